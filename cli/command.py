@@ -170,5 +170,7 @@ def _asks(words: Sequence[str]) -> bool:
         ["detach"],
         ["doctor"],
         ["top"],
+        ["export"],
+        ["history"],
         ["web"],
     )

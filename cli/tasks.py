@@ -46,6 +46,10 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "jobs": "jobs",
         "act": "act",
     },
+    "All runs, after they have ended, too": {
+        "export": "export",
+        "history": "history",
+    },
     "The agent and its record": {
         "run": "run",
         "attach": "attach",

@@ -104,5 +104,8 @@ OUTPUTS: Mapping[str, Output] = {
     "act list": Output(shape="array", record="messages.about.act:Act"),
     "status": Output(record="cli.reports.status_report:StatusReport"),
     "config": Output(shape="array", record="messages.common:SettingValue"),
+    "export": Output(shape="array", record="history.export:Exported"),
+    "history runs": Output(shape="array", record="history.runs:Run"),
+    "history query": Output(shape="rows"),
 }  # fmt: skip
-"""Of every command that asks a process. The actions beside `act lr` answer as it does."""
+"""Of every command that asks a process or a history. Actions beside `act lr` answer as it does."""

@@ -116,6 +116,16 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "status": ("probing 4242 status",),
     "tables": ("probing 4242 tables", "probing 4242 tables steps"),
     "config": ("probing 4242 config", "probing 4242 config recording=off"),
+    "export": (
+        "probing 4242 export /shared/probing",
+        "probing -t all export /shared/probing --project gpt",
+    ),
+    "history": ("probing history runs /shared/probing",),
+    "history runs": ("probing history runs /shared/probing", "probing history runs --json"),
+    "history query": (
+        'probing history query /shared/probing "SELECT run, max(step) FROM steps GROUP BY run"',
+        "probing history query /shared/probing @slowest-modules",
+    ),
     "file": ("probing file memory-viz memory.pickle -o memory.html",),
     "file memory-viz": ("probing file memory-viz memory.pickle -o memory.html",),
     "file diff": ("probing file diff before.pickle after.pickle",),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .attaching import *  # noqa: F403 - the type checker's form of `_SUBJECTS`
     from .evaluating import *  # noqa: F403 - the type checker's form of `_SUBJECTS`
     from .fitting import *  # noqa: F403 - the type checker's form of `_SUBJECTS`
+    from .keeping import *  # noqa: F403 - the type checker's form of `_SUBJECTS`
     from .querying import *  # noqa: F403 - the type checker's form of `_SUBJECTS`
     from .reaching import *  # noqa: F403 - the type checker's form of `_SUBJECTS`
     from .recording import *  # noqa: F403 - the type checker's form of `_SUBJECTS`
@@ -38,6 +39,7 @@ _SUBJECTS = {
     "attaching": "AttachFailed AttachRefused AttachWaiting",
     "evaluating": "EvalCancelled EvalTimedOut NoStepCame NoSuchFrame NoSuchJob NoSuchThread",
     "fitting": "FitRefused FitTimedOut",
+    "keeping": "DamagedHistory HistoryBusy HistoryUnwritable NoHistory",
     "querying": (
         "LiveTooLarge MissingLibrary QueryTimedOut SqlError SqlRefused SqlTooLarge SqlWorkerDied "
         "SqlWorkerRests"

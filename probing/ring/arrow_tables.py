@@ -113,7 +113,7 @@ class RecordedTable:
             yield f"the file of {name} has been cut short: rows are missing"
         elif snapshot.torn and not self._folder.is_alive():
             yield f"{snapshot.torn} rows of {name} are damaged, and left out"
-        lost = _without_names(snapshot, texts)
+        lost = without_names(snapshot, texts)
         if lost:
             yield f"the list of names is damaged: {lost} texts of {name} are NULL"
 
@@ -179,7 +179,7 @@ def _read_or_empty(folder: ProcessFolder) -> bytes:
         return b""
 
 
-def _without_names(snapshot: RingSnapshot, texts: Sequence[str | None]) -> int:
+def without_names(snapshot: RingSnapshot, texts: Sequence[str | None]) -> int:
     """How many texts refer to a name that is damaged or missing."""
     is_there = np.array([True, *(text is not None for text in texts[1:])])
     is_whole, lost = bool(is_there.all()), 0

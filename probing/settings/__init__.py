@@ -94,6 +94,12 @@ class Settings:
         "For the command line: the pager of answers that are longer than the terminal; `cat` or"
         " nothing for none. Unset: `PAGER`, else less.",
     )
+    history: str = _setting(
+        "PROBING_HISTORY",
+        "",
+        "For the command line: the folder that `probing export` and `probing history` mean where"
+        " none is named.",
+    )
     allow_eval: bool = _setting(
         "PROBING_ALLOW_EVAL",
         default=False,

@@ -5,6 +5,8 @@ Rules of this file: what a statement could do to the machine is taken away here,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import duckdb
 
 
@@ -15,10 +17,10 @@ def locked_database() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def fresh_database(memory_mib: int) -> duckdb.DuckDBPyConnection:
-    """A fresh database in memory that starts no thread and writes no file."""
+def fresh_database(memory_mib: int, *, threads: int = 1) -> duckdb.DuckDBPyConnection:
+    """A fresh database in memory that writes no file, and with one thread starts none."""
     config: dict[str, str | bool | int | float | list[str]] = {
-        "threads": 1,
+        "threads": threads,
         "memory_limit": f"{memory_mib}MiB",
         "temp_directory": "",
         "autoload_known_extensions": False,
@@ -32,8 +34,15 @@ def fresh_database(memory_mib: int) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(":memory:", config=config)
 
 
-def lock(connection: duckdb.DuckDBPyConnection) -> None:
-    """Take away files, network, the caller's variables, settings and writing, for good."""
+def lock(connection: duckdb.DuckDBPyConnection, folders: Sequence[str] = ()) -> None:
+    """Take away files, network, the caller's variables, settings and writing, for good.
+
+    Args:
+        folders: Those whose files may be read all the same.
+    """
+    if folders:
+        quoted = (f"'{folder.replace(chr(39), chr(39) * 2)}'" for folder in folders)
+        connection.execute(f"SET allowed_directories = [{', '.join(quoted)}]")
     connection.execute(
         "SET enable_external_access = false; SET python_enable_replacements = false;"
         " SET lock_configuration = true; BEGIN TRANSACTION READ ONLY"

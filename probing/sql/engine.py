@@ -78,17 +78,12 @@ class Engine:
             timeout_s=timeout_s,
             memory_mib=self._memory_mib,
         )
-        query = _Query(self._providers, context, max_rows=max_rows, max_bytes=max_bytes)
+        query = Query(self._providers, context, max_rows=max_rows, max_bytes=max_bytes)
         query.tell_plan = self._tell_plan
-        try:
-            query.start()
-        except BaseException:
-            query.close()
-            raise
-        return Answer(query)
+        return query.answer()
 
 
-class _Query:
+class Query:
     """One statement in its own database; the source of an answer."""
 
     def __init__(
@@ -113,10 +108,15 @@ class _Query:
         self.truncated: str | None = None
         self.tell_plan: Callable[[str], None] | None = None
 
-    def start(self) -> None:
+    def answer(self) -> Answer:
         """Plan the statement and compute its first rows, so that its errors come at once."""
-        self._step(self._open)
-        self._first = self._fetch()
+        try:
+            self._step(self._open)
+            self._first = self._fetch()
+        except BaseException:
+            self.close()
+            raise
+        return Answer(self)
 
     def read(self) -> pa.RecordBatch | None:
         """The next batch, cut where a limit is reached."""
@@ -167,11 +167,15 @@ class _Query:
         self._begin(self._scans)
 
     def _begin(self, scans: Sequence[Scan]) -> None:
-        """Build the database, check the statement, and start it."""
-        self._connection = fresh_database(self._context.memory_mib)
-        connection, sql = self._connection, self._context.sql
-        create_views(connection, scans, sql)
+        """Build the database, and start the statement in it."""
+        self._connection = connection = fresh_database(self._context.memory_mib)
+        create_views(connection, scans, self._context.sql)
         lock(connection)
+        self._run(connection)
+
+    def _run(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Check the statement and start it, in a database that has the tables and is locked."""
+        sql = self._context.sql
         if sql_gate.check_statements(_kinds(connection, sql), sql):
             self._plan(connection, sql)
         elif (inner := sql_gate.explained(sql)) != sql and sql_gate.check_statements(

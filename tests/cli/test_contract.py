@@ -26,9 +26,13 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "query": ("SELECT max(step) AS step, 1 AS one FROM steps",),
     "eval": ("6 * 7",),
     "act lr": ("--scale", "1.0"),
+    "history query": ("SELECT max(step) AS step, 1 AS one FROM steps",),
 }
 """What a command is given beside its name."""
-NO_JSON = {"act", "attach", "detach", "file", "repl", "report", "run", "serve", "top", "web"}
+NO_JSON = {
+    *("act", "attach", "detach", "file"),
+    *("repl", "report", "run", "serve", "top", "web"),
+}
 """Groups, and commands whose answer is a sentence, a prompt, a screen, a page or the script's."""
 AFTER_AN_ACTION = {"act list", "act undo"}
 
@@ -41,7 +45,13 @@ def test_json_has_the_promised_keys(name: str, training: Target) -> None:
         acted = training.run(str(training.pid), "act", "lr", "--scale", "1.0")
         assert acted.returncode == 0, acted.stderr
     words = [*name.split(), *ARGUMENTS.get(name, ())]
-    if name == "diff":
+    kept = str(training.home / "history")
+    if name == "export":
+        words.append(kept)
+    if name.startswith("history"):
+        words.insert(2, kept)
+        assert training.run(str(training.pid), "export", kept).returncode == 0
+    elif name == "diff":
         words += [str(training.pid), str(training.pid)]
     elif name != "list":
         words.insert(0, str(training.pid))
@@ -100,10 +110,10 @@ _ELSEWHERE = {"query"}
 """Commands that go on in a forked child, as a process with threads cannot."""
 ASKING = sorted(
     set(COMMANDS)
-    - {"list", "run", "serve", "file", "diff", "act", "attach", "detach", "top", "web"}
+    - {"list", "run", "serve", "file", "diff", "act", "attach", "detach", "top", "web", "history"}
     - _ELSEWHERE
 )
-NEEDS = {"eval": ["1"], "arm": ["nan"], "fit": ["--batch", "1"]}
+NEEDS = {"export": ["history"], "eval": ["1"], "arm": ["nan"], "fit": ["--batch", "1"]}
 
 
 @pytest.fixture
@@ -144,7 +154,8 @@ def test_an_unknown_option_ends_with_2(
     name: str, here: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is asked of anybody."""
-    words = {"file": ["file", "memory-viz"], "act": ["4242", "act", "lr"]}.get(name, ["4242", name])
+    groups = {"file": ["file", "memory-viz"], "history": ["history", "runs"]}
+    words = {**groups, "act": ["4242", "act", "lr"]}.get(name, ["4242", name])
     assert here(*words, "--no-such-option") == 2
     shown = capsys.readouterr()
     assert shown.out == ""

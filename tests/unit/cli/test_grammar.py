@@ -22,11 +22,14 @@ pytestmark = pytest.mark.anypython
 
 NO_PROCESS = {"run", "serve", "file memory-viz", "file diff", "file checkpoint"}
 """Commands that ask nobody, and so have no options of that."""
-NO_ROWS = {*NO_PROCESS, "attach", "detach", "repl", "act", "file", "top", "web", "report"}
+NO_ROWS = {
+    *NO_PROCESS, "attach", "detach", "repl", "act", "file", "history", "top", "web", "report",
+}  # fmt: skip
 FEW_FACTS = {
     "overview", "status", "backtrace", "stragglers", "diff", "eval", "arm", "leak", "summary",
     "dataloaders", "fit", "profile", "act lr", "act clip", "act checkpoint", "act cleanup",
-    "act nan-guard", "act keep-layers", "act skip-attention", "act undo", "file checkpoint",
+    "act nan-guard", "act keep-layers", "act skip-attention", "act undo", "export",
+    "file checkpoint",
 }  # fmt: skip
 """Commands whose answer is no list that could be cut."""
 FORMER = [

@@ -1,0 +1,197 @@
+"""`probing history`: ask all runs that were exported; no process is asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from ...errors import UsageError
+from ..ask.shield import go_on_in_a_child
+from ..ask.statement import statement_of
+from ..ask.text_input import TextCommand
+from ..command import AskCommand, AskGroup
+from ..options import given_by_user, json_option, limit_option, style_option, wants_json
+from ..output import terminal
+from ..output.formats import FORMATS, choose_format
+from ..target import Target, refuse_target, target_options
+
+if TYPE_CHECKING:
+    from ...history.runs import Run
+    from ..ask.answering import Question
+
+_OTHER_LINES = 4
+"""What stands above and below the rows of a table."""
+_GRACE_S = 2.0
+
+
+@click.group("history", cls=AskGroup, no_args_is_help=False)
+@target_options
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Ask the runs that `probing export` has kept, on any machine; no process is asked.
+
+    FOLDER is where they were exported to; PROBING_HISTORY names it where it is left out.
+    """
+    refuse_target(context)
+
+
+@command.command("runs", cls=AskCommand)
+@click.argument("folder", required=False)
+@target_options
+@limit_option("How many runs to show, the newest first", default=50)
+@style_option("text", "json")
+@click.pass_context
+def runs(context: click.Context, *, folder: str | None, limit: int, style: str) -> None:
+    """List the runs: when, where, how far they came, how they ended, and what ran.
+
+    A run is all ranks of one start of a job, or one process without ranks. probing.processes has a
+    row for each of its processes.
+    """
+    place = _place(folder)
+    go_on_in_a_child()
+    from ...history.query import History
+    from ...history.runs import runs_of
+    from ..time_limit import within
+
+    history = History(place)
+    limit_s = Target.of(context).limit_s
+    with within(limit_s, grace_s=_GRACE_S):
+        found = list(runs_of(history, timeout_s=limit_s, most=limit or None))
+    _tell(history.notes)
+    if style == "json":
+        terminal.write_json([dataclasses.asdict(run) for run in found])
+    else:
+        _draw(found)
+
+
+def _draw(found: list[Run]) -> None:
+    """Print the runs."""
+    from ..render.history.runs import render_runs
+
+    screen = terminal.screen()
+    terminal.write(render_runs(found, width=screen.width, color=screen.color))
+
+
+@command.command("query", cls=TextCommand)
+@click.argument("words", nargs=-1, metavar="[FOLDER] [SQL]")
+@target_options
+@click.option("-f", "--file", "path", metavar="FILE", help="Read the SQL from a file.")
+@click.option(
+    "-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
+    help="The value of $NAME in the SQL; may be given several times.",
+)  # fmt: skip
+@click.option(
+    "--format", "given", type=click.Choice(list(FORMATS)),
+    help="How to write the rows.  [default: table, or what the file's suffix says]",
+)  # fmt: skip
+@json_option
+@click.option(
+    "-o", "--output", metavar="FILE",
+    help="Write to a file, which appears once it is whole; its suffix tells the format.",
+)  # fmt: skip
+@limit_option(
+    "How many rows to give",
+    default=None,
+    shown="what fits, for a table on a terminal, else all",
+)
+@click.pass_context
+def query(
+    context: click.Context,
+    *,
+    words: tuple[str, ...],
+    path: str | None,
+    parameters: tuple[str, ...],
+    given: str | None,
+    output: str | None,
+    limit: int | None,
+) -> None:
+    """Ask the tables of all runs with SQL.
+
+    SQL is as for `probing query`: a text, FILE.sql, -f FILE, -, or @NAME, a saved question. The
+    tables are the recorded ones and python.environment, each with the columns run, project, day,
+    rank, host, pid and job in front; probing.processes says who each process was,
+    probing.exports how much of its tables is there.
+    """
+    folder, sql = _folder_and_sql(words, path)
+    statement = statement_of(sql, path, parameters)
+    screen = terminal.screen() if output is None else terminal.PLAIN
+    by_user = given_by_user(context, "given", given)
+    if wants_json(context, by_user):
+        given = "json"
+    elif output is not None:
+        given = by_user
+    form = choose_format(given, output, is_terminal=screen.is_terminal)
+    if limit is None:
+        limit = screen.rows_beside(_OTHER_LINES) if form == "table" else 0
+    place = _place(folder)
+    go_on_in_a_child()
+    # Here, not above: it imports pyarrow, which `--help` and completion do without.
+    from ..ask.answering import Question
+
+    question = Question(sql=statement, form=form, output=output, max_rows=limit, screen=screen)
+    _answer(place, question, limit_s=Target.of(context).limit_s)
+
+
+def _answer(place: str, question: Question, *, limit_s: float) -> None:
+    """Ask, and write the rows.
+
+    Raises:
+        ProbingError: There is no answer, or it cannot be written.
+    """
+    from ...history.query import History
+    from ..ask.answering import write_rows
+    from ..time_limit import within
+
+    history = History(place)
+    with (
+        within(limit_s, grace_s=_GRACE_S),
+        history.query(question.sql, timeout_s=limit_s, max_rows=question.limit) as answer,
+    ):
+        write_rows(answer.schema, answer.batches(), question)
+    _tell([*history.notes, *([answer.truncated] if answer.truncated else [])])
+
+
+def _folder_and_sql(words: tuple[str, ...], path: str | None) -> tuple[str | None, str | None]:
+    """The folder and the statement among the arguments.
+
+    Raises:
+        UsageError: There are too many.
+    """
+    most = 1 if path is not None else 2
+    if len(words) > most:
+        raise UsageError(
+            f"history query takes a folder and one statement, and {words[most]!r} is left over.",
+            help='Put the statement in quotes: `probing history query FOLDER "SELECT ..."`.',
+        )
+    if path is not None:
+        return (words[0] if words else None), None
+    if len(words) == 2:
+        return words[0], words[1]
+    return None, words[0] if words else None
+
+
+def _place(folder: str | None) -> str:
+    """The folder of the history.
+
+    Raises:
+        UsageError: None was named.
+    """
+    from ...settings import Settings
+
+    place = folder or Settings.from_env(os.environ).history
+    if not place:
+        raise UsageError(
+            "say which history to ask.",
+            help="Name its folder, or set PROBING_HISTORY; `probing ENDPOINT export FOLDER` begins"
+            " one.",
+        )
+    return place
+
+
+def _tell(notes: list[str]) -> None:
+    """Say what was left out."""
+    for note in notes:
+        terminal.note(note)

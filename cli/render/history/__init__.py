@@ -1,0 +1,1 @@
+"""What of runs is kept, and which there are."""

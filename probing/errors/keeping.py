@@ -1,0 +1,51 @@
+"""The errors of a history: runs that are kept as files.
+
+Rules of this file: as those of `probing.errors`, whose tree they belong to.
+"""
+
+from __future__ import annotations
+
+from .root import ProbingError, Refused, UsageError
+
+
+class HistoryUnwritable(UsageError):
+    """The folder of a history cannot be written to: no room, no right, no folder."""
+
+    code = "history_unwritable"
+    status = 507
+    help = "Export again once it can: that goes on where this one ended, and no row comes twice."
+
+    def __init__(self, folder: str, reason: str) -> None:
+        super().__init__(f"the history {folder} cannot be written: {reason}.")
+
+
+class HistoryBusy(Refused):
+    """Another export of the same process is under way."""
+
+    code = "history_busy"
+    status = 409
+    help = "Export again when it is done; what it has exported is left out then."
+
+    def __init__(self, process: str) -> None:
+        super().__init__(f"{process} is being exported by another process.")
+
+
+class DamagedHistory(ProbingError):
+    """A file of a history is damaged."""
+
+    code = "history_damaged"
+    help = "Move the file out of the history; the rest can be asked without it."
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"the file {path} is damaged: {reason}.")
+
+
+class NoHistory(UsageError):
+    """There is no history at a place."""
+
+    code = "no_history"
+    status = 404
+    help = "`probing ENDPOINT export FOLDER` begins one."
+
+    def __init__(self, folder: str, reason: str) -> None:
+        super().__init__(f"there is no history in {folder}: {reason}.")

@@ -1,0 +1,181 @@
+"""Files of a history: there whole, or not at all.
+
+Rules of this file: a file is written in a folder of its own that no engine looks into, is on the
+disk before it gets its name, and gets that by one rename. What the system refuses is one sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import DamagedHistory, HistoryBusy, HistoryUnwritable
+from .books import Books
+from .layout import unfinished
+
+_BOOKS = b"probing.books"
+_ROWS_AT_ONCE = 1 << 17
+_MOST_BYTES = 64 << 20
+
+
+class Shelf:
+    """Where the files of one process are made."""
+
+    def __init__(self, root: Path, process: str) -> None:
+        self._root = root
+        self._place = unfinished(root, process)
+
+    def clear(self) -> None:
+        """Remove what a killed export has left half done; only for who holds the lock."""
+        shutil.rmtree(self._place, ignore_errors=True)
+
+    def put(self, final: Path, rows: pa.Table, books: Books | None = None) -> None:
+        """Make a file of rows visible; texts are stored as they are, each once.
+
+        Args:
+            books: What is exported once this file is there.
+
+        Raises:
+            HistoryUnwritable: It cannot be written whole.
+        """
+        schema = pa.schema([_plain(field) for field in rows.schema])
+        if books is not None:
+            schema = schema.with_metadata({_BOOKS: json.dumps(books.to_json()).encode()})
+
+        def write(file: IO[bytes]) -> None:
+            with pq.ParquetWriter(
+                file, schema, compression="zstd", write_page_checksum=True
+            ) as writer:
+                for at in range(0, max(1, rows.num_rows), _ROWS_AT_ONCE):
+                    piece = rows.slice(at, _ROWS_AT_ONCE)
+                    writer.write_table(piece.cast(schema.remove_metadata()))
+
+        self._put(final, write)
+
+    def put_json(self, final: Path, value: Any) -> None:
+        """Put a value in the place of the one before.
+
+        Raises:
+            HistoryUnwritable: It cannot be written whole.
+        """
+        data = json.dumps(value).encode()
+        self._put(final, lambda file: file.write(data))
+
+    def _put(self, final: Path, write: Callable[[IO[bytes]], object]) -> None:
+        """Write a file and give it its name."""
+        new = self._place / final.name
+        with saying_what_failed(self._root):
+            self._place.mkdir(parents=True, exist_ok=True)
+            final.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with new.open("wb") as file:
+                    write(file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(new, final)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    new.unlink()
+                raise
+            _keep_name(final.parent)
+
+
+def books_in(path: Path) -> Books:
+    """What was exported once that file of rows was there.
+
+    Raises:
+        DamagedHistory: The file does not say so.
+    """
+    try:
+        told = pq.read_metadata(path).metadata[_BOOKS]
+        return Books.from_json(json.loads(told))
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        raise DamagedHistory(str(path), _line(error)) from None
+
+
+def text_in(path: Path, column: str) -> str:
+    """The text in the first row of a file.
+
+    Raises:
+        DamagedHistory: It has none.
+    """
+    try:
+        return str(pq.read_table(path, columns=[column], partitioning=None)[column][0].as_py())
+    except (OSError, pa.ArrowException, KeyError, IndexError) as error:
+        raise DamagedHistory(str(path), _line(error)) from None
+
+
+def read_json(path: Path) -> Any:
+    """The value in a file; None where there is none.
+
+    Raises:
+        DamagedHistory: It is not one.
+    """
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise DamagedHistory(str(path), "it is too long")
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise DamagedHistory(str(path), _line(error)) from None
+
+
+@contextlib.contextmanager
+def locked(root: Path, path: Path, *, waits: bool = False) -> Iterator[None]:
+    """Hold the lock that belongs to a file of our own.
+
+    Raises:
+        HistoryBusy: Another process holds it, and it is not waited for.
+        HistoryUnwritable: There can be no lock.
+    """
+    with saying_what_failed(root):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        with saying_what_failed(root):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+            except BlockingIOError:
+                raise HistoryBusy(path.stem) from None
+        yield
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def saying_what_failed(root: Path) -> Iterator[None]:
+    """Turn what the system says of a folder into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise HistoryUnwritable(str(root), error.strerror or _line(error)) from None
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """A field as it is stored."""
+    return field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
+
+
+def _keep_name(folder: Path) -> None:
+    """Have the disk keep the names in a folder; some file systems need, or know, no such thing."""
+    with contextlib.suppress(OSError):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _line(error: BaseException) -> str:
+    """What an exception says, in one line."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

@@ -1,0 +1,122 @@
+"""Where everything lies in a history's folder.
+
+    FOLDER/project=P/job=J/table=T/day=2026-11-24/PROCESS.000001.parquet
+    FOLDER/_probing/state/PROCESS.json      what is exported of a process; locked by who exports it
+    FOLDER/_probing/unfinished/PROCESS/     files that are being written
+    FOLDER/_probing/jobs/JOB.json           the runs of a job, see `runs`
+
+Rules of this file: names only. Engines that read hive folders pass over what begins with `_`. A
+value is percent-encoded, as hive has it; one that is NULL has hive's name for that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_SAFE = "@+,"
+_OWN = "_probing"
+_KEY = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
+_LONGEST, _DIGITS = 200, 16
+_FIRST_OF_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def is_url(folder: str) -> bool:
+    """Whether a place is one of an object store, as `s3://bucket`, and no folder."""
+    return _FIRST_OF_URL.match(folder) is not None
+
+
+def quoted(value: str | None) -> str:
+    """A value as the name of a file or folder, or a part of one."""
+    if value is None:
+        return NULL_VALUE
+    text = quote(value, safe=_SAFE, errors="surrogateescape")
+    if text in {"", ".", ".."}:  # a folder's name that means something else
+        text = text.replace(".", "%2E") or "%20"
+    if len(text) > _LONGEST:  # a file system takes 255 bytes
+        digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+        text = f"{text[:_LONGEST].rpartition('%')[0] or text[:_LONGEST]}-{digest}"
+    return text
+
+
+def unquoted(text: str) -> str | None:
+    """The value that such a name stands for."""
+    return None if text == NULL_VALUE else unquote(text, errors="surrogateescape")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """The folder of a table's rows of one job, with a folder for each day in it."""
+
+    root: Path
+    project: str
+    job: str | None
+    table: str
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        job = self.root / f"project={quoted(self.project)}" / f"job={quoted(self.job)}"
+        return job / f"table={quoted(self.table)}"
+
+    def day(self, day: str) -> Path:
+        """The folder of a day, such as 2026-11-24."""
+        return self.path / f"day={day}"
+
+    def days(self) -> list[Path]:
+        """The folders of days that are there."""
+        return sorted(self.path.glob("day=*"))
+
+
+def project_with(root: Path, job: str | None, table: str, name: str) -> tuple[str, Path] | None:
+    """The project in which a table of a job has a file of that name, and the file."""
+    pattern = f"project=*/job={quoted(job)}/table={quoted(table)}/day=*/{name}"
+    for path in root.glob(pattern):
+        project = unquoted(path.relative_to(root).parts[0].partition("=")[2])
+        if project is not None:
+            return project, path
+    return None
+
+
+def part_name(process: str, number: int) -> str:
+    """The name of a process's file of rows, in its table counted from 1."""
+    return f"{process}.{number:06d}.parquet"
+
+
+def look_name(process: str) -> str:
+    """The name of the one file of a table that holds what a process is now."""
+    return f"{process}.parquet"
+
+
+def state_file(root: Path, process: str) -> Path:
+    """What is exported of a process."""
+    return root / _OWN / "state" / f"{process}.json"
+
+
+def unfinished(root: Path, process: str) -> Path:
+    """Where files of a process are while they are written."""
+    return root / _OWN / "unfinished" / process
+
+
+def job_file(root: Path, project: str, job: str) -> Path:
+    """The runs of a job."""
+    return root / _OWN / "jobs" / f"{quoted(f'{project} {job}')}.json"
+
+
+def tables_of(root: Path) -> Iterator[tuple[str, Path]]:
+    """The folder of each table of each job, with the name of the table."""
+    for path in sorted(root.glob("project=*/job=*/table=*")):
+        found = _KEY.fullmatch(path.name)
+        name = unquoted(found[2]) if found else None
+        if name:
+            yield name, path
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The Parquet files of a table of a job."""
+    return sorted(folder.glob("day=*/*.parquet"))

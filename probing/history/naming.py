@@ -1,0 +1,109 @@
+"""What a process and its run are called in a history.
+
+A process's name is its own: host, pid, start and boot. A run is one start of a job, with all its
+ranks. A launcher gives no name that no later start has, too (`torchrun` without `--rdzv-id`, one id
+for many starts), so the ranks find each other: a rank joins the newest run of its job and attempt
+that has no such rank yet and began within ten minutes of it, and begins another one otherwise.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TypedDict
+
+from ..messages.card import Card
+from .files import Shelf, locked, read_json
+from .layout import job_file, quoted
+
+
+class _Run(TypedDict):
+    """A run of a job, and the process of each of its ranks."""
+
+    run: str
+    attempt: int
+    started_ns: int
+    ranks: dict[str, str]
+
+
+_TOGETHER_NS = 600 * 10**9
+"""How far apart ranks of one start begin at most."""
+_MOST_RUNS = 64
+"""So many of the newest runs of a job are remembered, for ranks that are still to come."""
+_OPTIONS_WITH_VALUE = frozenset({"-W", "-X"})
+
+
+def process_name(card: Card) -> str:
+    """What a process is called: no other has that name."""
+    boot = card.boot_id.replace("-", "")[:8]
+    return f"{quoted(card.host)}-{card.pid}-{card.start_time}-{boot}"
+
+
+def project_of(card: Card) -> str:
+    """What a run belongs to where nobody says: its script, or its module."""
+    words = list(card.command[1:])
+    while words:
+        word = words.pop(0)
+        if word in _OPTIONS_WITH_VALUE:
+            words[:1] = []
+        elif word == "-m" and words:
+            return words[0]
+        elif word == "-c":
+            return "-c"
+        elif not word.startswith("-"):
+            return Path(word).stem or word
+    return Path(card.executable).name or "python"
+
+
+def run_of(root: Path, project: str, card: Card, process: str) -> str:
+    """The run that a process belongs to; the same whenever it is asked.
+
+    Raises:
+        HistoryUnwritable: It cannot be written down.
+    """
+    if card.job is None or card.rank is None:
+        return f"{card.host}-{card.pid}-{_moment(card.started_ns)}"
+    path = job_file(root, project, card.job)
+    with locked(root, path, waits=True):
+        runs: list[_Run] = read_json(path) or []
+        known = next((run for run in runs if process in run["ranks"].values()), None)
+        if known is not None:
+            return known["run"]
+        run = _fitting(runs, card) or _begun(runs, card)
+        run["ranks"][str(card.rank)] = process
+        Shelf(root, process).put_json(path, runs[-_MOST_RUNS:])
+        return run["run"]
+
+
+def _fitting(runs: list[_Run], card: Card) -> _Run | None:
+    """The run that is still without this rank and began with it."""
+    for run in reversed(runs):
+        is_near = abs(run["started_ns"] - card.started_ns) <= _TOGETHER_NS
+        if run["attempt"] == card.attempt and is_near and str(card.rank) not in run["ranks"]:
+            return run
+    return None
+
+
+def _begun(runs: list[_Run], card: Card) -> _Run:
+    """A run that begins with this rank."""
+    name = f"{card.job}-{_moment(card.started_ns)}"
+    name += f"-restart-{card.attempt}" if card.attempt else ""
+    taken = {run["run"] for run in runs}
+    number = next(i for i in range(1, len(runs) + 2) if _numbered(name, i) not in taken)
+    run: _Run = {
+        "run": _numbered(name, number),
+        "attempt": card.attempt,
+        "started_ns": card.started_ns,
+        "ranks": {},
+    }
+    runs.append(run)
+    return run
+
+
+def _numbered(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}-{number}"
+
+
+def _moment(at_ns: int) -> str:
+    """A moment in UTC as a part of a name."""
+    return time.strftime("%Y%m%dT%H%M%S", time.gmtime(at_ns / 1e9))

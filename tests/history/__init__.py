@@ -1,0 +1,1 @@
+"""Runs that are kept as files, and asked after they are gone."""

@@ -1,0 +1,289 @@
+"""What goes into a history, once, and what is told of the rest."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from probing.errors import DamagedHistory, HistoryBusy, HistoryUnwritable, UsageError
+from probing.history.books import Books
+from probing.history.export import export_process, history_folder
+from probing.history.files import locked
+from probing.history.layout import quoted, state_file, unquoted
+from probing.history.naming import project_of, run_of
+from probing.linux import process
+from probing.ring.format import NULL_INT
+from probing.rundir.folders import ProcessFolder, RunDirectory
+from probing.tables import TABLES_BY_NAME
+from tests.harness.cards import card_of
+from tests.harness.ring_writer import RingWriter, trace_values, trace_writer
+
+pytestmark = pytest.mark.anypython
+
+Made = Callable[..., ProcessFolder]
+Ask = Callable[[str], list[dict[str, Any]]]
+
+
+def counts(ask: Ask) -> tuple[int, ...]:
+    """The books of python.torch_trace."""
+    sql = "SELECT exported, overwritten, damaged, waiting FROM exports WHERE name = 'torch_trace'"
+    (row,) = ask(sql)
+    return tuple(row.values())
+
+
+def numbers(ask: Ask) -> list[int]:
+    """The rows of python.torch_trace that came out."""
+    return [row["seq"] for row in ask("SELECT seq FROM torch_trace ORDER BY seq")]
+
+
+def test_a_second_export_goes_on_where_the_first_ended(ended: Made, root: Path, ask: Ask) -> None:
+    """Rows that came since are there once, and those that were overwritten meanwhile counted."""
+    folder, writer = ended(), trace_writer(capacity=64, rows=40)
+    writer.save(folder.ring("torch_trace"))
+    export_process(folder, root)
+    export_process(folder, root)
+    assert (numbers(ask), counts(ask)) == (list(range(1, 41)), (40, 0, 0, 0))
+    for number in range(41, 121):
+        writer.write(**trace_values(number))
+    writer.save(folder.ring("torch_trace"))
+    export_process(folder, root)
+    assert numbers(ask) == [*range(1, 41), *range(57, 121)]
+    assert counts(ask) == (104, 16, 0, 0)
+
+
+def test_values_come_out_as_they_went_in(ended: Made, root: Path, ask: Ask) -> None:
+    """Texts, times, NULLs and the names of the run are those of the record."""
+    folder, writer = ended(job="llm", rank=3, world_size=8), trace_writer(capacity=64, rows=5)
+    writer.save(folder.ring("torch_trace"))
+    exported = export_process(folder, root, project="gpt")
+    (row,) = ask("FROM torch_trace WHERE seq = 5")
+    whose = [row[name] for name in ("run", "project", "job", "rank", "host")]
+    assert whose == [exported.run, "gpt", "llm", 3, "node1"]
+    assert (row["module"], row["class"], row["day"]) == ("head", "Block", "2023-11-14")
+    assert (row["duration_ns"], row["start_ns"]) == (50, 1_700_000_000_000_005_000)
+    (who,) = ask("FROM processes")
+    assert (who["command"], who["world_size"], who["has_ended"]) == ("python train.py", 8, True)
+    assert "orderly" in who["ending"]
+
+
+def test_rows_that_may_change_wait(tmp_path: Path, root: Path, ask: Ask) -> None:
+    """Of a live process an open row, and one of the newest steps, come with a later export."""
+    pid = os.getpid()
+    started = process.start_time(pid)
+    assert started is not None
+    folder = RunDirectory(tmp_path / "home").create_folder(pid, started)
+    folder.write_card(card_of(pid, started))
+    steps = RingWriter(TABLES_BY_NAME["steps"], capacity=64)
+    for step in range(1, 21):
+        steps.write(step=step, start_ns=step * 1000, loss=0.5)
+    steps.save(folder.ring("steps"))
+    writer = trace_writer(capacity=64, rows=10)
+    opened = writer.open(**trace_values(11))
+    writer.write(**trace_values(12))
+    writer.save(folder.ring("torch_trace"))
+    export_process(folder, root)
+    assert [row["step"] for row in ask("SELECT step FROM steps ORDER BY step")] == [*range(1, 13)]
+    assert numbers(ask) == [*range(1, 11), 12]
+    assert counts(ask) == (11, 0, 0, 1)
+    writer.close(opened, failed=False, **trace_values(11))
+    writer.save(folder.ring("torch_trace"))
+    export_process(folder, root)
+    assert (numbers(ask), counts(ask)) == ([*range(1, 13)], (12, 0, 0, 0))
+
+
+def test_the_open_rows_of_an_ended_process_are_kept(ended: Made, root: Path, ask: Ask) -> None:
+    """Where it was when it ended stays on record."""
+    folder, writer = ended(), trace_writer(capacity=64, rows=2)
+    writer.open(**trace_values(3))
+    writer.save(folder.ring("torch_trace"))
+    export_process(folder, root)
+    assert ask("SELECT seq, duration FROM torch_trace WHERE duration IS NULL") == [
+        {"seq": 3, "duration": None}
+    ]
+
+
+def test_damaged_rows_are_counted(ended: Made, root: Path, ask: Ask) -> None:
+    """A row of an ended process that cannot be read is left out, and told of at every export."""
+    folder, writer = ended(), trace_writer(capacity=64, rows=9)
+    path = writer.save(folder.ring("torch_trace"))
+    data = bytearray(path.read_bytes())
+    at = writer._offset(4)
+    data[at : at + 8] = b"\xff" * 8
+    path.write_bytes(data)
+    for _ in range(2):
+        export_process(folder, root)
+        assert numbers(ask) == [1, 2, 3, 5, 6, 7, 8, 9]
+        assert counts(ask) == (8, 0, 1, 0)
+
+
+def test_damaged_names_are_told(ended: Made, root: Path) -> None:
+    """Texts that are not known any more are NULL, and counted."""
+    folder = ended()
+    folder.names.unlink()
+    trace_writer(capacity=64, rows=9).save(folder.ring("torch_trace"))
+    (note,) = export_process(folder, root).notes
+    assert note == "the list of names is damaged: 27 texts of torch_trace are NULL"
+
+
+def test_a_ring_that_was_begun_anew_is_noticed(ended: Made, root: Path, ask: Ask) -> None:
+    """Rows that count from 1 again are not taken for those that are there already."""
+    folder = ended()
+    trace_writer(capacity=64, rows=9).save(folder.ring("torch_trace"))
+    export_process(folder, root)
+    other = RingWriter(TABLES_BY_NAME["torch_trace"], capacity=64)
+    for number in range(1, 13):
+        other.write(**{**trace_values(number), "start_ns": 5_000_000 + number})
+    other.save(folder.ring("torch_trace"))
+    exported = export_process(folder, root)
+    assert exported.notes == ("the record of torch_trace was begun anew, and counts from 1 again",)
+    assert counts(ask) == (21, 0, 0, 0)
+    assert len(numbers(ask)) == 21
+
+
+def test_a_damaged_ring_is_told_and_the_others_are_kept(ended: Made, root: Path, ask: Ask) -> None:
+    """What cannot be read of one table costs no other."""
+    folder = ended()
+    folder.ring("steps").write_bytes(b"no ring at all")
+    trace_writer(capacity=64, rows=9).save(folder.ring("torch_trace"))
+    exported = export_process(folder, root)
+    assert ["the ring of steps cannot be read" in note for note in exported.notes] == [True]
+    assert len(numbers(ask)) == 9
+
+
+def test_without_its_state_an_export_goes_on_from_the_files(
+    ended: Made, root: Path, ask: Ask
+) -> None:
+    """The files of rows say themselves what is there."""
+    folder = ended()
+    trace_writer(capacity=64, rows=9).save(folder.ring("torch_trace"))
+    exported = export_process(folder, root)
+    state = state_file(root, exported.process)
+    state.write_text("{")
+    again = export_process(folder, root)
+    assert "It is written anew." in again.notes[0]
+    state.unlink()
+    assert export_process(folder, root).notes == ()
+    assert (numbers(ask), counts(ask)) == ([*range(1, 10)], (9, 0, 0, 0))
+
+
+def test_a_damaged_file_at_the_end_stops_an_export(ended: Made, root: Path) -> None:
+    """Nobody guesses what was in it."""
+    folder = ended()
+    trace_writer(capacity=64, rows=9).save(folder.ring("torch_trace"))
+    exported = export_process(folder, root)
+    state_file(root, exported.process).unlink()
+    (part,) = root.glob("project=*/job=*/table=torch_trace/*/*.parquet")
+    part.write_bytes(part.read_bytes()[:-9])
+    with pytest.raises(DamagedHistory, match="is damaged"):
+        export_process(folder, root)
+
+
+def test_two_exports_of_one_process_do_not_meet(ended: Made, root: Path) -> None:
+    """The second is told, and nothing is doubled."""
+    folder = ended()
+    exported = export_process(folder, root)
+    with (
+        locked(root, state_file(root, exported.process)),
+        pytest.raises(HistoryBusy, match="is being exported"),
+    ):
+        export_process(folder, root)
+
+
+def test_a_folder_that_takes_no_file_is_a_sentence(ended: Made, tmp_path: Path) -> None:
+    """Also where what is in the way is a file, or the place an address."""
+    folder = ended()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HistoryUnwritable, match="cannot be written: Not a directory"):
+        export_process(folder, tmp_path / "file" / "history")
+    with pytest.raises(UsageError, match="is an address"):
+        history_folder("s3://bucket/probing")
+
+
+def test_a_full_disk_costs_nothing(
+    ended: Made, root: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file is there by half; once there is room the export goes on where it ended."""
+    folder = ended()
+    trace_writer(capacity=8192, rows=8000).save(folder.ring("torch_trace"))
+    export_process(ended(start_time=78), root)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        with pytest.raises(HistoryUnwritable, match="File too large"):
+            export_process(folder, root)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert numbers(ask) == []
+    assert not list(root.glob("_probing/unfinished/*/*"))
+    export_process(folder, root)
+    assert numbers(ask) == [*range(1, 8001)]
+
+
+def test_ranks_of_one_start_are_one_run(root: Path) -> None:
+    """A second start under the same name, and a restart, are others; asked again, they are same."""
+    at = 1_700_000_000_000_000_000
+
+    def run(name: str, rank: int, **others: Any) -> str:
+        card = card_of(1, 1, job="llm", rank=rank, **{"started_ns": at, **others})
+        return run_of(root, "gpt", card, name)
+
+    first = [run("a", 0), run("b", 1, started_ns=at + 9 * 10**9), run("a", 0)]
+    assert first == ["llm-20231114T221320"] * 3
+    assert run("c", 0, started_ns=at + 30 * 10**9) == "llm-20231114T221350"
+    assert run("d", 1, started_ns=at + 31 * 10**9) == "llm-20231114T221350"
+    assert run("e", 0, attempt=1) == "llm-20231114T221320-restart-1"
+    assert run("f", 2, started_ns=at + 3600 * 10**9) == "llm-20231114T231320"
+    assert run("b", 1) == first[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "project"),
+    [
+        (("python", "train.py", "--lr", "1"), "train"),
+        (("python", "-u", "-W", "error", "/code/big model.py"), "big model"),
+        (("python", "-m", "pkg.train", "x"), "pkg.train"),
+        (("python", "-c", "pass"), "-c"),
+        (("python",), "python3"),
+    ],
+)
+def test_a_run_belongs_to_its_script(words: tuple[str, ...], project: str) -> None:
+    """Where nobody says what else."""
+    assert project_of(card_of(1, 1, command=words)) == project
+
+
+def test_long_names_stay_apart() -> None:
+    """A file system takes 255 bytes, and two jobs may differ behind them."""
+    names = {quoted("ü" * 300 + end) for end in "ab"}
+    assert len(names) == 2
+    assert max(map(len, names)) < 255
+
+
+@pytest.mark.parametrize("value", [None, "a b", "k8s/job=1", "..", "", "ü%20", "127.0.0.1:29500"])
+def test_names_become_folders_and_back(value: str | None) -> None:
+    """Whatever a job is called, no folder means another one."""
+    text = quoted(value)
+    assert "/" not in text
+    assert text not in {"", ".", ".."}
+    assert unquoted(text) == (value if value != "" else " ")
+
+
+def test_the_books_balance() -> None:
+    """However rows come, are taken and go, each is counted once."""
+    books, chance = Books(), np.random.default_rng(7)
+    written = 0
+    for _ in range(200):
+        written += int(chance.integers(0, 50))
+        gone = max(0, written - 64)
+        books.see(written=written, overwritten=gone)
+        there = np.arange(gone + 1, written + 1)
+        taken = there[books.are_waiting(there) & (chance.random(len(there)) < 0.5)]
+        if len(taken):
+            books.take(taken, np.full(len(taken), NULL_INT))
+        books = Books.from_json(books.to_json())
+        assert books.rows + books.overwritten + len(books.waiting) == written

@@ -1,0 +1,135 @@
+"""SQL over a history: the tables that are there, what is refused, what is damaged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing.cli.questions.library import QUESTIONS
+from probing.cli.questions.records import put_in
+from probing.errors import DamagedHistory, NoHistory, SqlError, SqlRefused
+from probing.history.export import export_process
+from probing.history.query import History
+from probing.history.runs import runs_of
+from probing.rundir.folders import ProcessFolder
+from tests.harness.ring_writer import trace_writer
+
+pytestmark = pytest.mark.anypython
+
+Ask = Callable[[str], list[dict[str, Any]]]
+
+
+@pytest.fixture
+def two_runs(ended: Callable[..., ProcessFolder], root: Path) -> list[str]:
+    """Two runs in a history."""
+    runs = []
+    for start_time in (77, 78):
+        folder = ended(start_time, started_ns=1_700_000_000_000_000_000 + start_time * 10**9)
+        trace_writer(capacity=64, rows=start_time - 37).save(folder.ring("torch_trace"))
+        runs.append(export_process(folder, root).run)
+    return runs
+
+
+def test_rows_of_all_runs_are_one_table(two_runs: list[str], ask: Ask) -> None:
+    """A run is a column; a table that no run has is empty, with the columns that it has live."""
+    rows = ask("SELECT run, count(*) AS n FROM python.torch_trace GROUP BY run ORDER BY run")
+    assert rows == [{"run": two_runs[0], "n": 40}, {"run": two_runs[1], "n": 41}]
+    assert ask("SELECT run, step, loss FROM steps") == []
+    assert ask("SELECT count(*) AS n FROM query_table('torch_' || 'trace')") == [{"n": 81}]
+    names = [row["column_name"] for row in ask("DESCRIBE steps")]
+    assert names[:7] == ["run", "project", "day", "rank", "host", "pid", "job"]
+    assert {"step", "loss", "duration", "seq"} <= set(names)
+    assert {"steps", "processes", "environment"} <= {row["name"] for row in ask("SHOW TABLES")}
+
+
+def test_runs_are_listed_newest_first(two_runs: list[str], root: Path) -> None:
+    """With who they were and how they ended."""
+    found = list(runs_of(History(str(root)), timeout_s=60))
+    assert [run.run for run in found] == two_runs[::-1]
+    assert {(run.processes, run.running, run.hosts) for run in found} == {(1, 0, ("node1",))}
+    assert [run.run for run in runs_of(History(str(root)), timeout_s=60, most=1)] == two_runs[1:]
+
+
+def test_saved_questions_work(two_runs: list[str], ask: Ask) -> None:
+    """All of them ask recorded tables, and run over a history."""
+    assert two_runs
+    found = {one.name: ask(put_in(one.sql, {}, one.parameters)) for one in QUESTIONS}
+    assert {row["module"] for row in found["slowest-modules"]} <= {"encoder", "decoder", "head"}
+    assert len(found) > 10
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "FROM read_csv('/etc/passwd')",
+        "FROM read_parquet('/etc/*.parquet')",
+        "FROM '/etc/passwd'",
+        "FROM glob('/etc/*')",
+        "COPY steps TO '/tmp/rows.csv'",
+        "CREATE TABLE mine AS FROM steps",
+        "ATTACH '/tmp/mine.db'",
+        "SET threads = 64",
+    ],
+)
+def test_nothing_else_can_be_read_or_written(two_runs: list[str], ask: Ask, sql: str) -> None:
+    """No file of the machine outside of the history."""
+    assert two_runs
+    with pytest.raises(SqlRefused):
+        ask(sql)
+
+
+def test_a_wrong_name_is_told(two_runs: list[str], ask: Ask) -> None:
+    """As over a live process."""
+    assert two_runs
+    with pytest.raises(SqlError, match=r"no table torch_traces\. Did you mean python\.torch_trace"):
+        ask("FROM torch_traces")
+    with pytest.raises(SqlError, match="no column modul"):
+        ask("SELECT modul FROM torch_trace")
+
+
+def test_a_torn_file_is_left_out_and_told(two_runs: list[str], root: Path) -> None:
+    """The rows of the other run are there."""
+    torn = next(root.glob("project=*/job=*/table=torch_trace/*/*-77-*.parquet"))
+    torn.write_bytes(torn.read_bytes()[:-30])
+    history = History(str(root))
+    sql = "SELECT DISTINCT run FROM torch_trace"
+    assert history.query(sql, timeout_s=60).to_pylist() == [{"run": two_runs[1]}]
+    (note,) = history.notes
+    assert note.startswith(f"the file {torn} is damaged, and left out: ")
+    assert list(runs_of(History(str(root)), timeout_s=60))
+
+
+def test_a_file_that_breaks_off_within_is_an_error(two_runs: list[str], root: Path) -> None:
+    """Never a short answer: what is found as rows are read ends the statement."""
+    assert two_runs
+    bad = next(root.glob("project=*/job=*/table=torch_trace/*/*-77-*.parquet"))
+    data = bytearray(bad.read_bytes())
+    data[4 : len(data) * 3 // 4] = b"\xff" * (len(data) * 3 // 4 - 4)
+    bad.write_bytes(data)
+    with pytest.raises(DamagedHistory, match=re.escape(str(bad))):
+        History(str(root)).query("SELECT sum(seq) FROM torch_trace", timeout_s=60).to_pylist()
+
+
+def test_a_folder_without_runs_is_no_history(tmp_path: Path) -> None:
+    """Nor is one that is not there."""
+    with pytest.raises(NoHistory, match="no such folder"):
+        History(str(tmp_path / "nowhere"))
+    with pytest.raises(NoHistory, match="no process was exported"):
+        History(str(tmp_path))
+
+
+def test_a_table_of_a_newer_version_is_there(two_runs: list[str], root: Path, ask: Ask) -> None:
+    """Its columns are those of its files."""
+    assert two_runs
+    files = list(root.glob("project=*/job=*/table=torch_trace/*/*.parquet"))
+    for file in files:
+        place = Path(str(file.parent).replace("table=torch_trace", "table=from_tomorrow"))
+        place.mkdir(parents=True, exist_ok=True)
+        (place / file.name).write_bytes(file.read_bytes())
+    assert ask("SELECT count(*) AS n, max(seq) AS last FROM from_tomorrow") == [
+        {"n": 81, "last": 41}
+    ]
