@@ -15,11 +15,14 @@ from click.core import ParameterSource
 
 from ..errors import UsageError
 from .output import terminal
+from .output.formats import FORMATS, choose_format
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _JSON, _OUTPUT, _WATCH = "probing.json", "probing.output", "probing.watch"
 _GIVEN = "probing.given"
+_OTHER_LINES = 4
+"""What stands above and below the rows of a table."""
 _SUFFIXES = {".json": "json", ".md": "markdown", ".markdown": "markdown"}
 _PLAIN = frozenset({"text", "table"})
 """Two words for what a person reads; a command takes either."""
@@ -51,6 +54,67 @@ def json_option(function: F) -> F:
         callback=_keep_json,
         help="Short for --format json.",
     )(function)
+
+
+def statement_options(function: F) -> F:
+    """The options of a command that takes a statement: where it is, and how rows are written."""
+    given = (
+        click.option("-f", "--file", "path", metavar="FILE", help="Read the SQL from a file."),
+        click.option(
+            "-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
+            help="The value of $NAME in the SQL; may be given several times.",
+        ),
+        click.option(
+            "--format", "given", type=click.Choice(list(FORMATS)),
+            help="How to write the rows.  [default: table, or what the file's suffix says]",
+        ),
+        json_option,
+    )  # fmt: skip
+    for option in reversed(given):
+        function = option(function)
+    return function
+
+
+def rows_options(*, former: str | None = None) -> Callable[[F], F]:
+    """The options that say where its rows go, and how many.
+
+    Args:
+        former: The name that ``--limit`` had before.
+    """
+    into = click.option(
+        "-o", "--output", metavar="FILE",
+        help="Write to a file, which appears once it is whole; its suffix tells the format.",
+    )  # fmt: skip
+    limit = limit_option(
+        "How many rows to give",
+        default=None,
+        former=former,
+        shown="what fits, for a table on a terminal, else all",
+    )
+    return lambda function: into(limit(function))
+
+
+def choose_rows(
+    ctx: click.Context, given: str | None, output: str | None, limit: int | None
+) -> tuple[terminal.Screen, str, int]:
+    """What a command with `statement_options` and `rows_options` writes: where, how, how many rows.
+
+    A format of the settings file gives way to all that the command line says.
+
+    Raises:
+        UsageError: Two formats are given, the file's suffix says none, or a terminal would get
+            binary data.
+    """
+    screen = terminal.screen() if output is None else terminal.PLAIN
+    by_user = given_by_user(ctx, "given", given)
+    if wants_json(ctx, by_user):
+        given = "json"
+    elif output is not None:
+        given = by_user
+    form = choose_format(given, output, is_terminal=screen.is_terminal)
+    if limit is None:
+        limit = screen.rows_beside(_OTHER_LINES) if form == "table" else 0
+    return screen, form, limit
 
 
 def wants_json(ctx: click.Context, given: str | None) -> bool:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import ProbingError, SqlError, SqlRefused, TimedOut, Unreachable
+from .sql.quoting import text_literal
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -301,7 +302,7 @@ def _literal(value: Any) -> str:
     if isinstance(value, (int, decimal.Decimal)):
         return f"({value})"
     if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
+        return text_literal(value)
     if isinstance(value, (bytes, bytearray)):
         return "'" + "".join(f"\\x{byte:02X}" for byte in value) + "'::BLOB"
     if isinstance(value, dt.datetime):

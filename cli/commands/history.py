@@ -13,17 +13,14 @@ from ..ask.shield import go_on_in_a_child
 from ..ask.statement import statement_of
 from ..ask.text_input import TextCommand
 from ..command import AskCommand, AskGroup
-from ..options import given_by_user, json_option, limit_option, style_option, wants_json
+from ..options import choose_rows, limit_option, rows_options, statement_options, style_option
 from ..output import terminal
-from ..output.formats import FORMATS, choose_format
 from ..target import Target, refuse_target, target_options
 
 if TYPE_CHECKING:
     from ...history.runs import Run
     from ..ask.answering import Question
 
-_OTHER_LINES = 4
-"""What stands above and below the rows of a table."""
 _GRACE_S = 2.0
 
 
@@ -78,25 +75,8 @@ def _draw(found: list[Run]) -> None:
 @command.command("query", cls=TextCommand)
 @click.argument("words", nargs=-1, metavar="[FOLDER] [SQL]")
 @target_options
-@click.option("-f", "--file", "path", metavar="FILE", help="Read the SQL from a file.")
-@click.option(
-    "-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
-    help="The value of $NAME in the SQL; may be given several times.",
-)  # fmt: skip
-@click.option(
-    "--format", "given", type=click.Choice(list(FORMATS)),
-    help="How to write the rows.  [default: table, or what the file's suffix says]",
-)  # fmt: skip
-@json_option
-@click.option(
-    "-o", "--output", metavar="FILE",
-    help="Write to a file, which appears once it is whole; its suffix tells the format.",
-)  # fmt: skip
-@limit_option(
-    "How many rows to give",
-    default=None,
-    shown="what fits, for a table on a terminal, else all",
-)
+@statement_options
+@rows_options()
 @click.pass_context
 def query(
     context: click.Context,
@@ -117,21 +97,13 @@ def query(
     """
     folder, sql = _folder_and_sql(words, path)
     statement = statement_of(sql, path, parameters)
-    screen = terminal.screen() if output is None else terminal.PLAIN
-    by_user = given_by_user(context, "given", given)
-    if wants_json(context, by_user):
-        given = "json"
-    elif output is not None:
-        given = by_user
-    form = choose_format(given, output, is_terminal=screen.is_terminal)
-    if limit is None:
-        limit = screen.rows_beside(_OTHER_LINES) if form == "table" else 0
+    screen, form, most = choose_rows(context, given, output, limit)
     place = _place(folder)
     go_on_in_a_child()
     # Here, not above: it imports pyarrow, which `--help` and completion do without.
     from ..ask.answering import Question
 
-    question = Question(sql=statement, form=form, output=output, max_rows=limit, screen=screen)
+    question = Question(sql=statement, form=form, output=output, max_rows=most, screen=screen)
     _answer(place, question, limit_s=Target.of(context).limit_s)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from ...errors import UsageError
@@ -11,43 +9,18 @@ from ..ask.shield import go_on_in_a_child
 from ..ask.statement import statement_of
 from ..ask.text_input import TextCommand
 from ..completion import complete_sql
-from ..options import given_by_user, json_option, limit_option, wants_json, watch_option
+from ..options import choose_rows, rows_options, statement_options, watch_option
 from ..output import terminal
-from ..output.formats import FORMATS, choose_format
 from ..target import Target, asked_target, attach_option, target_options
-
-if TYPE_CHECKING:
-    from ..output.terminal import Screen
-
-_OTHER_LINES = 4
-"""What stands above and below the rows of a table."""
 
 
 @click.command("query", cls=TextCommand)
 @click.argument("sql", required=False, shell_complete=complete_sql)
 @target_options
 @attach_option
-@click.option("-f", "--file", "path", metavar="FILE", help="Read the SQL from a file.")
-@click.option(
-    "-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
-    help="The value of $NAME in the SQL; may be given several times.",
-)  # fmt: skip
-@click.option(
-    "--format", "given", type=click.Choice(list(FORMATS)),
-    help="How to write the rows.  [default: table, or what the file's suffix says]",
-)  # fmt: skip
-@json_option
+@statement_options
 @watch_option()
-@click.option(
-    "-o", "--output", metavar="FILE",
-    help="Write to a file, which appears once it is whole; its suffix tells the format.",
-)  # fmt: skip
-@limit_option(
-    "How many rows to give",
-    default=None,
-    former="--max-rows",
-    shown="what fits, for a table on a terminal, else all",
-)
+@rows_options(former="--max-rows")
 @click.option(
     "--budget-mib", type=click.FloatRange(min=0, min_open=True), metavar="N",
     help="What several processes may send together before the statement is refused."
@@ -92,10 +65,7 @@ def command(
         return
     target = asked_target(context)
     statement = statement_of(sql, path, parameters)
-    screen = terminal.screen() if output is None else terminal.PLAIN
-    form = _form(context, given, output, screen)
-    if limit is None:
-        limit = screen.rows_beside(_OTHER_LINES) if form == "table" else 0
+    screen, form, most = choose_rows(context, given, output, limit)
     go_on_in_a_child()
     # Here, not above: it imports pyarrow, which `--help` and completion do without.
     from ..ask.answering import Question, answer
@@ -107,21 +77,11 @@ def command(
         sql=statement,
         form=form,
         output=output,
-        max_rows=limit,
+        max_rows=most,
         screen=screen,
         budget_mib=budget_mib,
     )
     context.exit(answer(target, question))
-
-
-def _form(context: click.Context, given: str | None, output: str | None, screen: Screen) -> str:
-    """The format; one of the settings file gives way to all that the command line says."""
-    by_user = given_by_user(context, "given", given)
-    if wants_json(context, by_user):
-        given = "json"
-    elif output is not None:
-        given = by_user
-    return choose_format(given, output, is_terminal=screen.is_terminal)
 
 
 def _list_questions() -> None:

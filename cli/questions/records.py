@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ...errors import UsageError
+from ...sql.quoting import text_literal
 
 _TOKEN = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(?P<name>[A-Za-z_]\w*)", re.DOTALL
@@ -92,4 +93,4 @@ def _literal(value: str) -> str:
     """A value as SQL: a number as it is, anything else as a text."""
     if _NUMBER.fullmatch(value):
         return f"({value})"
-    return "'" + value.replace("'", "''") + "'"
+    return text_literal(value)

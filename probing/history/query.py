@@ -27,6 +27,8 @@ from ..sql.answer import Answer
 from ..sql.database import fresh_database, lock
 from ..sql.engine import Query
 from ..sql.errors import SqlContext
+from ..sql.process_columns import literal
+from ..sql.quoting import identifier, text_literal
 from ..tables import OWN_SCHEMA, SCHEMA, Column, Table
 from .export import history_folder
 from .layout import files_in, tables_of
@@ -34,7 +36,6 @@ from .tables import HISTORY_TABLES, KEPT_TABLES, in_history
 
 _MEMORY_MIB = 1024
 _MOST_THREADS = 4
-_TYPES = {"int64": "BIGINT", "time": "BIGINT", "float64": "DOUBLE", "bool": "BOOLEAN"}
 _PARTITIONS = "{'project': VARCHAR, 'job': VARCHAR, 'table': VARCHAR, 'day': VARCHAR}"
 _READS_ANY = re.compile(r"query", re.IGNORECASE)
 """What a statement has in it that reads a table without naming it: `query`, `query_table`."""
@@ -194,14 +195,14 @@ def _create_views(connection: duckdb.DuckDBPyConnection, history: History, sql: 
                 history.leave_out(path, _reason(error, path))
                 continue
             break
-        name = f"{table.schema}.{_quoted(table.name)}"
+        name = f"{table.schema}.{identifier(table.name)}"
         connection.execute(f"CREATE VIEW {name} AS {select}")
     connection.execute(f"SET search_path = 'memory.{SCHEMA},memory.{OWN_SCHEMA},memory.main'")
 
 
 def _source(files: Sequence[Path]) -> str:
     """The rows of some files."""
-    names = ", ".join(_literal(glob.escape(str(path))) for path in files)
+    names = ", ".join(text_literal(glob.escape(str(path))) for path in files)
     return (
         f"read_parquet([{names}], union_by_name = true, hive_partitioning = true,"
         f" hive_types = {_PARTITIONS})"
@@ -215,16 +216,15 @@ def _select(connection: duckdb.DuckDBPyConnection, table: Table, source: str | N
         there = [row[0] for row in connection.execute(f"DESCRIBE FROM {source}").fetchall()]
     declared = [_column(column, is_there=column.name in there) for column in table.columns]
     names = {column.name for column in table.columns}
-    others = [_quoted(name) for name in there if name not in names and name != "table"]
+    others = [identifier(name) for name in there if name not in names and name != "table"]
     rows = f"FROM {source}" if source else "WHERE false"
     return " ".join(("SELECT", ", ".join([*declared, *others]), rows))
 
 
 def _column(column: Column, *, is_there: bool) -> str:
     """A column in the list of a SELECT."""
-    kind = _TYPES.get(column.type, "VARCHAR")
-    value = f'CAST("{column.name}" AS {kind})' if is_there else f"CAST(NULL AS {kind})"
-    return f'"{column.name}"' if is_there else f'{value} AS "{column.name}"'
+    name = identifier(column.name)
+    return name if is_there else f"{literal(column, None)} AS {name}"
 
 
 def _message(error: BaseException) -> str:
@@ -241,11 +241,3 @@ def _reason(error: BaseException, path: Path) -> str:
     for name in (f"file '{path}'", f'file "{path}"', f"'{path}'", f'"{path}"', str(path)):
         text = text.replace(name, "it")
     return " ".join(text.split()).rstrip(".")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

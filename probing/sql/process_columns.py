@@ -20,6 +20,7 @@ from ..ring.arrow_tables import schema_of
 from ..tables import Column, Table
 from .answer import Answer
 from .engine import Engine
+from .quoting import text_literal
 from .scans import TableProvider
 
 _ADDED = (
@@ -78,7 +79,7 @@ def literal(column: Column, value: Any) -> str:
         return f"CAST(NULL AS {_TYPES.get(column.type, 'VARCHAR')})"
     if isinstance(value, int):
         return f"CAST({value} AS BIGINT)"
-    return "'" + str(value).replace("'", "''") + "'"
+    return text_literal(str(value))
 
 
 def add_columns(table: Table, member: Ranked, rows: pa.Table, columns: Sequence[str]) -> pa.Table:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from ..errors import InternalError
 from ..ring.arrow_tables import schema_of
 from ..tables import OWN_SCHEMA, SCHEMA, Table
+from .quoting import text_literal
 
 _CATALOGUE_WORDS = re.compile(r"comment|duckdb_(?:columns|views)", re.IGNORECASE)
 _MAY_READ_ANY = re.compile(
@@ -73,8 +74,8 @@ class Scan:
     def comments(self) -> str:
         """The statements that tell the catalogue what table and columns mean."""
         table = self._provider.table
-        texts = [f"VIEW {table.name} IS {_quoted(table.doc)}"]
-        texts += [f'COLUMN {table.name}."{c.name}" IS {_quoted(c.doc)}' for c in table.columns]
+        texts = [f"VIEW {table.name} IS {text_literal(table.doc)}"]
+        texts += [f'COLUMN {table.name}."{c.name}" IS {text_literal(c.doc)}' for c in table.columns]
         return "; ".join(f"COMMENT ON {text}" for text in texts)
 
     def __arrow_c_schema__(self) -> Any:
@@ -117,8 +118,3 @@ def create_views(connection: duckdb.DuckDBPyConnection, scans: Sequence[Scan], s
         if with_comments:
             connection.execute(scan.comments())
     connection.execute(f"SET search_path = 'memory.{SCHEMA},memory.{OWN_SCHEMA},memory.main'")
-
-
-def _quoted(text: str) -> str:
-    """A text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"
