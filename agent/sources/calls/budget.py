@@ -101,6 +101,7 @@ class Budget:
         self._in_c = (0, 0, 0, 0)  # what the C part has counted so far
         self._exits = self._exits_ns = 0
         self._rests: deque[int] = deque(maxlen=_EVERY)  # of the steps since the last plan
+        self._lasted_ns: deque[int] = deque(maxlen=_EVERY)  # the same steps
         self._chosen: dict[int, Hooked] = {}
         self._is_sample = False
         self._overhead = overhead
@@ -168,11 +169,15 @@ class Budget:
 
     def _choose(self, first: int, last: int, took_ns: int) -> None:
         """Choose anew, now and then; before that, look at all modules for a step each."""
+        self._lasted_ns.append(took_ns)
         if self._steps >= self._next_plan:
-            self._next_plan = min(2 * self._steps, self._steps + self._until_sample(took_ns))
+            # One step that was held up says nothing of those to come.
+            usual_ns = sorted(self._lasted_ns)[len(self._lasted_ns) // 2]
+            self._next_plan = min(2 * self._steps, self._steps + self._until_sample(usual_ns))
             self._learn(first, last)
-            self._plan(took_ns)
+            self._plan(usual_ns)
             self._rests.clear()
+            self._lasted_ns.clear()
         elif self._steps < self._next_plan - 2:
             return
         is_last = self._steps == self._next_plan - 1
@@ -203,6 +208,7 @@ class Budget:
         self._is_sample = False
         self._chosen = {}
         self._rests.clear()
+        self._lasted_ns.clear()
         self._made.clear()
 
     def _learn(self, first: int, last: int) -> None:

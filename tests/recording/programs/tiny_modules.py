@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import torch
 from torch import nn
 
 STEPS = 40
+LONG = {int(step) for step in os.environ.get("LONG_STEPS", "").split()}
 
 
 class Tiny(nn.Module):
@@ -34,7 +36,9 @@ if __name__ == "__main__":
         model(torch.ones(64, 256)).sum().backward()
         optimizer.step()
     print("ready", flush=True)
+    step = STEPS
     while True:
         model(torch.ones(64, 256)).sum().backward()
         optimizer.step()
-        time.sleep(0.01)
+        step += 1
+        time.sleep(1.0 if step in LONG else 0.01)
