@@ -7,6 +7,7 @@ then read the difference before it is committed.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -574,16 +575,23 @@ TWO_JOBS = Membership(
     world_size=None,
     members=(MEMBER, dataclasses.replace(MEMBER, job="day\n", pid=99, via=None, step=None)),
 )
-MOSTLY_MISSING = dataclasses.replace(
-    MEMBERS,
-    world_size=100_000,
-    members=(
-        MEMBER,
-        *(missing_member(rank, job="night", world_size=100_000, attempt=1) for rank in (1, 2, 3)),
-        dataclasses.replace(MEMBER, rank=4, pid=4246),
-        *(missing_member(n, job="night", world_size=100_000, attempt=1) for n in range(5, 100_000)),
-    ),
-)
+
+
+@functools.cache
+def mostly_missing() -> Membership:
+    """A job of 100,000 ranks of which two are there."""
+    return dataclasses.replace(
+        MEMBERS,
+        world_size=100_000,
+        members=tuple(
+            dataclasses.replace(MEMBER, rank=rank, pid=4242 + rank)
+            if rank in (0, 4)
+            else missing_member(rank, job="night", world_size=100_000, attempt=1)
+            for rank in range(100_000)
+        ),
+    )
+
+
 COVERAGE = Coverage(
     asked=MEMBERS.members,
     answered=(MEMBER,),
@@ -633,7 +641,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
         (*PROCESSES, STRANGER, WORKER), width=100, color=False
     ),
     "members": lambda: render_members(MEMBERS, width=80, color=False),
-    "members_mostly_missing": lambda: render_members(MOSTLY_MISSING, width=80, color=False),
+    "members_mostly_missing": lambda: render_members(mostly_missing(), width=80, color=False),
     "members_of_two_jobs": lambda: render_members(TWO_JOBS, width=None, color=False),
     "coverage": lambda: render_coverage(COVERAGE, moved="12 rows, 3.1 kB moved"),
     "union_plan": lambda: "\n\n".join(render_plan(plan) for plan in UNION_PLANS),

@@ -152,7 +152,7 @@ SCREENS: dict[str, Callable[[int], str]] = {
     "list": lambda w: render_processes(
         (*drawn.PROCESSES, drawn.STRANGER, drawn.WORKER), width=w, color=False
     ),
-    "list_job_many_missing": lambda w: render_members(drawn.MOSTLY_MISSING, width=w, color=False),
+    "list_job_many_missing": lambda w: render_members(drawn.mostly_missing(), width=w, color=False),
     "list_job_two_jobs": lambda w: render_members(drawn.TWO_JOBS, width=w, color=False),
     "memory_healthy": lambda w: render_memory(MEMORY_REPORT, width=w, color=False),
     "memory_without_torch": lambda w: render_memory(NOTHING_SEEN, width=w, color=False),
