@@ -190,7 +190,9 @@ def survey_threads() -> list[threading.Thread]:
 
 def test_one_thread_makes_all_surveys(surveyor: Surveyor) -> None:
     """Whoever asks, it is the same one, and it ends when it is told to, after what is in hand."""
-    wait_until(lambda: survey_threads() == [])  # those of the test before may be about to end
+    wait_until(
+        lambda: survey_threads() == [], "no survey is made"
+    )  # those of the test before may be about to end
     assert surveyor.survey().result().is_good()
     first = survey_threads()
     asking = [threading.Thread(target=surveyor.survey) for _ in range(3)]
