@@ -55,7 +55,7 @@ def left(training: Target) -> tuple[list[str], list[int]]:
             until = training.step() + _STEPS
             wait_until(lambda: training.step() >= until, f"step {until}")
         finally:
-            ended = process.eval(_END)
+            ended = process.eval(_END, timeout_s=60.0)
             assert ended.error is None, ended.error
             told = json.loads(ended.output)
     return told[0], told[1]

@@ -204,7 +204,7 @@ def test_pinned_memory_is_told_beside_the_segments(
     pinned = rows[0]
     assert (pinned["reserved_bytes"], pinned["allocated_bytes"]) == (4096, 4096)
     assert (pinned["free_bytes"], pinned["blocks"], pinned["stream"]) == (0, 1, None)
-    done = trained.run(str(trained.pid), "memory", "--timeout", "1")
+    done = trained.run(str(trained.pid), "memory", "--timeout", "5")
     assert "pinned   4.00 KiB of the host's memory, 4.00 KiB of it in use" in done.stdout, done
 
 
