@@ -37,7 +37,8 @@ if [ ! -e "$stamp" ] || [ -n "$(find $sources probing/ring/*.[ch] -newer "$stamp
         set -- "$@" "$torch"
     fi
     echo "installing into $VENV: $*"
-    "$VENV/bin/python" -m pip install -qq --disable-pip-version-check "$@"
+    # Python compiles what is imported; pip would compile all of torch and more, for half a minute.
+    "$VENV/bin/python" -m pip install -qq --disable-pip-version-check --no-compile "$@"
     touch "$VENV/.installed" "$stamp"
 fi
 if [ -n "$extras" ]; then

@@ -63,7 +63,7 @@ checks() {
 }
 
 tests() {
-    $bin/python -m pip install -qq --disable-pip-version-check -r tests/frameworks.txt
+    $bin/python -m pip install -qq --disable-pip-version-check --no-compile -r tests/frameworks.txt
     # As they stand: tests/unit comes last, whose files are short, so that no worker is idle. A run
     # that does not come to its end is interrupted: then pytest says what has failed until then.
     check timeout --signal=INT --kill-after=60 "${LIMIT_S:-3000}" $bin/python -m pytest -q -n "${WORKERS:-4}" --dist loadfile --no-loadscope-reorder \
