@@ -13,14 +13,9 @@ from typing import Any
 NOTICE = "<!-- Written by docs/generate.py from the declarations: change those, then run it. -->"
 
 
-def docstring(cls: type[Any]) -> str:
-    """The docstring of a class."""
-    return inspect.getdoc(cls) or ""
-
-
 def first_paragraph(cls: type[Any]) -> str:
     """The first paragraph of a docstring, on one line."""
-    return " ".join(docstring(cls).partition("\n\n")[0].replace("``", "`").split())
+    return " ".join((inspect.getdoc(cls) or "").partition("\n\n")[0].replace("``", "`").split())
 
 
 def prose(text: str | None) -> str:

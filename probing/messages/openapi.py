@@ -1,11 +1,14 @@
-"""The OpenAPI description of the routes, made from what `routes` declares.
+"""The OpenAPI description of the routes, made from what `routes` and the bodies declare.
 
-Rules of this file: nothing about a route is said here; only how it is put.
+Rules of this file: nothing about a route or a body is said here; only how it is put. What a body is
+and means is in the docstring of its class.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import re
 import typing
 from typing import Any
 
@@ -114,7 +117,23 @@ def _schema_of(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
         fields = dataclasses.fields(kind)
         schemas[name] = {
             "type": "object",
+            "description": _line(inspect.getdoc(kind) or ""),
             "required": [f.name for f in fields if f.default is dataclasses.MISSING],
             "properties": {f.name: _schema_of(hints[f.name], schemas) for f in fields},
         }
+        for field, meaning in _meanings(kind).items():
+            schemas[name]["properties"][field]["description"] = meaning
     return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _meanings(cls: Any) -> dict[str, str]:
+    """What the docstring of a body says about its members."""
+    _, _, section = (inspect.getdoc(cls) or "").partition("Attributes:\n")
+    found = re.split(r"^ {4}(\w+): ", section, flags=re.MULTILINE)[1:]
+    texts = (re.sub(r"\bNone\b", "null", _line(text)) for text in found[1::2])
+    return dict(zip(found[::2], texts, strict=True))
+
+
+def _line(text: str) -> str:
+    """The first paragraph of a text, on one line."""
+    return " ".join(text.partition("\n\n")[0].replace("``", "`").split())

@@ -218,6 +218,10 @@ def test_the_description_agrees_with_the_routes(address: Address) -> None:
     assert document == openapi(document["info"]["version"])
     described = {(m.upper(), p) for p, ops in document["paths"].items() for m in ops}
     assert described == {(route.method, route.path) for route in ROUTES}
+    bodies = document["components"]["schemas"]
+    assert all(body["description"] for name, body in bodies.items() if name != "Error")
+    timeout = bodies["ActRequest"]["properties"]["timeout_s"]
+    assert timeout["description"] == "The longest wait for the end of a step."
     for route in ROUTES:
         if route.method == "GET" and isinstance(route.answer, type):
             path = route.path.format(table="threads")
