@@ -23,7 +23,7 @@ from probing.messages.openapi import openapi
 from probing.messages.routes import ROUTES
 from probing.reach.transport import Address, ask
 from probing.rundir.folders import ProcessFolder
-from tests.harness.targets import Target, start_program
+from tests.harness.targets import DEADLINE_S, Target, start_program
 
 pytestmark = pytest.mark.anypython
 
@@ -60,7 +60,7 @@ def send(
     address: Address, method: str, path: str, body: bytes | None = None, **headers: str
 ) -> tuple[int, bytes]:
     """One raw request; a header given as an empty text is left out."""
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=10)
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=DEADLINE_S)
     sent = {"Authorization": f"Bearer {address.token}", "Content-Type": wire.JSON_TYPE}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, body, {k: v for k, v in sent.items() if v})
