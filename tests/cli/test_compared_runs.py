@@ -38,9 +38,13 @@ class Runs:
 
     def ended(self, *words: str) -> Target:
         """One that has come to its end."""
-        target = self.begin(*STEPS, *words)
-        assert target.process.wait(2 * DEADLINE_S) == 0, target.output
-        return target
+        return wait_for_end(self.begin(*STEPS, *words))
+
+
+def wait_for_end(target: Target) -> Target:
+    """The same, once it has ended well."""
+    assert target.process.wait(2 * DEADLINE_S) == 0, target.output
+    return target
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +60,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
 def twins(runs: Runs) -> tuple[Target, Target]:
     """Two runs of the same, side by side, so that whatever else the machine does meets both."""
     one, two = runs.begin(*STEPS), runs.begin(*STEPS)
-    for target in (one, two):
-        assert target.process.wait(2 * DEADLINE_S) == 0, target.output
-    return one, two
+    return wait_for_end(one), wait_for_end(two)
 
 
 def diff(one: Target, two: Target, *words: str) -> dict[str, Any]:
@@ -110,18 +112,18 @@ def test_a_module_that_sleeps_is_named(runs: Runs, twins: tuple[Target, Target])
     assert "second forward" in text.stdout
 
 
-def test_all_that_was_changed_is_named(runs: Runs, twins: tuple[Target, Target]) -> None:
+def test_all_that_was_changed_is_named(runs: Runs) -> None:
     """Batch, type, threads and seed, as they were typed and as they came out."""
     changed = ("--batch", "32", "--dtype", "float64", "--threads", "2", "--seed", "5")
-    other = runs.ended(*changed)
-    found = diff(twins[0], other)
+    plain, other = runs.begin(*STEPS), runs.begin(*STEPS, *changed)
+    found = diff(wait_for_end(plain), wait_for_end(other))
     assert {f"{one['kind']} {one['name']}" for one in found["differences"]} == SET_UP
     values = {one["name"]: (one["before"], one["after"]) for one in found["differences"]}
     assert values["loader 0.batch_size"] == ("8", "32")
     assert values["model.dtype"][1] == "float64"
     assert values["num_threads"] == ("1", "2")
-    assert findings(twins[0], other)  # what they explain, or that the set-up is another one
-    page = other.run("diff", str(twins[0].pid), str(other.pid), "--format", "markdown")
+    assert findings(plain, other)  # what they explain, or that the set-up is another one
+    page = other.run("diff", str(plain.pid), str(other.pid), "--format", "markdown")
     assert page.returncode == 0
     assert page.stdout.startswith("# ")
     assert "torch num_threads" in page.stdout
