@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 _HEAD = struct.Struct("<II")
 _NUMBER = struct.Struct("<Q")
@@ -24,11 +24,6 @@ def encode_name(name: str, number: int) -> bytes:
     """One record; a longer name is cut at `MAX_NAME_BYTES`."""
     text = name.encode("utf-8", "replace")[:MAX_NAME_BYTES]
     return _HEAD.pack(len(text), _sum_of(text, number)) + text
-
-
-def encode_names(names: Iterable[str]) -> bytes:
-    """A whole list, from number 1 on."""
-    return b"".join(encode_name(name, number) for number, name in enumerate(names, 1))
 
 
 def decode_names(data: bytes) -> list[str | None]:

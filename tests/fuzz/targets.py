@@ -36,12 +36,13 @@ from probing.ring.format import (
     encode_header,
     layout_of,
 )
-from probing.ring.names import decode_names, encode_names
+from probing.ring.names import decode_names
 from probing.rundir.folders import ProcessFolder
 from probing.rundir.node_card import NodeCard
 from probing.server.access.auth import check_access, check_host
 from probing.settings import Settings
 from probing.tables import RECORDED_TABLES, TABLES_BY_NAME
+from tests.harness.name_lists import encode_names
 from tests.harness.ring_writer import trace_values, trace_writer
 
 _SIZES = struct.Struct("<HI")

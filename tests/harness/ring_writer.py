@@ -5,8 +5,9 @@ from __future__ import annotations
 import mmap
 from pathlib import Path
 
-from probing.ring import format as ring, names
+from probing.ring import format as ring
 from probing.tables import TABLES_BY_NAME, Table
+from tests.harness.name_lists import encode_names
 
 CLOCK_OFFSET_NS = 1_700_000_000_000_000_000
 
@@ -83,5 +84,5 @@ def trace_values(number: int) -> dict[str, float]:
 
 def save_names(path: Path, texts: list[str]) -> Path:
     """A names file that holds these texts, the first as number 1."""
-    path.write_bytes(names.encode_names(texts))
+    path.write_bytes(encode_names(texts))
     return path

@@ -20,9 +20,9 @@ from probing.messages.common import ThreadStack
 from probing.postmortem import crashes
 from probing.postmortem.crashes import CrashRecord, parse_fatal, read_crash
 from probing.postmortem.last_known import last_known
-from probing.ring import names
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.tables import STAGES, STEPS
+from tests.harness.name_lists import encode_names
 from tests.harness.ring_writer import RingWriter, trace_writer
 from tests.harness.targets import DEADLINE_S, Target, clean_env, program_path, wait_until
 
@@ -397,7 +397,7 @@ def recorded(tmp_path: Path, writer: RingWriter) -> ProcessFolder:
     """The run folder of an ended process with that record."""
     folder = RunDirectory(tmp_path / "home").create_folder(2**22 + 1, 5)
     writer.save(folder.ring("torch_trace"))
-    folder.names.write_bytes(names.encode_names(("blocks.0", "Block", "GPT")))
+    folder.names.write_bytes(encode_names(("blocks.0", "Block", "GPT")))
     return folder
 
 

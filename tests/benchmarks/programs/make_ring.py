@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from probing.linux import process
 from probing.ring import format as ring
-from probing.ring.names import encode_names
 from probing.rundir.folders import from_env
 from probing.tables import TORCH_TRACE
+from tests.harness.name_lists import encode_names
 
 CHUNK = 1 << 20
 MODULES = 88

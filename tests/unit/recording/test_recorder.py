@@ -19,7 +19,7 @@ from probing.agent.sources.memory.sampler import MemorySampler
 from probing.agent.sources.shared.thread_state import COLUMNS
 from probing.errors import RingError
 from probing.ring.format import DONE, FAILED, HEADER_SIZE, NULL_INT, OPEN, layout_of
-from probing.ring.names import decode_names, encode_names
+from probing.ring.names import decode_names
 from probing.ring.peek import RingPeek
 from probing.ring.reader import read_ring
 from probing.ring.space import limit_rings, share_space
@@ -27,6 +27,7 @@ from probing.ring.writer import Names, RingWriter
 from probing.safety.guard import LIMIT, Guard
 from probing.tables import RECORDED_TABLES, STEPS, TORCH_TRACE
 from tests.harness.accelerators import NoAccelerator
+from tests.harness.name_lists import encode_names
 
 pytestmark = pytest.mark.anypython
 
