@@ -45,6 +45,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "repl": "repl",
         "jobs": "jobs",
         "act": "act",
+        "mcp": "mcp",
     },
     "All runs, after they have ended, too": {
         "export": "export",

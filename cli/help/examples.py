@@ -34,6 +34,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "probing web 4242 --port 8080",
         "probing -t job:NAME web",
     ),
+    "mcp": ("probing mcp                             # started by a coding agent",),
     "report": (
         "probing 4242 report -o run.html",
         "probing /path/to/run/folder report -o run.html  # of a run that has ended",

@@ -31,7 +31,7 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
 """What a command is given beside its name."""
 NO_JSON = {
     *("act", "attach", "detach", "file"),
-    *("repl", "report", "run", "serve", "top", "web"),
+    *("repl", "report", "run", "serve", "top", "web", "mcp"),
 }
 """Groups, and commands whose answer is a sentence, a prompt, a screen, a page or the script's."""
 AFTER_AN_ACTION = {"act list", "act undo"}
@@ -108,11 +108,11 @@ def test_every_error_has_an_exit_code_of_the_page() -> None:
 
 _ELSEWHERE = {"query"}
 """Commands that go on in a forked child, as a process with threads cannot."""
-ASKING = sorted(
-    set(COMMANDS)
-    - {"list", "run", "serve", "file", "diff", "act", "attach", "detach", "top", "web", "history"}
-    - _ELSEWHERE
-)
+_OTHERS = {
+    *("list", "run", "serve", "file", "diff", "act", "attach", "detach", "top", "web", "mcp"),
+    *("history",),
+}
+ASKING = sorted(set(COMMANDS) - _OTHERS - _ELSEWHERE)
 NEEDS = {"export": ["history"], "eval": ["1"], "arm": ["nan"], "fit": ["--batch", "1"]}
 
 

@@ -20,7 +20,7 @@ from tests.unit.cli.test_cli_parsing import parse
 
 pytestmark = pytest.mark.anypython
 
-NO_PROCESS = {"run", "serve", "file memory-viz", "file diff", "file checkpoint"}
+NO_PROCESS = {"run", "serve", "mcp", "file memory-viz", "file diff", "file checkpoint"}
 """Commands that ask nobody, and so have no options of that."""
 NO_ROWS = {
     *NO_PROCESS, "attach", "detach", "repl", "act", "file", "history", "top", "web", "report",

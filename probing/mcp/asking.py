@@ -1,0 +1,76 @@
+"""Runs commands, and puts what they answer so that nobody takes it for instructions.
+
+Rules of this file: a command runs as a process of its own, so that one that hangs or dies costs one
+answer. An answer has a most; what is cut says so. What a training says (names, exceptions, values)
+stands between two marks that it cannot know beforehand.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+
+import anyio
+from mcp.server.mcpserver.exceptions import ToolError
+
+MOST_CHARS = 24_000
+"""What an answer may have: more would fill the context of who reads it."""
+_GRACE_S = 20.0
+"""How long a command may take beyond its own limit, to start and to say that it is over."""
+
+
+async def ask(endpoint: str, *words: str, timeout_s: float) -> str:
+    """What a command answers about a process or several.
+
+    Args:
+        endpoint: What the command line takes as one; several are separated by blanks.
+        words: The command, its options and arguments.
+        timeout_s: How long it may look.
+
+    Raises:
+        ToolError: It has no answer; the text says why, and what to do.
+    """
+    targets = endpoint.split()
+    if not targets:
+        raise ToolError("No endpoint is given. `list_targets` shows which there are.")
+    named = [word for target in targets for word in ("--target", target)]
+    return await run(*named, *words, timeout_s=timeout_s)
+
+
+async def run(*words: str, timeout_s: float) -> str:
+    """What a command answers, fenced; see `ask`."""
+    argv = [sys.executable, "-m", "probing", "--timeout", f"{timeout_s:g}", *words]
+    env = {name: text for name, text in os.environ.items() if name != "PROBING"}
+    try:
+        with anyio.fail_after(timeout_s + _GRACE_S):
+            done = await anyio.run_process(
+                argv, stdin=subprocess.DEVNULL, check=False, env=env | {"COLUMNS": "160"}
+            )
+    except TimeoutError:
+        text = f"`probing {' '.join(words)}` did not end within {timeout_s + _GRACE_S:g} s."
+        raise ToolError(text) from None
+    answer = done.stdout.decode("utf-8", "replace").strip()
+    notes = done.stderr.decode("utf-8", "replace").strip()
+    if not answer and done.returncode:
+        raise ToolError(f"{_fenced(notes)}\n(exit code {done.returncode})")
+    parts = [_fenced(_cut(answer or "Nothing."))]
+    parts += [f"Notes:\n{_fenced(_cut(notes))}"] if notes else []
+    parts += [f"(exit code {done.returncode})"] if done.returncode else []
+    return "\n".join(parts)
+
+
+def _fenced(text: str) -> str:
+    """A text between marks that nothing within it can end."""
+    mark = secrets.token_hex(4)
+    return f"<data {mark}>\n{text}\n</data {mark}>"
+
+
+def _cut(text: str) -> str:
+    """A text, or its first part and how much is missing."""
+    if len(text) <= MOST_CHARS:
+        return text
+    kept = text[:MOST_CHARS].rpartition("\n")[0] or text[:MOST_CHARS]
+    missing = len(text) - len(kept)
+    return f"{kept}\n[cut: {missing:,} of {len(text):,} characters are missing; ask for less]"

@@ -1,0 +1,142 @@
+"""`probing mcp`, driven by the client of the official SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.harness.targets import Target
+
+pytest.importorskip("mcp", reason="it is of other Pythons than the first")
+from mcp import Client, StdioServerParameters
+
+from probing.mcp.asking import MOST_CHARS, _cut
+
+pytestmark = pytest.mark.torch
+
+LOOKING = {
+    *("list_targets", "doctor", "hang", "stacks", "steps", "query", "describe_tables"),
+    *("memory", "look", "history"),
+}
+FENCE = re.compile(r"<data (\w{8})>\n(.*?)\n</data \1>", re.DOTALL)
+
+
+class Agent:
+    """What a coding agent does with the server."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def ask(self, tool: str, **given: Any) -> str:
+        """The data of an answer, of which there has to be one."""
+        result = await self.client.call_tool(tool, given)
+        text = str(getattr(result.content[0], "text", ""))
+        assert not result.is_error, text
+        (_, data), *_ = FENCE.findall(text)
+        return str(data)
+
+    async def refused(self, tool: str, **given: Any) -> str:
+        """What an answer says that is an error."""
+        result = await self.client.call_tool(tool, given)
+        assert result.is_error
+        return str(getattr(result.content[0], "text", ""))
+
+
+def served(target: Target, use: Callable[[Agent], Awaitable[None]], *options: str) -> None:
+    """Start the server as an agent does, and use it."""
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "probing", "mcp", *options], env=target.env
+    )
+
+    async def drive() -> None:
+        async with Client(command, read_timeout_seconds=120.0) as client:
+            await use(Agent(client))
+
+    asyncio.run(drive())
+
+
+def test_an_agent_looks_and_changes_nothing(training: Target) -> None:
+    """Each tool answers as its command does, fenced; what is wrong is said as such."""
+    pid = str(training.pid)
+
+    async def use(agent: Agent) -> None:
+        tools = {tool.name: tool for tool in (await agent.client.list_tools()).tools}
+        assert set(tools) == LOOKING
+        assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools.values())
+        assert pid in await agent.ask("list_targets")
+        rows = (await agent.ask("steps", endpoint=pid, last=3)).splitlines()
+        assert rows[0].startswith("step,duration,loss,grad_norm,lr,samples,tokens_per_s,data")
+        assert len(rows) == 4
+        asked = await agent.ask("query", endpoint=pid, sql="SELECT 6 * 7 AS answer")
+        assert asked.splitlines() == ["answer", "42"]
+        assert "MainThread" in await agent.ask("stacks", endpoint=pid)
+        assert "syntax error" in await agent.refused("query", endpoint=pid, sql="SELEC 1")
+        gone = await agent.refused("doctor", endpoint="rank:7")
+        assert "rank 7" in gone
+        assert "exit code 3" in gone
+        assert "`list_targets`" in await agent.refused("hang", endpoint=" ")
+        await nothing_is_written(agent, pid)
+        await all_is_described(agent.client)
+
+    served(training, use)
+
+
+async def nothing_is_written(agent: Agent, pid: str) -> None:
+    """What is not allowed is no tool, and what stands for a name no option of a command."""
+    assert "eval" in await agent.refused("eval", endpoint=pid, code="1")
+    for tool, given in (("describe_tables", {"endpoint": pid}), ("history", {})):
+        name = "table" if tool == "describe_tables" else "folder"
+        refusal = await agent.refused(tool, **given, **{name: "--output=made"})
+        assert "--output=made" in refusal
+
+
+async def all_is_described(client: Client) -> None:
+    """Tables and saved questions are resources, and the usual complaints prompts."""
+    found = {str(one.uri) for one in (await client.list_resources()).resources}
+    assert found == {"probing://tables", "probing://questions"}
+    tables = (await client.read_resource("probing://tables")).contents[0]
+    assert "python.steps: step, duration, loss" in str(getattr(tables, "text", ""))
+    prompts = {one.name for one in (await client.list_prompts()).prompts}
+    assert prompts == {"hang", "slow", "memory", "nan"}
+    prompt = await client.get_prompt("hang", {"endpoint": "4242"})
+    assert "The endpoint is: 4242" in str(getattr(prompt.messages[0].content, "text", ""))
+
+
+def test_what_the_user_allows_can_be_done(training: Target) -> None:
+    """Code runs, and the rate changes, each on record."""
+    pid = str(training.pid)
+
+    async def use(agent: Agent) -> None:
+        assert (await agent.ask("eval", endpoint=pid, code="6 * 7")).startswith("42")
+        assert "lr" in await agent.ask("act", endpoint=pid, action=["lr", "--scale", "1.0"])
+        sql = "SELECT code FROM python.evals ORDER BY seq DESC LIMIT 1"
+        assert "6 * 7" in await agent.ask("query", endpoint=pid, sql=sql)
+
+    served(training, use, "--allow-eval", "--allow-act")
+
+
+def test_a_hung_and_a_dead_process_are_asked(program: Callable[..., Target]) -> None:
+    """Where it is while it hangs, and how it ended."""
+    target = program("hung", "lock", PROBING="1")
+    target.wait_for_output("ready")
+
+    async def use(agent: Agent) -> None:
+        assert "acquire" in await agent.ask("stacks", endpoint=str(target.pid))
+        target.kill()
+        assert "SIGKILL" in await agent.ask("doctor", endpoint=str(target.pid))
+
+    served(target, use)
+
+
+def test_a_long_answer_is_cut_at_a_line() -> None:
+    """It says how much is missing."""
+    text = "\n".join(["x" * 99] * 1000)
+    cut = _cut(text)
+    assert len(cut) < MOST_CHARS + 100
+    assert cut.splitlines()[-1].startswith("[cut: 76,")
+    assert _cut("short") == "short"
