@@ -58,6 +58,7 @@ def _answer(route: Route) -> str:
             "arrow": f"`{wire.ARROW_TYPE}`",
             "document": "OpenAPI 3.1",
             "trace": f"`{wire.TRACE_TYPE}`",
+            "metrics": f"`{wire.METRICS_TYPE}`",
             "allocations": f"`{wire.TRACE_TYPE}`",
             "results": f"lines of {_body(wire.EvalResult)}",
         }[route.answer]

@@ -10,17 +10,17 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING
 
+from ...client.recent_steps import pace_of, recent_steps, state_with
 from ...errors import NotProbed
 from ...postmortem.not_finite import peek_since
 from .overview import CURVE, MOST_MODULES, Overview, overview_of
 from .overview_memory import memory_now
-from .recent_steps import pace_of, recent_steps, state_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...client.base import Process
-    from .recent_steps import Row
+    from ...client.recent_steps import Row
 
 
 class Following:

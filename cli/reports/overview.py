@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...client.recent_steps import SELECT_STEPS, Pace, pace_of, state_with
 from ...errors import NotProbed, ProbingError
 from ...postmortem.not_finite import SINCE, NotFinite, since_of
 from ..questions.library import OWN_TIMES
@@ -17,7 +18,6 @@ from ..questions.records import put_in
 from .cheap_findings import Found, find_cheaply
 from .overview_memory import LAST_MEMORY, MemoryUse, memory_of
 from .overview_ranks import RankStates, ranks_of
-from .recent_steps import SELECT_STEPS, Pace, pace_of, state_with
 
 if TYPE_CHECKING:
     from ...client.base import Process

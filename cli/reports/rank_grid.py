@@ -10,10 +10,10 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ...client.recent_steps import last_ended, pace_of, recent_steps, state_with
 from ..ask.many import membership_of
 from ..target import Target
 from .overview_ranks import state_of
-from .recent_steps import last_ended, pace_of, recent_steps, state_with
 
 if TYPE_CHECKING:
     from ...client.base import Process

@@ -46,6 +46,7 @@ from .limits import TimeLimit
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 JSON_TYPE = "application/json"
+METRICS_TYPE = "application/openmetrics-text"
 TRACE_TYPE = "application/gzip"
 MOST_STEPS = 1000
 """The most steps of one profile."""

@@ -94,6 +94,8 @@ def _answer_content(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         return {wire.ARROW_TYPE: {}}
     if route.answer in {"trace", "allocations"}:
         return {wire.TRACE_TYPE: {}}
+    if route.answer == "metrics":
+        return {wire.METRICS_TYPE: {}}
     if route.answer == "results":
         return {eval_wire.LINES_TYPE: {}}
     if route.answer == "document":

@@ -55,7 +55,8 @@ class Route:
         answer: The class of the JSON answer; ``arrow`` for an Arrow IPC stream, ``document``
             for the description of the routes itself; ``results`` for lines of JSON, each an
             `EvalResult` or an error body, as they come; ``trace`` for a gzipped Chrome trace;
-            ``allocations`` for the gzipped lines of a recording of allocations.
+            ``allocations`` for the gzipped lines of a recording of allocations; ``metrics`` for
+            figures in the OpenMetrics format.
         access: What one must be allowed to do; over TCP a token or a setting decides.
         writes: Whether a body has a file written where its sender says, which over TCP needs what
             "eval" needs; None where none has.
@@ -68,7 +69,7 @@ class Route:
     request: type[Any] | None = None
     flags: tuple[Flag, ...] = ()
     times: tuple[Seconds, ...] = ()
-    answer: type[Any] | Literal["arrow", "document", "trace", "allocations", "results"]
+    answer: type[Any] | Literal["arrow", "document", "trace", "allocations", "results", "metrics"]
     access: Access
     writes: Callable[[bytes], bool] | None = None
 
@@ -373,6 +374,15 @@ NODE_ROUTES: tuple[Route, ...] = (
         doc="Only of a node server: one SQL statement over one table of several processes,"
         " with `rank`, `host` and `pid` first. `probing.members` of the schema's metadata"
         " tells what became of each.",
+    ),
+    Route(
+        name="metrics",
+        method="GET",
+        path="/metrics",
+        access="read",
+        answer="metrics",
+        doc="Only of a node server: figures of every process of its machine for Prometheus, from"
+        " their records.",
     ),
 )
 """What a node server answers for itself."""

@@ -12,17 +12,17 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from ....client.recent_steps import STILL
 from ....cluster.job.rank_sets import rank_set
 from ....units import age, duration, size
-from ...reports.recent_steps import STILL
 from ..bars import gauge, shares_of, sparkline, stacked_bar
 from ..text import cut_middle, cut_words, escape_controls, json_number, wrap_words
 
 if TYPE_CHECKING:
+    from ....client.recent_steps import Pace
     from ...reports.overview import Overview
     from ...reports.overview_memory import MemoryUse
     from ...reports.overview_ranks import RankStates
-    from ...reports.recent_steps import Pace
 
 LINES = 23
 """A screen's, without the one that the next prompt takes."""

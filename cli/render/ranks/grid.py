@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ....client.recent_steps import STILL
 from ....cluster.job.rank_sets import rank_set
 from ....units import duration, size
-from ...reports.recent_steps import STILL
 from ..bars import stacked_bar
 from ..table import Drawing, Heading, draw_table, render_table
 from ..text import cut_middle, escape_controls, render_count

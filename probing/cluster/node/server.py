@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -46,6 +47,9 @@ from .stalls import StallWatch
 from .unions import Unions
 from .workers import Workers
 
+if TYPE_CHECKING:
+    from .metrics import Metrics
+
 _LOOK_S = 1.0
 _END_S = 5.0
 
@@ -73,6 +77,7 @@ class NodeServer:
         self._server = Server(self, self._endpoints(), self._close)
         self._is_over = threading.Event()
         self._unions: Unions | None = None
+        self._figures: Metrics | None = None
 
     def run(self, *, told: Callable[[str], None], idle_s: float | None) -> None:
         """Serve until stopped, or until no process has been there for `idle_s`.
@@ -133,6 +138,19 @@ class NodeServer:
         if self._unions is None:
             self._unions = Unions(self._directory)
         return await self._unions.answer(request)
+
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        """Figures of all processes, for Prometheus."""
+        text = await asyncio.to_thread(self._metrics_text)
+        kind = f"{wire.METRICS_TYPE}; version=1.0.0; charset=utf-8"
+        return web.Response(body=text, headers={"Content-Type": kind})
+
+    def _metrics_text(self) -> bytes:
+        from .metrics import Metrics
+
+        if self._figures is None:
+            self._figures = Metrics(self._roster)
+        return self._figures.text()
 
     async def _openapi(self, request: web.Request) -> web.StreamResponse:
         """The description of its routes."""

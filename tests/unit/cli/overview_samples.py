@@ -11,7 +11,7 @@ from probing.cli.reports.overview import Overview
 from probing.cli.reports.overview_memory import MemoryUse
 from probing.cli.reports.overview_ranks import RankStates
 from probing.cli.reports.rank_grid import GridCell, RankGrid
-from probing.cli.reports.recent_steps import STILL, Pace
+from probing.client.recent_steps import STILL, Pace
 from probing.diagnosis.doctor.findings import Certainty, Finding
 from probing.postmortem.not_finite import NotFinite
 

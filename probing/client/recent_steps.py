@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...errors import RingError
-from ...ring.format import OPEN
-from ...ring.peek import RingPeek, Row as StoredRow
-from ...tables import STEP_PHASES
+from ..errors import RingError
+from ..ring.format import OPEN
+from ..ring.peek import RingPeek, Row as StoredRow
+from ..tables import STEP_PHASES
 
 if TYPE_CHECKING:
-    from ...client.base import Process
-    from ...rundir.folders import ProcessFolder
+    from ..rundir.folders import ProcessFolder
+    from .base import Process
 
 Row = Mapping[str, Any]
 
@@ -30,7 +30,7 @@ _WINDOW = 100
 _SETTLING = 8
 """So many rows are read again: what a device tells of a step comes with the next ones."""
 _CLOSING = (
-    "loss", "tokens_per_s", "samples", "device_s", "allocated_bytes",
+    "loss", "grad_norm", "lr", "tokens_per_s", "samples", "device_s", "allocated_bytes",
     *(f"{phase}_s" for phase in PHASES),
 )  # fmt: skip
 _STORED = frozenset({"step", "start_ns", "duration_ns", *_CLOSING})
@@ -78,10 +78,10 @@ def recent_steps(process: Process, most: int, known: Sequence[Row] = ()) -> list
     """
     if process.folder is None:
         return list(process.query(f"{SELECT_STEPS}{most}").to_pylist())
-    return _peeked(process.folder, most, known)
+    return steps_in(process.folder, most, known)
 
 
-def _peeked(folder: ProcessFolder, most: int, known: Sequence[Row]) -> list[Row]:
+def steps_in(folder: ProcessFolder, most: int, known: Sequence[Row] = ()) -> list[Row]:
     """The same from the ring of a process of this machine."""
     settled = {row["seq"]: row for row in known[_SETTLING:]}
     rows = []

@@ -1,0 +1,112 @@
+"""`/metrics` of a node server: what Prometheus scrapes, read by the parser of the format."""
+
+from __future__ import annotations
+
+import http.client
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from probing.rundir.folders import RunDirectory
+from probing.rundir.node_card import read_token_path
+from tests.harness.targets import DEADLINE_S, ROOT, Target, wait_until
+
+pytestmark = pytest.mark.torch
+
+RULES = ROOT / "examples" / "prometheus"
+
+
+class Node:
+    """A node server of the training's run directory."""
+
+    def __init__(self, training: Target, folder: Path) -> None:
+        argv = [sys.executable, "-m", "probing", "serve", "--listen", "127.0.0.1:0"]
+        self.target = Target(argv, training.home, folder)
+        self.target.wait_for_output("listening on")
+        found = re.search(r"listening on 127.0.0.1:(\d+);", self.target.output)
+        assert found is not None
+        self.port = int(found[1])
+        self.token = read_token_path(RunDirectory(training.home)).read_text()
+
+    def get(self, token: str) -> tuple[int, str, str]:
+        """Status, kind and text of an answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
+        response = connection.getresponse()
+        try:
+            kind = response.headers["Content-Type"]
+            return response.status, kind, response.read().decode()
+        finally:
+            connection.close()
+
+    def figures(self, pid: int) -> dict[str, float]:
+        """Those of one process, with the phase in the name where there is one."""
+        status, kind, text = self.get(self.token)
+        assert status == 200, text
+        assert kind == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        found = {}
+        for family in text_string_to_metric_families(text):
+            assert family.type == "gauge"
+            for sample in family.samples:
+                if sample.labels["pid"] == str(pid):
+                    name = sample.name.removeprefix("probing_")
+                    found[f"{name} {sample.labels.get('phase', '')}".strip()] = sample.value
+        return found
+
+
+@pytest.fixture
+def node(training: Target, tmp_path: Path) -> Iterator[Node]:
+    """One that runs."""
+    started = Node(training, tmp_path)
+    yield started
+    started.target.reap()
+
+
+def test_prometheus_gets_what_is_on_record(training: Target, node: Node) -> None:
+    """Figures are those of python.steps; phases add up; a stopped process has them, too."""
+    assert node.get("no token")[0] == 401
+    first = node.figures(training.pid)
+    training.wait_for_step(int(first["step"]) + 5)
+    found = node.figures(training.pid)
+    assert found["up"] == 1
+    assert found["step"] > first["step"]
+    assert 0 < found["recording_seconds"] < found["step_seconds"]
+    assert {"loss", "learning_rate", "tokens_per_second", "memory_bytes"} <= set(found)
+    phases = [value for name, value in found.items() if name.startswith("step_phase_seconds ")]
+    assert len(phases) > 4
+    os.kill(training.pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: node.figures(training.pid)["step_age_seconds"] > 1, "an older step")
+        stopped = node.figures(training.pid)
+        asked = training.run(
+            str(training.pid), "query", "--format", "csv",
+            "SELECT loss, lr, grad_norm FROM steps WHERE duration IS NOT NULL"
+            " ORDER BY seq DESC LIMIT 1",
+        )  # fmt: skip
+    finally:
+        os.kill(training.pid, signal.SIGCONT)
+    loss, rate, norm = map(float, asked.stdout.splitlines()[1].split(","))
+    assert (stopped["loss"], stopped["learning_rate"]) == (loss, rate)
+    assert stopped["gradient_norm"] == pytest.approx(norm)
+    assert not math.isnan(stopped["step_seconds"])
+
+
+@pytest.mark.nightly
+def test_promtool_accepts_format_and_rules(training: Target, node: Node) -> None:
+    """Prometheus' own tool finds nothing in the figures, and the alerts fire where they should."""
+    _, _, text = node.get(node.token)
+    plain = text.replace("# EOF\n", "")
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=plain, text=True, capture_output=True, check=False
+    )
+    assert "error" not in done.stderr, done.stderr
+    for words in (("check", "rules", "alerts.yml"), ("test", "rules", "alerts_test.yml")):
+        subprocess.run(["promtool", *words], cwd=RULES, check=True, capture_output=True)
