@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import re
 import runpy
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -184,6 +185,31 @@ def _rule_section(rule: Rule) -> str:
     return f"### {rule.name}\n\n" + "\n".join(filter(None, lines))
 
 
+def llms_page() -> str:
+    """The list of pages for programs that read them, in the form of llmstxt.org."""
+    rooms = ("tutorial", "how-to", "reference", "explanation")
+    parts = [f"# probing\n\n> {_first_sentence(DOCS / 'index.md')}"]
+    for room in rooms:
+        pages = sorted((DOCS / room).glob("*.md"))
+        lines = (f"- [{_title(p)}]({room}/{p.name}): {_first_sentence(p)}" for p in pages)
+        parts += [f"## {room}", "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _title(path: Path) -> str:
+    """The heading of a page."""
+    return re.findall(r"^# (.+)$", path.read_text("utf-8"), re.MULTILINE)[0]
+
+
+def _first_sentence(path: Path) -> str:
+    """The first sentence of a page, without its links."""
+    text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    paragraphs = re.split(r"\n{2,}", text.partition("# ")[2])[1:]
+    first = next(p for p in paragraphs if p[0] not in "|-#<")
+    plain = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", " ".join(first.split()))
+    return re.split(r"(?<=[.?]) (?=[A-Z`*])", plain)[0].removesuffix(":").removesuffix(".") + "."
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/tables.md": tables_page,
     "reference/settings.md": settings_page,
@@ -193,6 +219,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/errors.md": errors_page,
     "reference/findings.md": findings_page,
     "reliability.md": reliability_page,
+    "llms.txt": llms_page,  # the last: it reads the others
 }
 
 
