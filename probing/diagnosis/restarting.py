@@ -50,7 +50,7 @@ class Restart:
         """It in words."""
         sound = ", its weights finite" if self.is_sound else ""
         lines = [
-            f"the newest checkpoint of before that: {self.path}, after step {self.step}{sound}"
+            f"the newest checkpoint from before that: {self.path}, after step {self.step}{sound}"
         ]
         if self.line is not None:
             lines.append(f"to start from it: {self.line}")

@@ -41,6 +41,6 @@ def test_the_last_sound_checkpoint_is_named_once_the_loss_is_lost(
     step = process.query(sound).to_pylist()[0]["step"]
     status = target.run(str(target.pid), "status").stdout
     last = target.cwd / f"ck-{step}.pt"
-    assert f"the newest checkpoint of before that: {last}, after step {step}" in status, status
+    assert f"the newest checkpoint from before that: {last}, after step {step}" in status, status
     words = [str(program_path("saving")), "--resume", str(last)]
     assert f"{shlex.join(words)}\n" in status  # what a shell reads, wherever the tests lie

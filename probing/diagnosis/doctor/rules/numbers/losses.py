@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .....errors import ProbingError
 from .....postmortem.not_finite import SINCE, since_of
+from ....restarting import newest_before
 from ...facts import WINDOW, Facts, Steps
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
@@ -56,10 +58,19 @@ def _not_finite(facts: Facts) -> Iterator[Sign]:
         certainty="certain",
         summary=found.sentence()[0].upper() + found.sentence()[1:] + words + first.summary,
         since_step=found.step,
-        evidence=(*more, *first.evidence, *_ignored_labels(facts)),
+        evidence=(*more, *first.evidence, *_ignored_labels(facts), *_restart(facts, found.step)),
         weight=1.0,
         fix=_IGNORED_FIX if _ignored_labels(facts) else first.fix or fix,
     )
+
+
+def _restart(facts: Facts, step: int) -> list[str]:
+    """From which checkpoint to start again, if one of before a step is on record."""
+    try:
+        found = newest_before(facts.process, step)
+    except ProbingError:
+        return []
+    return found.sentences() if found else []
 
 
 def _before_nan(before: Steps) -> tuple[str, str, tuple[str, ...]]:
