@@ -198,7 +198,7 @@ def llms_page() -> str:
 
 def _title(path: Path) -> str:
     """The heading of a page."""
-    return re.findall(r"^# (.+)$", path.read_text("utf-8"), re.MULTILINE)[0]
+    return path.read_text("utf-8").partition("# ")[2].partition("\n")[0]
 
 
 def _first_sentence(path: Path) -> str:

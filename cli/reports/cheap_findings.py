@@ -6,6 +6,7 @@ rule cannot judge by the record is left out: `doctor` says what was not looked a
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -58,7 +59,8 @@ def find_cheaply(process: Process, card: Card) -> Found:
             continue
         signs = _signs(rule, facts)
         judged += signs is not None
-        found += [finding_of(rule, sign, asked=process.label) for sign in signs or ()]
+        told = functools.partial(finding_of, rule, asked=process.label, is_alive=is_alive)
+        found += [told(sign) for sign in signs or ()]
     found = without_effects(found)
     ordered = tuple(sorted(found, key=lambda finding: finding.order))
     return Found(ordered, judged, late)

@@ -264,8 +264,9 @@ def _merged(judged: Sequence[_Judged], asked: str, *, of: int) -> list[Finding]:
         _, rule, sign = min(
             those, key=lambda found: (_SUREST_FIRST.index(found[2].certainty), -found[2].weight)
         )
-        finding = finding_of(rule, sign, asked=asked)
         members = list({id(member): member for member, _, _ in those}.values())
+        is_alive = any(member.is_alive is not False for member in members)
+        finding = finding_of(rule, sign, asked=asked, is_alive=is_alive)
         if of > 1 and rule.group not in ABOUT_NOW:
             who = names_of(members)
             finding = dataclasses.replace(

@@ -116,12 +116,29 @@ class Finding:
     order: tuple[int, float] = (0, 0.0)
 
 
-def finding_of(rule: Rule, sign: Sign, *, asked: str) -> Finding:
+_OF_THE_RECORD = {
+    "arm": "query @not-finite",
+    "dataloaders": "query @data-waits",
+    "gradients": "query @gradient-norms",
+    "labels": "query @last-steps",
+    "leak": "query @memory",
+    "memory": "query @memory",
+    "profile": "query @slowest-modules",
+}
+"""What tells most of the same of a process that has ended, and cannot be asked any more."""
+
+
+def finding_of(rule: Rule, sign: Sign, *, asked: str, is_alive: bool = True) -> Finding:
     """A sign as it is told.
 
     Args:
         asked: What stands before a command that asks the same process.
+        is_alive: Whether the process, or one of them, runs.
     """
+    advised = sign.next or rule.next
+    before, _, command = advised.partition("ENDPOINT ")
+    if not is_alive and (instead := _OF_THE_RECORD.get(command.partition(" ")[0])):
+        advised = f"{before}ENDPOINT {instead}"
     return Finding(
         rule=rule.name,
         group=rule.group,
@@ -129,7 +146,7 @@ def finding_of(rule: Rule, sign: Sign, *, asked: str) -> Finding:
         summary=sign.summary[:1].upper() + sign.summary[1:],
         since_step=sign.since_step,
         evidence=sign.evidence,
-        next=(sign.next or rule.next).replace("ENDPOINT", asked),
+        next=advised.replace("ENDPOINT", asked),
         fix=sign.fix or rule.fix,
         source=rule.source,
         order=(int(sign.certainty == "possible"), -(rule.gravity + 10 * sign.weight)),

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from probing.cli.questions.library import BY_NAME
 from probing.diagnosis.doctor import effects, examine, scope
 from probing.diagnosis.doctor.facts import LEAST_STEPS, Facts
-from probing.diagnosis.doctor.findings import Rule, Sign, finding_of
+from probing.diagnosis.doctor.findings import _OF_THE_RECORD, Rule, Sign, finding_of
 from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.report import ALL_RULES
 from probing.diagnosis.doctor.rules import RULES
@@ -145,6 +146,18 @@ def test_the_gravest_comes_first_and_what_may_be_meant_last() -> None:
     ]  # fmt: skip
     assert made[0].next == "probing 1 query"
     assert made[0].fix == "do"
+
+
+def test_of_an_ended_process_the_record_is_asked() -> None:
+    """No command is advised that needs a process that runs."""
+    sign = Sign(certainty="certain", summary="", next="probing ENDPOINT arm nan --steps 3")
+    rule = _rule("grave", 90)
+    alive = finding_of(rule, sign, asked="1", is_alive=True)
+    assert alive.next == "probing 1 arm nan --steps 3"
+    ended = finding_of(rule, sign, asked="1", is_alive=False)
+    assert ended.next == "probing 1 query @not-finite"
+    questions = {word[1:] for one in _OF_THE_RECORD.values() for word in one.split() if "@" in word}
+    assert questions <= set(BY_NAME)
 
 
 def test_a_rule_that_fails_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
