@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -29,10 +31,19 @@ if TYPE_CHECKING:
     "--project", metavar="NAME",
     help="What the runs belong to.  [default: the name of the script]",
 )  # fmt: skip
+@click.option(
+    "--every", type=click.FloatRange(min=1.0), metavar="SECONDS",
+    help="Export again every so often, and each process once more after its end, until Ctrl-C.",
+)  # fmt: skip
 @style_option("text", "json")
 @click.pass_context
 def command(
-    context: click.Context, *, words: tuple[str, ...], project: str | None, style: str
+    context: click.Context,
+    *,
+    words: tuple[str, ...],
+    project: str | None,
+    every: float | None,
+    style: str,
 ) -> None:
     """Keep what is on record of processes, live or ended, in a folder of Parquet files.
 
@@ -40,11 +51,15 @@ def command(
     table goes there once: the next export of the same process goes on where this one ended. Rows of
     a live process that may still change come with a later export, the last of them once it has
     ended. Files are read, and no process is asked. `probing history` asks what is there.
+
+    With --every, `-t all` means those that come later and those that have ended before, too.
     """
     from ...history.export import history_folder
 
     target, place = _whom_and_where(Target.of(context), words)
     root = history_folder(place)
+    if every is not None:
+        _go_on(target, root, project, every_s=every)
     done: list[Exported] = []
     code = 0
     for member in _members(target):
@@ -55,6 +70,60 @@ def command(
             code = code or error.exit_code
     _show(done, root, style)
     context.exit(code)
+
+
+def _go_on(target: Target, root: Path, project: str | None, *, every_s: float) -> NoReturn:
+    """Export again and again, and tell each trouble once."""
+    kept = _Kept(root, project)
+    terminal.note(f"exporting to {root} every {every_s:g} s")
+    while True:
+        began = time.monotonic()
+        for folder in _folders(target):
+            kept.take(folder)
+        time.sleep(max(0.0, began + every_s - time.monotonic()))
+
+
+class _Kept:
+    """What was exported before, by those who go on with it."""
+
+    def __init__(self, root: Path, project: str | None) -> None:
+        self._root = root
+        self._project = project
+        self._whole: set[str] = set()
+        self._told: dict[str, str] = {}
+
+    def take(self, folder: ProcessFolder) -> None:
+        """Export what is new of a process, unless all of it is there."""
+        from ...history.export import export_process
+        from ...history.identity import has_ended
+
+        name = folder.path.name
+        if name in self._whole:
+            return
+        is_over = has_ended(folder)  # before its rows are read, so that the last are among them
+        try:
+            export_process(folder, self._root, project=self._project)
+        except ProbingError as error:
+            if self._told.get(name) != error.message:
+                terminal.complain(error, endpoint=name)
+            self._told[name] = error.message
+            return
+        self._told.pop(name, None)
+        if is_over:
+            self._whole.add(name)
+
+
+def _folders(target: Target) -> Iterator[ProcessFolder]:
+    """The run folders that the endpoints mean now; with `all` those of ended processes, too."""
+    from ...rundir.folders import from_env
+
+    if "all" in target.endpoints:
+        yield from from_env().folders()
+        target = dataclasses.replace(
+            target, endpoints=tuple(one for one in target.endpoints if one != "all")
+        )
+    if target.endpoints:
+        yield from (_folder_of(member) for member in _members(target))
 
 
 def _whom_and_where(target: Target, words: tuple[str, ...]) -> tuple[Target, str]:

@@ -97,8 +97,11 @@ class Settings:
     history: str = _setting(
         "PROBING_HISTORY",
         "",
-        "For the command line: the folder that `probing export` and `probing history` mean where"
-        " none is named.",
+        "The folder that `probing export` and `probing history` mean where none is named. A node"
+        " server keeps all records of its machine there, in a process of its own.",
+    )
+    history_every_s: float = _setting(
+        "PROBING_HISTORY_EVERY_S", 600.0, "How often a node server does so.", minimum=1
     )
     allow_eval: bool = _setting(
         "PROBING_ALLOW_EVAL",

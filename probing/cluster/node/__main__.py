@@ -8,6 +8,7 @@ process behind at once, says nothing, and ends when those it serves have been go
 from __future__ import annotations
 
 import argparse
+import ctypes
 import dataclasses
 import os
 import signal
@@ -21,6 +22,7 @@ from ...rundir.folders import RunDirectory, from_env
 from ...rundir.node_card import log_path, read_node, token_path
 from ...settings import Settings
 
+_PR_SET_PDEATHSIG = 1
 _CONNECTIONS = 1024
 _REQUESTS = 256
 """Many clients ask one node server about many ranks."""
@@ -96,7 +98,7 @@ def _serve(options: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: server.stop())
     idle_s = settings.node_idle_s if options.until_idle else None
-    watch = _start_watch(settings)
+    beside = _start_beside(settings)
     try:
         server.run(told=lambda address: _tell(address, directory), idle_s=idle_s)
     except OSError as error:
@@ -109,28 +111,40 @@ def _serve(options: argparse.Namespace) -> None:
         server.settings = dataclasses.replace(settings, listen=f"{host}:0")
         server.run(told=lambda address: _tell(address, directory), idle_s=idle_s)
     finally:
-        if watch is not None:
-            watch.terminate()
-            watch.wait()
+        for process in beside:
+            process.terminate()
+            process.wait()
 
 
-def _start_watch(settings: Settings) -> subprocess.Popen[bytes] | None:
-    """Start a process that watches all of this machine, where that is asked for.
+def _start_beside(settings: Settings) -> list[subprocess.Popen[bytes]]:
+    """Start processes that watch and keep all of this machine, where that is asked for.
 
     Raises:
-        UsageError: The setting is no address.
+        UsageError: A setting is not what it should be.
     """
-    if not settings.watch:
-        return None
-    if not settings.watch.startswith(("http://", "https://")):
-        raise UsageError("PROBING_WATCH is not an address that begins with http:// or https://.")
-    words = ["-t", "all", "doctor", "--watch", "--webhook", settings.watch]
-    return subprocess.Popen(
-        [sys.executable, "-m", "probing", *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        env={name: value for name, value in os.environ.items() if name != "PROBING"},
-    )
+    commands = []
+    if settings.watch:
+        if not settings.watch.startswith(("http://", "https://")):
+            text = "PROBING_WATCH is not an address that begins with http:// or https://."
+            raise UsageError(text)
+        commands.append(["doctor", "--watch", "--webhook", settings.watch])
+    if settings.history:
+        commands.append(["export", "--every", f"{settings.history_every_s:g}", settings.history])
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "probing", "-t", "all", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env={name: value for name, value in os.environ.items() if name != "PROBING"},
+            preexec_fn=_end_with_parent,  # noqa: PLW1509 - this process has one thread yet
+        )
+        for words in commands
+    ]
+
+
+def _end_with_parent() -> None:
+    """Have this process end where the node server is killed."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def _settings(options: argparse.Namespace) -> Settings:
