@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 PHASES = (*STEP_PHASES[:5], "gradient_sync", *STEP_PHASES[5:])
 STILL = "no step ends"
-"""The state of a process that has made steps, and has made none for long."""
+"""The state of a process that has made steps, and has made none for long, as in `listing`."""
 _STILL_S, _STILL_STEPS = 10.0, 5.0
 _WINDOW = 100
 _SETTLING = 8
@@ -142,7 +142,7 @@ def pace_of(rows: Sequence[Row], *, window: int = _WINDOW) -> Pace | None:
 
 def state_with(word: str, pace: Pace | None) -> str:
     """What a process does, by the word of `probing list` and its steps."""
-    if pace is None or word not in ("idle", "training"):
+    if pace is None or word not in ("idle", "training", STILL):
         return word
     limit_s = max(_STILL_S, _STILL_STEPS * (pace.step_s or 0.0))
     return STILL if pace.age_s > limit_s else "training"
