@@ -241,7 +241,11 @@ class StepRows:
         """
         at = self._at
         later, is_one = self._losses_at.fill(
-            closing, self._losses, self._dropped, have_one=self._optimizers.have_one_loss
+            closing,
+            self._losses,
+            self._dropped,
+            step=self._step,
+            have_one=self._optimizers.have_one_loss,
         )
         if is_one and self.norm is not None:
             later += self._losses_at.norms(self.norm, self.max_norm)
