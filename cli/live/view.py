@@ -27,7 +27,7 @@ _FOOT = 2
 """The lines below: what is shown and the command for it; and the keys."""
 _BOLD, _DIM, _INVERSE, _RED, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[7m", "\x1b[31m", "\x1b[0m"
 _KEYS = {
-    "ranks": "arrows choose  enter look  b stack  s sort  r reverse  / filter  ? help  q quit",
+    "ranks": "arrows choose  enter look  b stack  s sort  / filter  u now  ? help  q quit",
     "one": "b stack  u look again  esc all  space pause  c copy command  ? help  q quit",
     "stack": "arrows scroll  b again  v whole  esc back  c copy command  ? help  q quit",
     "help": "any key goes back  q quit",
@@ -45,8 +45,8 @@ keys
   s, r             sort by the next column; the other way round
   /                only those with these letters in state, rank, pid, job, host
   space            pause: nothing is read until the next space
-  u                look at the chosen one anew: modules and findings are seldom
-                   looked at, since that costs more
+  u                look now, also in a pause; in one that was entered at its
+                   modules and findings, too, which is done seldom: it costs more
   c                offer the command that shows the same to the clipboard
   q, Ctrl-C        leave
 
@@ -185,6 +185,8 @@ class View:
             self.order = names[(names.index(self.order) + 1) % len(names)]
         elif key == "r":
             self.is_reversed = not self.is_reversed
+        elif key == "u":
+            return "renew"
         elif key == "/":
             self.is_typing, self.letters = True, ""
         elif key == "escape":

@@ -69,7 +69,9 @@ def ask_for_names(process: Process, wanted: Sequence[str], session: str) -> list
     names = list(wanted)
     if not names:
         skipped = {*dir(builtins), *keyword.kwlist}
-        names = [name for name in process.complete("", session=session).words if name not in skipped]
+        names = [
+            name for name in process.complete("", session=session).words if name not in skipped
+        ]
     gets = ", ".join(f"{name!r}: lambda: {name}" for name in names)
     space = f"{{'is_wanted': {bool(wanted)}, 'gets': {{{gets}}}}}"
     code = f"print((lambda space: (exec({_LOOK!r}, space), space['facts'])[1])({space}))"

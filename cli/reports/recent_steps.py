@@ -85,6 +85,7 @@ def _peeked(folder: ProcessFolder, most: int, known: Sequence[Row]) -> list[Row]
     """The same from the ring of a process of this machine."""
     settled = {row["seq"]: row for row in known[_SETTLING:]}
     rows = []
+    is_here = not folder.is_foreign()
     try:
         with RingPeek(folder.ring("steps")) as ring:
             newest = ring.newest_seq()
@@ -92,7 +93,7 @@ def _peeked(folder: ProcessFolder, most: int, known: Sequence[Row]) -> list[Row]
                 row = settled.get(seq)
                 if row is None:
                     stored = ring.row(seq, _STORED)
-                    row = None if stored is None else _as_sql_gives(stored, folder)
+                    row = None if stored is None else _as_sql_gives(stored, is_of_this_boot=is_here)
                 if row is not None:
                     rows.append(row)
     except (FileNotFoundError, RingError):
@@ -100,7 +101,7 @@ def _peeked(folder: ProcessFolder, most: int, known: Sequence[Row]) -> list[Row]
     return rows
 
 
-def _as_sql_gives(stored: StoredRow, folder: ProcessFolder) -> Row:
+def _as_sql_gives(stored: StoredRow, *, is_of_this_boot: bool) -> Row:
     """A row with the columns of python.steps."""
     values, is_open = stored.values, stored.state == OPEN
     took_ns = None if is_open else values["duration_ns"]
@@ -108,7 +109,7 @@ def _as_sql_gives(stored: StoredRow, folder: ProcessFolder) -> Row:
         "seq": stored.seq,
         "step": values["step"],
         "duration": None if took_ns is None else took_ns * 1e-9,
-        "age_s": stored.age_s(is_of_this_boot=not folder.is_foreign()),
+        "age_s": stored.age_s(is_of_this_boot=is_of_this_boot),
         **{name: None if is_open else values.get(name) for name in _CLOSING},
     }
 

@@ -19,7 +19,8 @@ from ..rundir.folders import ProcessFolder
 from ..tables import STEPS
 
 SINCE = (
-    "WITH known AS (SELECT step, loss, not_finite_since FROM python.steps WHERE loss_finite IS NOT NULL"
+    "WITH known AS (SELECT step, loss, not_finite_since FROM python.steps"
+    " WHERE loss_finite IS NOT NULL"
     " AND step >= coalesce((SELECT max(step) FROM python.steps WHERE loss_finite), -1))"
     " SELECT step, loss, not_finite_since FROM known ORDER BY step LIMIT 2"
 )

@@ -82,8 +82,7 @@ def slow_alone(case: Case) -> Verdict | None:
 
 
 def _held_up(case: Case, ranks: Sequence[int]) -> Verdict:
-    """The verdict on ranks that wait for threads of their own that sleep, while none waits for
-    another."""
+    """The verdict on ranks that are held up by threads of their own, which sleep."""
     causes = tuple(wording.cause(case, rank) for rank in ranks)
     first = f"{ranks_text(ranks[:1])} {causes[0].what}"
     more = f"; so are {len(ranks) - 1} more ranks" if ranks[1:] else ""
