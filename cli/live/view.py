@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ..render.process.overview import render_overview
 from ..render.process.stacks import render_backtrace
 from ..render.ranks.grid import draw_live, head_of
-from ..render.text import cut_words, escape_controls, wrap_words
+from ..render.text import cut_words, escape_controls, wrap_text, wrap_words
 
 if TYPE_CHECKING:
     from ..reports.rank_grid import GridCell
@@ -46,7 +46,7 @@ keys
   /                only those with these letters in state, rank, pid, job, host
   space            pause: nothing is read until the next space
   u                look now, also in a pause; in one that was entered at its
-                   modules and findings, too, which is done seldom: it costs more
+                   modules and findings, too, which is done seldom as it costs
   c                offer the command that shows the same to the clipboard
   q, Ctrl-C        leave
 
@@ -153,7 +153,7 @@ class View:
         elif self.mode == "ranks":
             body = self._ranks(sight, columns, room, color=color)
         elif self.mode == "stack":
-            body = self._stack(sight, room, color=color)
+            body = self._stack(sight, columns, room, color=color)
         else:
             body = _one(sight, columns, room, color=color)
         body = [*body[:room], *[""] * (room - len(body))]
@@ -232,13 +232,17 @@ class View:
             lines.append(_marked(line, color=color) if is_marked else f"  {line}")
         return [*head, *lines]
 
-    def _stack(self, sight: Sight, room: int, *, color: bool) -> list[str]:
+    def _stack(self, sight: Sight, columns: int, room: int, *, color: bool) -> list[str]:
         """Where the threads are; the main thread, which comes last, at the foot of the screen."""
         if sight.stack is None:
             return ["looking where its threads are ..."]
         found, at_s = sight.stack
         text = render_backtrace(found, is_whole=self.is_whole, color=color)
-        lines = text.rstrip("\n").split("\n")
+        lines = [  # the sentence above the stacks whole, lines of code as they are
+            part
+            for line in text.rstrip("\n").split("\n")
+            for part in ([line] if line.startswith(" ") else wrap_text(line, columns))
+        ]
         most = max(0, len(lines) - room + 1)
         self.top = min(self.top, most)
         when = f"as of {_clock(at_s)}"
