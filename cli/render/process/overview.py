@@ -116,7 +116,8 @@ def _step(pace: Pace, overview: Overview, room: int) -> str:
     if pace.tokens_per_s is not None:
         parts.append(f"{pace.tokens_per_s:,.0f} tokens/s")
     elif pace.samples_per_s is not None:
-        parts.append(f"{pace.samples_per_s:,.3g} samples/s")
+        rate = pace.samples_per_s
+        parts.append(f"{rate:,.0f} samples/s" if rate >= 99.5 else f"{rate:.3g} samples/s")
     if overview.state == "dead":
         parts[0] = f"{pace.step:,}, the last one on record"
     while len(", ".join(parts)) > room and len(parts) > 2:
