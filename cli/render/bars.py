@@ -86,9 +86,10 @@ def stacked_bar(parts: Mapping[str, float], width: int, *, color: bool) -> str:
     cells = shares_of(list(parts.values()), room)
     drawn = [(name, size) for name, size in zip(parts, cells, strict=True) if size]
     if color:
+        fits = [max(1, size - 1) for _, size in drawn[:-1]] + [size for _, size in drawn[-1:]]
         return " " + "".join(
-            f"\x1b[{_COLORS.get(name, '7')}m{name[: max(1, size - (at < len(drawn)))]:{size}}{_RESET}"
-            for at, (name, size) in enumerate(drawn, 1)
+            f"\x1b[{_COLORS.get(name, '7')}m{name[:fit]:{size}}{_RESET}"
+            for (name, size), fit in zip(drawn, fits, strict=True)
         )
     texts = [
         f"{name[: size - 1]:{size - 1}}|" if index + 1 < len(drawn) else f"{name[:size]:{size}}"
