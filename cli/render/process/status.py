@@ -47,7 +47,8 @@ def _cost(report: StatusReport) -> str:
             )
         return (
             "no training step has been recorded to its end: one ends where an optimizer of torch"
-            " steps, or the gradients of a backward pass are used, or where the script calls probing.step()"
+            " steps, where gradients of a backward pass are used, or where the script calls"
+            " probing.step()"
         )
     cost = f"recording costs {duration(report.cost_s)} of a step, {100 * report.share:.2g} %"
     basis = f"(median of the last {report.steps}; estimated)"
