@@ -33,8 +33,12 @@ _WORD = re.compile(r"[\w.]*$")
 _PLACE_OF_TABLE = re.compile(r"\b(?:from|join|describe|summarize)\s+$", re.IGNORECASE)
 
 
-def complete_endpoints(incomplete: str) -> list[CompletionItem]:
-    """The pids of the running processes that have a run folder, and names of the user's own."""
+def complete_endpoints(incomplete: str, *, several: bool = False) -> list[CompletionItem]:
+    """The pids of the running processes that have a run folder, and names of the user's own.
+
+    Args:
+        several: Whether what stands for several is offered before anything is typed.
+    """
     from ..rundir import folders as rundir
     from .preferences import preferences
 
@@ -43,7 +47,10 @@ def complete_endpoints(incomplete: str) -> list[CompletionItem]:
         folders = rundir.from_env().folders()
         living = [folder for folder in folders if folder.is_alive()]
         found += [(str(folder.pid), "process") for folder in living]
-        if any(incomplete and form.startswith(incomplete[: len(form)]) for form in _FORMS):
+        if several:
+            found.append(("all", "all processes of this machine"))
+        has_begun = any(form.startswith(incomplete[: len(form)]) for form in _FORMS)
+        if has_begun and (incomplete or several):
             found += _ranks_and_jobs(living)
     with contextlib.suppress(ProbingError):
         names = preferences().endpoints.items()
@@ -68,7 +75,7 @@ def complete_endpoint_option(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """As `complete_endpoints`, for the option ``-t``."""
-    return complete_endpoints(incomplete)
+    return complete_endpoints(incomplete, several=True)
 
 
 def complete_tables(

@@ -26,6 +26,8 @@ from .tasks import COMMANDS, SHORT_FORMS, TASKS
 COMPLETE_VARIABLE = "_PROBING_COMPLETE"
 
 _OVERVIEW = "overview"
+_WHOLE = 1000
+"""More letters than the first sentence of any command's help has: it is shown whole."""
 _HELP = frozenset({"-h", "--help"})
 _ALONE = "(none)"
 """What stands for no word at all."""
@@ -57,8 +59,7 @@ class CommandGroup(click.Group):
         """The commands by what they are for."""
         for task, names in TASKS.items():
             found = ((name, self.get_command(ctx, name)) for name in names)
-            limit = formatter.width - max(map(len, COMMANDS)) - 4
-            rows = [(name, c.get_short_help_str(limit)) for name, c in found if c is not None]
+            rows = [(name, c.get_short_help_str(_WHOLE)) for name, c in found if c is not None]
             with formatter.section(task):
                 formatter.write_dl(rows)
 
@@ -228,7 +229,8 @@ def probing() -> None:
     probing 4242          one of them on one screen
     probing 4242 doctor   what is wrong with it, and what to do
     probing -t all        all ranks of a job
-    probing COMMAND -h    what a command does, with examples; bt, ps and sql are short forms
+    probing COMMAND -h    what a command does, with examples
+    bt, ps, sql           short forms of backtrace, list and query
 
     ENDPOINT is a pid, host:port, [v6]:port, an http(s) URL, a socket path, rank:N,
     job:NAME/rank:N, a process name, or the run folder of a process that has ended. To ask several

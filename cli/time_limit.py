@@ -1,4 +1,4 @@
-"""The time limit of a command as a whole: asking, computing, formatting and writing.
+"""The time limit of a command as a whole: asking, computing and writing; no drawing of a table.
 
 Rules of this file: one alarm of the kernel's, which raises in the main thread whatever that is
 doing. What a command waits for by itself has a limit of its own that is no longer than this one; so

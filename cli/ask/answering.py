@@ -6,7 +6,7 @@ process answers by a feed, several as one database of all of their rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from ..output.terminal import Screen
 from ..render.cells import is_number, is_time, short_texts
 from ..render.rows import WRITERS, Writer, arrow_file_chunks
 from ..target import Target
-from ..time_limit import within
+from ..time_limit import held_back, within
 from .cutting import as_far_as_they_come
 from .feed import Feed
 from .replies import tell_notes
@@ -123,19 +123,30 @@ def _writer(question: Question) -> Writer:
 
 def _table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Question) -> str:
     """The table of the first rows, and how many there are beside them."""
-    from ..render.table import Heading, render_table
-
     if schema.names == _PLAN:
         plans = (value for batch in batches for value in batch.column(1).to_pylist())
         return "".join(f"{plan}\n" for plan in plans)
-    kept: list[list[str | None]] = []
-    total = 0
+    shown: list[pa.RecordBatch] = []
+    total = count = 0
     for batch in batches:
-        room = question.max_rows - len(kept) if question.max_rows else batch.num_rows
+        room = question.max_rows - count if question.max_rows else batch.num_rows
         if room > 0:
-            columns = [short_texts(column) for column in batch.slice(0, room).columns]
-            kept += map(list, zip(*columns, strict=True))
+            shown.append(batch.slice(0, room))
+            count += shown[-1].num_rows
         total += batch.num_rows
+    with held_back(is_counted=False):  # the limit is for the statement, which has ended
+        return _drawn(schema, shown, total, question)
+
+
+def _drawn(
+    schema: pa.Schema, shown: Sequence[pa.RecordBatch], total: int, question: Question
+) -> str:
+    """The table of some rows of so many."""
+    from ..render.table import Heading, render_table
+
+    kept: list[Sequence[str | None]] = []
+    for batch in shown:
+        kept += zip(*(short_texts(column) for column in batch.columns), strict=True)
     headings = [
         Heading(name=f.name, is_number=is_number(f.type), is_whole=is_time(f.type)) for f in schema
     ]

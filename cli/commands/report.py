@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from ...errors import UsageError
@@ -15,7 +17,10 @@ from ..target import asked_target, attach_option, target_options
 @click.command("report", cls=AskCommand)
 @target_options
 @attach_option
-@click.option("-o", "--output", metavar="FILE", help="Write to a file.")
+@click.option(
+    "-o", "--output", metavar="FILE",
+    help="Write to a file.  [default: probing-report-PID.html where stdout is a terminal]",
+)  # fmt: skip
 @click.pass_context
 def command(context: click.Context, *, output: str | None) -> None:
     """Write a page about a run into one file, to be sent to somebody or attached to an issue.
@@ -37,9 +42,17 @@ def command(context: click.Context, *, output: str | None) -> None:
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)
         text = report_file(f"probing: {reply.value.title}", reply.value.record)
-        if output is None:
+        place = output
+        if place is None and terminal.screen().is_terminal:
+            place = f"probing-report-{_named(reply.endpoint)}.html"
+        if place is None:
             terminal.write(text)
         else:
-            write_file(output, [text.encode()])
-            terminal.tell(f"written to {output}")
+            write_file(place, [text.encode()])
+            terminal.tell(f"written to {place}")
     context.exit(replies.exit_code)
+
+
+def _named(endpoint: str) -> str:
+    """What a file is called that is about an endpoint."""
+    return re.sub(r"[^\w.-]+", "-", endpoint).strip("-.")

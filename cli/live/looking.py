@@ -102,7 +102,7 @@ class Looking:
         self.poke()
 
     def renew(self) -> None:
-        """Look at the chosen one whole, now."""
+        """Look now, also in a pause; at the chosen one whole."""
         self._wants_whole = True
         self.poke()
 
@@ -112,7 +112,7 @@ class Looking:
 
     def _work(self) -> None:
         while True:
-            if not self.is_paused or self._wants_stack:
+            if not self.is_paused or self._wants_stack or self._wants_whole:
                 self._look()
                 self._tell()
             self._poked.wait(self.sight.every_s)
@@ -137,10 +137,11 @@ class Looking:
         self.sight = dataclasses.replace(self.sight, every_s=pause_s)
 
     def _fail(self, why: str) -> None:
-        self._wants_stack = False
+        self._wants_stack = self._wants_whole = False
         self.sight = dataclasses.replace(self.sight, trouble=why.rstrip("."))
 
     def _look_at_all(self) -> None:
+        self._wants_whole = False
         from ...cluster.job.members import find_members
 
         target, before = self._target, self.sight.grid

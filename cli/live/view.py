@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ..render.process.overview import render_overview
 from ..render.process.stacks import render_backtrace
 from ..render.ranks.grid import draw_live, head_of
-from ..render.text import cut_words, escape_controls, wrap_words
+from ..render.text import cut_words, escape_controls, wrap_text, wrap_words
 
 if TYPE_CHECKING:
     from ..reports.rank_grid import GridCell
@@ -27,7 +27,7 @@ _FOOT = 2
 """The lines below: what is shown and the command for it; and the keys."""
 _BOLD, _DIM, _INVERSE, _RED, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[7m", "\x1b[31m", "\x1b[0m"
 _KEYS = {
-    "ranks": "arrows choose  enter look  b stack  s sort  r reverse  / filter  ? help  q quit",
+    "ranks": "arrows choose  enter look  b stack  s sort  / filter  u now  ? help  q quit",
     "one": "b stack  u look again  esc all  space pause  c copy command  ? help  q quit",
     "stack": "arrows scroll  b again  v whole  esc back  c copy command  ? help  q quit",
     "help": "any key goes back  q quit",
@@ -45,8 +45,8 @@ keys
   s, r             sort by the next column; the other way round
   /                only those with these letters in state, rank, pid, job, host
   space            pause: nothing is read until the next space
-  u                look at the chosen one anew: modules and findings are seldom
-                   looked at, since that costs more
+  u                look now, also in a pause; in one that was entered at its
+                   modules and findings, too, which is done seldom as it costs
   c                offer the command that shows the same to the clipboard
   q, Ctrl-C        leave
 
@@ -153,7 +153,7 @@ class View:
         elif self.mode == "ranks":
             body = self._ranks(sight, columns, room, color=color)
         elif self.mode == "stack":
-            body = self._stack(sight, room, color=color)
+            body = self._stack(sight, columns, room, color=color)
         else:
             body = _one(sight, columns, room, color=color)
         body = [*body[:room], *[""] * (room - len(body))]
@@ -185,6 +185,8 @@ class View:
             self.order = names[(names.index(self.order) + 1) % len(names)]
         elif key == "r":
             self.is_reversed = not self.is_reversed
+        elif key == "u":
+            return "renew"
         elif key == "/":
             self.is_typing, self.letters = True, ""
         elif key == "escape":
@@ -230,13 +232,17 @@ class View:
             lines.append(_marked(line, color=color) if is_marked else f"  {line}")
         return [*head, *lines]
 
-    def _stack(self, sight: Sight, room: int, *, color: bool) -> list[str]:
+    def _stack(self, sight: Sight, columns: int, room: int, *, color: bool) -> list[str]:
         """Where the threads are; the main thread, which comes last, at the foot of the screen."""
         if sight.stack is None:
             return ["looking where its threads are ..."]
         found, at_s = sight.stack
         text = render_backtrace(found, is_whole=self.is_whole, color=color)
-        lines = text.rstrip("\n").split("\n")
+        lines = [  # the sentence above the stacks whole, lines of code as they are
+            part
+            for line in text.rstrip("\n").split("\n")
+            for part in ([line] if line.startswith(" ") else wrap_text(line, columns))
+        ]
         most = max(0, len(lines) - room + 1)
         self.top = min(self.top, most)
         when = f"as of {_clock(at_s)}"

@@ -1,11 +1,11 @@
 """`%who`: the names that a line of the prompt can use, and what each of them is.
 
-Rules of this file: one expression is run in the process; nothing is assigned there, and `_` stays.
+Rules of this file: one statement is run in the process, as a line of the prompt, which may have
+names of its own; it prints what it finds: nothing is assigned there, and `_` stays.
 """
 
 from __future__ import annotations
 
-import ast
 import builtins
 import json
 import keyword
@@ -53,8 +53,11 @@ class Name(NamedTuple):
     what: str
 
 
-def ask_for_names(process: Process, wanted: Sequence[str]) -> list[Name]:
+def ask_for_names(process: Process, wanted: Sequence[str], session: str) -> list[Name]:
     """What the names stand for; without any, all but modules, functions and classes.
+
+    Args:
+        session: Of the prompt, whose lines may have assigned names that the script has, too.
 
     Raises:
         UsageError: One of the words is no name.
@@ -66,14 +69,16 @@ def ask_for_names(process: Process, wanted: Sequence[str]) -> list[Name]:
     names = list(wanted)
     if not names:
         skipped = {*dir(builtins), *keyword.kwlist}
-        names = [name for name in process.complete("").words if name not in skipped]
+        names = [
+            name for name in process.complete("", session=session).words if name not in skipped
+        ]
     gets = ", ".join(f"{name!r}: lambda: {name}" for name in names)
     space = f"{{'is_wanted': {bool(wanted)}, 'gets': {{{gets}}}}}"
-    code = f"(lambda space: (exec({_LOOK!r}, space), space['facts'])[1])({space})"
-    result = process.eval(code)
-    if result.error or result.value is None or result.omitted_bytes:
+    code = f"print((lambda space: (exec({_LOOK!r}, space), space['facts'])[1])({space}))"
+    result = process.eval(code, session=session)
+    if result.error or result.omitted_bytes or not result.output.strip():
         raise UsageError("the names could not be looked at.", help="%who NAME says what one is.")
-    return [Name(*found) for found in json.loads(ast.literal_eval(result.value))]
+    return [Name(*found) for found in json.loads(result.output)]
 
 
 def render_names(names: Sequence[Name], *, width: int | None) -> str:

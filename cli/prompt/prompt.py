@@ -135,7 +135,7 @@ class Prompt:
     def _who(self, wanted: str) -> None:
         from .names_there import ask_for_names, render_names
 
-        names = ask_for_names(self._process, wanted.split())
+        names = ask_for_names(self._process, wanted.split(), self.session)
         terminal.write(render_names(names, width=terminal.screen().width))
 
     def _jobs(self, _: str) -> None:

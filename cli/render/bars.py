@@ -79,14 +79,17 @@ def shares_of(parts: Sequence[float], whole: int) -> list[int]:
 def stacked_bar(parts: Mapping[str, float], width: int, *, color: bool) -> str:
     """The parts of a whole as one bar: `[data |forward     |backward              |o]`.
 
-    A part has its name in it as far as that fits; one that is smaller than a column is not drawn.
+    A part has its name in it as far as that fits before its last column, so that names do not run
+    together; one that is smaller than a column is not drawn.
     """
     room = max(1, width - 2)
     cells = shares_of(list(parts.values()), room)
     drawn = [(name, size) for name, size in zip(parts, cells, strict=True) if size]
     if color:
+        fits = [max(1, size - 1) for _, size in drawn[:-1]] + [size for _, size in drawn[-1:]]
         return " " + "".join(
-            f"\x1b[{_COLORS.get(name, '7')}m{name[:size]:{size}}{_RESET}" for name, size in drawn
+            f"\x1b[{_COLORS.get(name, '7')}m{name[:fit]:{size}}{_RESET}"
+            for (name, size), fit in zip(drawn, fits, strict=True)
         )
     texts = [
         f"{name[: size - 1]:{size - 1}}|" if index + 1 < len(drawn) else f"{name[:size]:{size}}"

@@ -53,7 +53,10 @@ def short_texts(column: pa.Array) -> list[str | None]:
     """Each value for the eye: one line, six significant digits, microseconds; NULL as None."""
     if types.is_timestamp(column.type) and column.type.unit == "ns":
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
-    return [text and escape_controls(text) for text in _texts(column, number=render_number)]
+    texts = _texts(column, number=render_number)
+    if "".join([text for text in texts if text]).isprintable():
+        return texts
+    return [text and escape_controls(text) for text in texts]
 
 
 def is_number(kind: pa.DataType) -> bool:

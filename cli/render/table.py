@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -76,6 +76,8 @@ def draw_table(
         width: Columns of the screen; None for as wide as it takes.
     """
     names = [escape_controls(heading.name) for heading in headings]
+    if not any(heading.is_drawn for heading in headings):
+        return _draw_texts(headings, names, rows, width=width, color=color)
     rows = [
         [_safe(heading, text) for heading, text in zip(headings, row, strict=True)] for row in rows
     ]
@@ -122,6 +124,81 @@ def render_table(
         words = f"… {shown}, for which the screen is too narrow: {', '.join(drawing.hidden)}"
         lines += _wrapped(words, width)
     return "\n".join(lines)
+
+
+def _draw_texts(
+    headings: Sequence[Heading],
+    names: Sequence[str],
+    rows: Sequence[Sequence[str | None]],
+    *,
+    width: int | None,
+    color: bool,
+) -> Drawing:
+    """The same of a table of texts, column by column: an answer may have a million cells."""
+    columns = [_Column.of(cells) for cells in zip(*rows, strict=True)] if rows else []
+    columns = columns or [_Column.of(()) for _ in headings]
+    pairs = zip(names, columns, strict=True)
+    natural = [max(1, cell_len(name), column.width) for name, column in pairs]
+    widths = _fit(headings, natural, width)
+    bold, null = ("\x1b[1m{}\x1b[0m", "\x1b[2mNULL\x1b[0m") if color else ("{}", "NULL")
+    head, laid = [], []
+    for heading, name, column, room in zip(headings, names, columns, widths, strict=False):
+        head.append(bold.format(_laid(heading, name, room)))
+        laid.append(column.laid(heading, room, null))
+    gap = " " * _GAP
+    rule = "─" * (sum(widths) + _GAP * (len(widths) - 1))
+    return Drawing(
+        heading=(gap.join(head).rstrip(), rule),
+        rows=tuple([gap.join(cells).rstrip() for cells in zip(*laid, strict=True)]),
+        hidden=tuple(names[len(widths) :]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """The texts of a column, made safe.
+
+    Attributes:
+        is_plain: Whether each character of them takes one cell.
+    """
+
+    texts: Sequence[str | None]
+    width: int
+    is_plain: bool
+
+    @classmethod
+    def of(cls, texts: Sequence[str | None]) -> _Column:
+        """Look at all of them at once, where nothing in them is out of the ordinary."""
+        known = [text for text in texts if text is not None]
+        whole = "".join(known)
+        least = 4 if len(known) < len(texts) else 0
+        if whole.isascii() and whole.isprintable():
+            width = max(least, max(map(len, known), default=0))
+            return cls(texts=texts, width=width, is_plain=True)
+        safe = [text if text is None else escape_controls(text) for text in texts]
+        widths = [0, *(cell_len(text) for text in safe if text is not None)]
+        return cls(texts=safe, width=max(least, *widths), is_plain=False)
+
+    def laid(self, heading: Heading, room: int, null: str) -> list[str]:
+        """Each text in so many cells."""
+        blank = null + " " * (room - 4) if not heading.is_number else " " * (room - 4) + null
+        if self.is_plain and self.width <= room:
+            pad = str.rjust if heading.is_number else str.ljust
+            return [blank if text is None else pad(text, room) for text in self.texts]
+        return [
+            blank if text is None else _laid(heading, _cut(heading, text, room) or "", room)
+            for text in self.texts
+        ]
+
+
+def _laid(heading: Heading, text: str, room: int) -> str:
+    """A text in so many cells; what does not fit loses its end."""
+    if text.isascii() and len(text) <= room:
+        return text.rjust(room) if heading.is_number else text.ljust(room)
+    cells = cell_len(text)
+    if cells > room:
+        return set_cell_size(text, room - 1) + "…"
+    return " " * (room - cells) + text if heading.is_number else text + " " * (room - cells)
 
 
 def _wrapped(words: str, width: int | None) -> list[str]:

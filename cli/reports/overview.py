@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...client.recent_steps import SELECT_STEPS, Pace, pace_of, state_with
+from ...client.recent_steps import SELECT_STEPS, STILL, Pace, pace_of, state_with
 from ...errors import NotProbed, ProbingError
 from ...postmortem.not_finite import SINCE, NotFinite, since_of
 from ..questions.library import OWN_TIMES
@@ -46,7 +46,8 @@ class Overview:
 
     Attributes:
         endpoint: How it was named.
-        state: As in `probing list`; or that no step ends any more.
+        state: As in `probing list`.
+        doing: What its training thread does, where no step ends.
         problems: What is wrong with its agent, or how it ended.
         pace: None where no step is on record.
         modules: The slowest by their own code: `module`, `class`, `calls`, `own_s` of a step and
@@ -64,6 +65,7 @@ class Overview:
     rank: int | None
     world_size: int | None
     state: str
+    doing: str | None = None
     problems: tuple[str, ...] = ()
     pace: Pace | None = None
     not_finite: NotFinite | None = None
@@ -107,6 +109,7 @@ def overview_of(process: Process, *, most_modules: int = _MODULES) -> Overview:
         rank=card.rank,
         world_size=card.world_size,
         state=state,
+        doing=_doing(process) if state == STILL else None,
         problems=_problems(process, card, summary),
         pace=pace,
         not_finite=since_of(told["not_finite"] or []),
@@ -117,6 +120,19 @@ def overview_of(process: Process, *, most_modules: int = _MODULES) -> Overview:
         judged=found.judged,
         late=found.late,
     )
+
+
+def _doing(process: Process) -> str | None:
+    """Where it is that does not get on; None where no stack can be had."""
+    from ...diagnosis.hang.seen.doings import doing_of
+
+    try:
+        doing = doing_of(process.backtrace())
+    except ProbingError:
+        return None
+    if doing is None:
+        return None
+    return doing.words + (f", at {doing.where}" if doing.where and not doing.is_deadlock else "")
 
 
 def _from_outside(process: Process) -> Overview | None:

@@ -21,6 +21,10 @@ _COSTS = """
     SELECT count(*) AS steps, median(cost_s) AS cost_s, median(share) AS share
     FROM (FROM probing.overhead WHERE duration IS NOT NULL ORDER BY step DESC LIMIT 100)
 """
+_PASSES = """
+    SELECT count(*) AS passes FROM python.torch_trace
+    WHERE stage = 'backward' AND depth = 0 AND duration IS NOT NULL
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,7 @@ class StatusReport:
         steps: How many of the last steps the two figures after it are medians of.
         cost_s: What recording a step costs, in seconds.
         share: The share of the step that this is.
+        passes: How many backward passes are on record, where no step is that has ended.
         limit: The share that the setting `overhead` allows; None where the agent does not tell.
         not_finite: Since when the loss has not been finite; None while it is.
         device: What its device does; None where it uses none.
@@ -65,6 +70,7 @@ class StatusReport:
     steps: int
     cost_s: float | None
     share: float | None
+    passes: int = 0
     limit: float | None = None
     not_finite: NotFinite | None = None
     restart: Restart | None = None
@@ -96,6 +102,7 @@ def report_on(process: Process) -> StatusReport:
         silence=silence,
         limit=limit,
         not_finite=since,
+        passes=0 if costs["steps"] else process.query(_PASSES).to_pylist()[0]["passes"],
         restart=None if since is None else newest_before(process, since.step),
         device=device_use(process),
         **costs,

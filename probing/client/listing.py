@@ -26,6 +26,7 @@ from ..stacks import text as stacks
 
 State = Literal[
     "training",
+    "no step ends",
     "idle",
     "stopped",
     "not answering",
@@ -49,8 +50,9 @@ class ProcessSummary:
 
     Attributes:
         state: ``training``: a step ended, or began, in the last 10 s or within five times the
-            last step's duration. ``idle``: it answers, but makes no steps. ``not answering``:
-            alive, but runs no Python code. ``attaching``: an agent is on its way in; how far it has
+            last step's duration. ``no step ends``: none did, though some are on record. ``idle``:
+            it answers, and no step of it is on record. ``not answering``: alive, but runs no
+            Python code. ``attaching``: an agent is on its way in; how far it has
             come is among the problems. ``no agent``: its agent is stopped or did not start.
             ``elsewhere``: it is another container's or another machine's, and shares this run
             directory; whether it runs cannot be told from here.
@@ -251,4 +253,4 @@ def _activity(
     usual = duration
     if usual is None and step > 0:  # the step in progress: compare with the one before
         usual = ring_peek.step_duration_before(folder)
-    return "training" if age < max(_RECENT_S, 5e-9 * (usual or 0)) else "idle"
+    return "training" if age < max(_RECENT_S, 5e-9 * (usual or 0)) else "no step ends"

@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 PHASES = (*STEP_PHASES[:5], "gradient_sync", *STEP_PHASES[5:])
 STILL = "no step ends"
-"""The state of a process that has made steps, and has made none for long."""
+"""The state of a process that has made steps, and has made none for long, as in `listing`."""
 _STILL_S, _STILL_STEPS = 10.0, 5.0
 _WINDOW = 100
 _SETTLING = 8
@@ -85,6 +85,7 @@ def steps_in(folder: ProcessFolder, most: int, known: Sequence[Row] = ()) -> lis
     """The same from the ring of a process of this machine."""
     settled = {row["seq"]: row for row in known[_SETTLING:]}
     rows = []
+    is_here = not folder.is_foreign()
     try:
         with RingPeek(folder.ring("steps")) as ring:
             newest = ring.newest_seq()
@@ -92,7 +93,7 @@ def steps_in(folder: ProcessFolder, most: int, known: Sequence[Row] = ()) -> lis
                 row = settled.get(seq)
                 if row is None:
                     stored = ring.row(seq, _STORED)
-                    row = None if stored is None else _as_sql_gives(stored, folder)
+                    row = None if stored is None else _as_sql_gives(stored, is_of_this_boot=is_here)
                 if row is not None:
                     rows.append(row)
     except (FileNotFoundError, RingError):
@@ -100,7 +101,7 @@ def steps_in(folder: ProcessFolder, most: int, known: Sequence[Row] = ()) -> lis
     return rows
 
 
-def _as_sql_gives(stored: StoredRow, folder: ProcessFolder) -> Row:
+def _as_sql_gives(stored: StoredRow, *, is_of_this_boot: bool) -> Row:
     """A row with the columns of python.steps."""
     values, is_open = stored.values, stored.state == OPEN
     took_ns = None if is_open else values["duration_ns"]
@@ -108,7 +109,7 @@ def _as_sql_gives(stored: StoredRow, folder: ProcessFolder) -> Row:
         "seq": stored.seq,
         "step": values["step"],
         "duration": None if took_ns is None else took_ns * 1e-9,
-        "age_s": stored.age_s(is_of_this_boot=not folder.is_foreign()),
+        "age_s": stored.age_s(is_of_this_boot=is_of_this_boot),
         **{name: None if is_open else values.get(name) for name in _CLOSING},
     }
 
@@ -142,7 +143,7 @@ def pace_of(rows: Sequence[Row], *, window: int = _WINDOW) -> Pace | None:
 
 def state_with(word: str, pace: Pace | None) -> str:
     """What a process does, by the word of `probing list` and its steps."""
-    if pace is None or word not in ("idle", "training"):
+    if pace is None or word not in ("idle", "training", STILL):
         return word
     limit_s = max(_STILL_S, _STILL_STEPS * (pace.step_s or 0.0))
     return STILL if pace.age_s > limit_s else "training"

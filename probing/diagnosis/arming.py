@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Tell = Callable[[wire.Armed], None]
 
 _POLL_S = 0.1
+_BY_CTRL_C = "Ctrl-C has ended it"
 _ENDED = {"over", "failed"}
 _FEW_STEPS = 8
 FINDINGS = "FROM python.numerics WHERE arming = {number} ORDER BY seq"
@@ -129,7 +130,8 @@ def arm_and_wait(
                 return dataclasses.replace(armed, state="over", notes=(*armed.notes, note))
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and armed.done and ends_the_wait():
-            return _one(process.arm(what, 0), what)
+            ended = _one(process.arm(what, 0), what)
+            return dataclasses.replace(ended, reason=_BY_CTRL_C)
         with contextlib.suppress(ProbingError):
             process.arm(what, 0)
         raise

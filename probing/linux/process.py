@@ -6,6 +6,7 @@ that is gone gives None, not an error.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
@@ -348,6 +349,7 @@ def is_python(pid: int) -> bool:
     return any(os.path.basename(line).startswith(("python", "libpython")) for line in code)
 
 
+@functools.cache
 def boot_id() -> str:
     """What tells this boot of the machine from any other."""
     return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()

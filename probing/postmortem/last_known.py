@@ -36,12 +36,14 @@ class _OpenRows:
     Attributes:
         threads: Main thread first.
         step: The step of the newest of them.
+        is_between: Whether none of them is a call but the step itself, which is around all calls.
         age_s: How long before the last thing on record the newest of them had begun.
         ends_ns: When that last thing was, since the epoch.
     """
 
     threads: tuple[ThreadStack, ...]
     step: int
+    is_between: bool
     age_s: float
     ends_ns: int
 
@@ -80,6 +82,12 @@ def _of_open_rows(folder: ProcessFolder, rows: _OpenRows, crash: CrashRecord | N
         f" the innermost began in step {rows.step}, {rows.age_s:.3g} s before the record ends"
         f" (at {at})"
     )
+    if rows.is_between:
+        note = (
+            f"it left no stack, and on its record all module calls have returned: it was in step"
+            f" {rows.step}, outside of them, {rows.age_s:.3g} s after that step began (the record"
+            f" ends at {at})"
+        )
     if crash is not None:
         note += f"; {describe(crash)}"
     return Backtrace(pid=folder.pid, source=OPEN_ROWS, threads=rows.threads, note=note)
@@ -150,6 +158,7 @@ def _assemble(
     return _OpenRows(
         threads=tuple(threads),
         step=int(rows["step"][newest]),
+        is_between=bool((rows["stage"][places] == _STEP).all()),
         age_s=(last_ns - int(rows["start_ns"][newest])) / 1e9,
         ends_ns=last_ns + snapshot.header.clock_offset_ns,
     )
@@ -164,4 +173,5 @@ def _frame(rows: RingRows, place: int, texts: list[str | None]) -> Frame:
 
     code = int(rows["stage"][place])
     stage = STAGES[code] if code < len(STAGES) else "?"
-    return Frame(func=f"{text('module')} ({stage})", file=text("class"), lineno=0, kind="module")
+    func = f"step {rows['step'][place]}" if code == _STEP else f"{text('module')} ({stage})"
+    return Frame(func=func, file=text("class"), lineno=0, kind="module")

@@ -2,7 +2,8 @@
 
 Rules of this file: reads python.steps, by a query or from its file; a step whose loss is not known
 counts for nothing. One finite loss ends it: a single step that a gradient scaler leaves out is no
-lost training.
+lost training. The agent writes the first step into each row that follows, so that it outlives its
+own row.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from ..rundir.folders import ProcessFolder
 from ..tables import STEPS
 
 SINCE = (
-    "WITH known AS (SELECT step, loss FROM python.steps WHERE loss_finite IS NOT NULL"
+    "WITH known AS (SELECT step, loss, not_finite_since FROM python.steps"
+    " WHERE loss_finite IS NOT NULL"
     " AND step >= coalesce((SELECT max(step) FROM python.steps WHERE loss_finite), -1))"
-    " SELECT step, loss FROM known ORDER BY step LIMIT 2"
+    " SELECT step, loss, not_finite_since FROM known ORDER BY step LIMIT 2"
 )
 """The newest step with a finite loss, if there is one, and the step after it."""
 _UNKNOWN = 64
@@ -34,7 +36,7 @@ class NotFinite:
     Attributes:
         step: The first step whose loss was not.
         is_nan: Whether it was NaN; else it was infinite.
-        is_whole: Whether the step before is on record, and was finite.
+        is_whole: Whether it is known that the loss was finite before, or that none was.
     """
 
     step: int
@@ -57,9 +59,10 @@ def since_of(rows: Iterable[Mapping[str, Any]]) -> NotFinite | None:
     if not bad:
         return None
     first = bad[0]
-    return NotFinite(
-        step=int(first["step"]), is_nan=math.isnan(first["loss"]), is_whole=first is not found[0]
-    )
+    told, is_nan = first.get("not_finite_since"), math.isnan(first["loss"])
+    if told is not None:
+        return NotFinite(step=int(told), is_nan=is_nan, is_whole=True)
+    return NotFinite(step=int(first["step"]), is_nan=is_nan, is_whole=first is not found[0])
 
 
 def peek_since(folder: ProcessFolder) -> NotFinite | None:
@@ -75,12 +78,15 @@ def _peeked(ring: RingPeek) -> NotFinite | None:
     newest = ring.newest_seq()
     first: tuple[int, float] | None = None
     for number in range(newest, max(0, newest - ring.header.capacity), -1):
-        row = ring.row(number, ("step", "loss"))
+        row = ring.row(number, ("step", "loss", "not_finite_since"))
+        told = None if row is None else row.values.get("not_finite_since")
         loss, step = (None, None) if row is None else (row.values["loss"], row.values["step"])
         if loss is None or step is None:
             if first is None and newest - number > _UNKNOWN:
                 return None
             continue
+        if told is not None and not math.isfinite(loss):
+            return _found((int(told), loss), is_whole=True)
         if math.isfinite(loss):
             return _found(first, is_whole=True)
         first = int(step), loss

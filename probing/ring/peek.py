@@ -102,8 +102,10 @@ class RingPeek:
                 low = middle
             else:
                 high = middle - 1
-        around = range(low - _NEAR, low + _NEAR + 1)
-        return max(self._seq_at(slot % self.header.capacity) for slot in around)
+        around = min(2 * _NEAR + 1, self.header.capacity)
+        first = (low - _NEAR) % self.header.capacity
+        until_end = min(around, self.header.capacity - first)
+        return max(*self._seqs(first, until_end), *self._seqs(0, around - until_end), 0)
 
     def row(self, seq: int, columns: Collection[str] | None = None) -> Row | None:
         """A row by its number; None when it is gone, or is being written right now.
@@ -153,12 +155,19 @@ class RingPeek:
 
     def _seq_at(self, slot: int) -> int:
         """The number of the row in a slot; 0 for an empty slot, half a row, or nonsense."""
-        data = os.pread(self._fd, self.header.row_size, self._offset(slot))
-        if len(data) < self.header.row_size:
-            return 0
-        begin, end = MARKER.unpack_from(data, 0)[0], MARKER.unpack_from(data, len(data) - 8)[0]
-        seq: int = begin >> 2
-        return seq if seq == end >> 2 and seq % self.header.capacity == slot else 0
+        return next(iter(self._seqs(slot, 1)), 0)
+
+    def _seqs(self, slot: int, count: int) -> list[int]:
+        """The same of so many slots that follow each other, in one read."""
+        size, capacity = self.header.row_size, self.header.capacity
+        data = os.pread(self._fd, size * count, self._offset(slot))
+        found = []
+        for at in range(len(data) // size):
+            begin = MARKER.unpack_from(data, at * size)[0]
+            end = MARKER.unpack_from(data, (at + 1) * size - 8)[0]
+            seq: int = begin >> 2
+            found.append(seq if seq == end >> 2 and seq % capacity == slot + at else 0)
+        return found
 
 
 def table_status(folder: ProcessFolder, table: Table) -> TableStatus:

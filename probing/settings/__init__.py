@@ -146,7 +146,7 @@ class Settings:
     step_rows: int = _setting(
         "PROBING_STEP_ROWS",
         16_384,
-        "Rows of python.steps, python.micro_batches and probing.overhead; 320, 128 and 80"
+        "Rows of python.steps, python.micro_batches and probing.overhead; 328, 128 and 80"
         " bytes each.",
         minimum=64,
     )

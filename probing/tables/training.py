@@ -139,6 +139,12 @@ STEPS = Table(
             closing=True,
         ),
         flag("loss_finite", "Whether all its losses are finite.", closing=True),
+        count(
+            "not_finite_since",
+            "The first of the steps since the last finite loss, where `loss_finite` is false; it"
+            " may not be on record any more.",
+            closing=True,
+        ),
         number(
             "grad_norm",
             "The norm of all gradients before clipping: from the script's `clip_grad_norm_`,"

@@ -71,6 +71,9 @@ def test_lines_of_a_pipe_run_one_after_the_other(training: Target) -> None:
         "    print('in a block', number)",
         "%bt",
         "%who kept_name model",
+        "optimizer = 5",
+        "%who optimizer",
+        "optimizer + 1",
         "%nonsense",
         "1 / 0",
         "quit()",
@@ -85,6 +88,8 @@ def test_lines_of_a_pipe_run_one_after_the_other(training: Target) -> None:
     who = [line.split() for line in out]
     assert ["kept_name", "int", "20"] in who
     assert ["model", "GPT"] in who
+    assert ["optimizer", "int", "5"] in who, "the prompt's own name, not the script's"
+    assert out.index("6") > 0
     assert "never" not in done.stdout
     assert "there is no %nonsense" in done.stderr
     assert done.stderr.rstrip().endswith("ZeroDivisionError: division by zero")

@@ -369,7 +369,7 @@ def test_the_modules_that_a_killed_process_was_in(program: Callable[..., Target]
     assert (thread.thread_id, thread.is_main, thread.name) == (target.pid, True, "MainThread")
     assert [(f.func, f.file, f.kind) for f in thread.frames] == [
         ("Stuck (forward)", "Stuck", "module"),
-        ("Linear (step)", "Linear", "module"),
+        ("step 2", "Linear", "module"),
     ]
     assert trace.note is not None
     assert "module calls that had not returned" in trace.note
@@ -430,7 +430,7 @@ def test_an_optimizer_in_the_middle_of_its_step_is_shown(tmp_path: Path) -> None
     trace = last_known(recorded(tmp_path, writer))
     assert trace is not None
     funcs = [frame.func for frame in trace.threads[0].frames]
-    assert funcs == ["blocks.0 (forward)", "blocks.0 (optimizer)", "blocks.0 (step)"]
+    assert funcs == ["blocks.0 (forward)", "blocks.0 (optimizer)", "step 4"]
 
 
 def test_rows_that_name_nothing_known_are_shown_as_such(tmp_path: Path) -> None:

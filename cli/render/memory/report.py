@@ -144,7 +144,7 @@ def _peak(report: MemoryReport, row: Row | None) -> Iterator[str]:
     if row is not None:
         now = row["resident_bytes"] if row["allocated_bytes"] is None else row["allocated_bytes"]
     ratio = f", {size / now:.2f} x what is in use now" if now else ""
-    where = f"{peak['module']} ({peak['stage']}, step {peak['step']})"
+    where = f'"{peak["module"]}" ({peak["stage"]}, step {peak["step"]})'
     yield f"peak     {units.size(size)} in {where}{ratio}"
 
 
@@ -155,7 +155,7 @@ def _backward(report: MemoryReport) -> Iterator[str]:
         words = f"{sign}{units.size(abs(one.growth_bytes))} over a pass on {one.device}"
         words += f" (median of {one.passes}), from {units.size(one.before_bytes)} before it"
         if one.is_excessive is None:
-            verdict = "of the resident set, which is not judged"
+            verdict = "not judged, as the resident set grows by other things, too"
         else:
             own = units.size(one.gradients_bytes or 0)
             verdict = f"usual: the gradients take {own}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ....cluster.job.rank_sets import rank_set
 from ....cluster.ranks.naming import Rank, rank_words
-from ....units import age, duration
+from ....units import age, duration, size
 from ..table import Heading, render_table
 
 if TYPE_CHECKING:
@@ -83,8 +83,16 @@ def render_acts(acts: Sequence[Act], *, width: int | None) -> str:
     return render_table(headings, rows, width=width, color=False)
 
 
+_BYTES = ", bytes"
+"""How the names of counts of bytes end."""
+
+
 def _change(change: Change) -> str:
-    """One change in words."""
-    if change.before is None:
-        return f"{change.what}: {change.after}"
-    return f"{change.what}: {change.before} -> {'off' if change.after is None else change.after}"
+    """One change in words; what it counts in bytes as people read that."""
+    what, before, after = change.what, change.before, change.after
+    if what.endswith(_BYTES):
+        what = what.removesuffix(_BYTES)
+        before, after = (None if n is None else size(int(n)) for n in (before, after))
+    if before is None:
+        return f"{what}: {after}"
+    return f"{what}: {before} -> {'off' if after is None else after}"

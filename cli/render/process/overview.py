@@ -70,18 +70,21 @@ def _head(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
     host = f" on {escape_controls(overview.host)}" if overview.host else ""
     word = _WORDS.get(overview.state, overview.state)
     if overview.state == STILL and overview.pace is not None:
-        word = f"no step has ended for {age(overview.pace.age_s)}"
+        word = f"{STILL}, for {age(overview.pace.age_s)} now"
     shown = _painted(word, _STATES.get(overview.state, _RED), color=color)
     yield f"process {overview.pid}{rank}{of}{host}: {shown}"
     yield "  " + cut_middle(escape_controls(overview.command), room - 2)
     for problem in overview.problems[:2]:
-        lines = textwrap.wrap(escape_controls(problem), room - 2)[:2]
+        lines = textwrap.wrap(escape_controls(problem), room - 2, max_lines=3, placeholder=" …")
         yield from (f"  {line}" for line in lines)
 
 
 def _figures(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
     """One line for each thing that was measured."""
     pace = overview.pace
+    if overview.doing is not None and overview.state == STILL:
+        lines = textwrap.wrap(escape_controls(f"it {overview.doing}"), room - _LABEL - 1)
+        yield from (_named("" if at else "where", line) for at, line in enumerate(lines[:4]))
     if pace is not None:
         yield _named("step", _step(pace, overview, room - _LABEL - 1))
         if pace.losses:
@@ -113,7 +116,8 @@ def _step(pace: Pace, overview: Overview, room: int) -> str:
     if pace.tokens_per_s is not None:
         parts.append(f"{pace.tokens_per_s:,.0f} tokens/s")
     elif pace.samples_per_s is not None:
-        parts.append(f"{pace.samples_per_s:,.3g} samples/s")
+        rate = pace.samples_per_s
+        parts.append(f"{rate:,.0f} samples/s" if rate >= 99.5 else f"{rate:.3g} samples/s")
     if overview.state == "dead":
         parts[0] = f"{pace.step:,}, the last one on record"
     while len(", ".join(parts)) > room and len(parts) > 2:
@@ -229,7 +233,9 @@ def _findings(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
         yield _named("" if shown else "findings", said)
     elif not shown and overview.judged:
         rules = "rule" if overview.judged == 1 else "rules"
-        said = f"none by {overview.judged} {rules} on its record; `doctor` looks at more"
+        more = "`hang` says why no step ends" if overview.state == STILL else ""
+        more = more or "`doctor` looks at more"
+        said = f"none by {overview.judged} {rules} on its record; {more}"
         yield _named("findings", said)
 
 

@@ -38,9 +38,17 @@ def render_status(report: StatusReport, *, width: int | None, color: bool) -> st
 def _cost(report: StatusReport) -> str:
     """What recording costs."""
     if report.cost_s is None or report.share is None:
+        if report.passes:
+            return (
+                f"no training step has ended after {report.passes:,} backward passes: as their"
+                " gradients add up, they are micro-batches of one step. It ends where an optimizer"
+                " steps, where gradients are removed, zeroed or followed by a change of the"
+                " parameters, or where the script calls probing.step()"
+            )
         return (
             "no training step has been recorded to its end: one ends where an optimizer of torch"
-            " or a backward pass shows it, or where the script calls probing.step()"
+            " steps, where gradients of a backward pass are used, or where the script calls"
+            " probing.step()"
         )
     cost = f"recording costs {duration(report.cost_s)} of a step, {100 * report.share:.2g} %"
     basis = f"(median of the last {report.steps}; estimated)"

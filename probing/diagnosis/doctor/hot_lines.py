@@ -15,6 +15,7 @@ from dataclasses import dataclass
 _LIBRARIES = re.compile(
     r"/probing/(?:agent|safety|ring)/|/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+|<frozen|<string>"
 )
+_SLEEPS, _SLEEP_CALL = re.compile(r"\bsleep$"), re.compile(r"\bsleep\(")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS = (
     *(ast.For, ast.AsyncFor, ast.While),
@@ -44,6 +45,12 @@ class HotLine:
     above: tuple[str, ...] = ()
     source: str = ""
     in_loop: bool = False
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether what is done there is to sleep; functions in C are no frames of a stack."""
+        is_in_c = self.inner == self.func and bool(_SLEEP_CALL.search(self.source))
+        return is_in_c or bool(_SLEEPS.search(self.inner))
 
 
 def lines_in(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:

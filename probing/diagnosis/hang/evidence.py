@@ -30,6 +30,7 @@ Kind = Literal[
     "store",
     "unmatched",
     "same_collective",
+    "held",
     "process",
     "ended",
     "unknown",

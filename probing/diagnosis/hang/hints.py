@@ -9,9 +9,10 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator
 
+from ...units import duration
 from .case import Case
 from .evidence import Verdict
-from .words.texts import SPINS, ranks_text, seconds
+from .words.texts import SPINS, ranks_text
 
 _LEAST = 5
 """Collectives without which no rank is called the one that comes last."""
@@ -114,7 +115,7 @@ def _comes_last(case: Case, asked: str) -> Iterator[str]:
         if times >= _SHARE * total and lag >= least:
             yield (
                 f"Rank {rank} came last to {times} of the last {total} collectives of group {name},"
-                f" {seconds(lag)} after the others: `probing {asked} stragglers` says where."
+                f" {duration(lag)} after the others: `probing {asked} stragglers` says where."
             )
             return
 

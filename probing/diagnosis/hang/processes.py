@@ -11,7 +11,7 @@ import dataclasses
 from ...stacks.thread_waits import LIKELY
 from .case import Case
 from .evidence import Cause, Kind, RankEvidence, Verdict
-from .seen.work import is_asleep, is_at_work, work_words
+from .seen.work import is_asleep, is_at_work, is_held_up, work_words
 from .words.texts import at, call_text, name_of, seconds, sentence
 
 
@@ -43,13 +43,14 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
         text = f"{name} {doing}. No training step of it is on record to tell whether that is long."
         return _verdict(evidence, case, text, is_hang=False)
     is_hang = still_s >= case.threshold_s
-    if is_hang and (is_at_work(evidence) or is_asleep(evidence)):
+    if is_hang and not is_held_up(evidence) and (is_at_work(evidence) or is_asleep(evidence)):
         text = f"{name} {work_words(evidence)}."
         return _verdict(evidence, case, text, is_hang=False, kind="slow")
     since = f"has not moved for {seconds(still_s)}" + ("" if is_hang else " so far")
     lost = f"; {evidence.ending}" if evidence.ending else ""  # a thread, as it is alive
     text = f"{name} {since}, in step {evidence.step}: it {doing}{lost}."
-    return _verdict(evidence, case, text, is_hang=is_hang)
+    is_held = is_hang and evidence.doing is not None and evidence.doing.holder is not None
+    return _verdict(evidence, case, text, is_hang=is_hang, kind="held" if is_held else "process")
 
 
 def _ended(name: str, evidence: RankEvidence) -> Verdict:
@@ -125,6 +126,8 @@ def _confidence(evidence: RankEvidence) -> str:
         return "low: it has no stack"
     if evidence.doing.is_deadlock and LIKELY in evidence.doing.words:
         return "medium: who has which lock is told by the code that its threads are in"
+    if evidence.doing.holder == "sleep":
+        return "medium: its stack was read, and nothing tells for how long that thread sleeps yet"
     return "high: its stack was read"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from .case import Case
 from .evidence import Verdict
-from .seen.work import is_asleep, is_at_work, is_beside, progress, work_words
+from .seen.work import is_asleep, is_at_work, is_beside, is_held_up, progress, work_words
 from .words import wording
 from .words.texts import at, call_text, ranks_text, sentence
 
@@ -66,6 +66,9 @@ def slow_alone(case: Case) -> Verdict | None:
         return None
     if not all(is_at_work(evidence) or is_asleep(evidence) for evidence in still):
         return None
+    held = [evidence.rank for evidence in still if is_held_up(evidence)]
+    if held:
+        return _held_up(case, [rank for rank in held if rank is not None])
     sleeps = any(not is_at_work(evidence) for evidence in still)
     return Verdict(
         kind="slow",
@@ -75,6 +78,22 @@ def slow_alone(case: Case) -> Verdict | None:
         still_s=still_s,
         threshold_s=case.threshold_s,
         confidence=_BY_STACKS if sleeps else _by_kernel(case, case.stuck),
+    )
+
+
+def _held_up(case: Case, ranks: Sequence[int]) -> Verdict:
+    """The verdict on ranks that are held up by threads of their own, which sleep."""
+    causes = tuple(wording.cause(case, rank) for rank in ranks)
+    first = f"{ranks_text(ranks[:1])} {causes[0].what}"
+    more = f"; so are {len(ranks) - 1} more ranks" if ranks[1:] else ""
+    return Verdict(
+        kind="held",
+        is_hang=True,
+        headline=sentence(f"{first}{more}"),
+        causes=causes,
+        still_s=case.still_s(ranks),
+        threshold_s=case.threshold_s,
+        confidence="medium: by the stacks, and nothing tells for how long those threads sleep yet",
     )
 
 

@@ -71,7 +71,7 @@ def _failure(armed: Armed) -> str | None:
     """Why the watch did not come to its end."""
     if armed.state == "failed":
         return armed.reason
-    return "somebody has ended it" if armed.done < armed.steps else None
+    return (armed.reason or "somebody has ended it") if armed.done < armed.steps else None
 
 
 def _history(process: Process) -> tuple[list[dict[str, Any]], tuple[str, ...]]:

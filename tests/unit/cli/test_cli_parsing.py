@@ -315,7 +315,7 @@ def test_shell_completes(tmp_path: Path) -> None:
     home = directory.path
     assert complete("probing ", home) == [*COMMANDS, str(pid)]
     assert complete(f"probing {str(pid)[:2]}", home) == [str(pid)]
-    assert complete("probing -t ", home) == [str(pid)]
+    assert complete("probing -t ", home) == [str(pid), "all"]
     assert complete(f"probing {pid} b", home) == ["backtrace"]
     assert complete(f"probing {pid} tables torch", home) == ["torch_trace"]
     assert complete(f"probing {pid} tables python.st", home) == ["python.steps"]
@@ -360,6 +360,8 @@ def test_ranks_are_completed_in_bash(tmp_path: Path) -> None:
     assert complete("probing rank :", home) == ["3"]
     assert complete("probing rank : 3 back", home) == ["backtrace"]
     assert complete("probing -t job :", home) == ["night", "night/rank:3"]
+    whole = complete("probing -t ", home)
+    assert whole == [str(pid), "all", "rank:3", "job:night", "job:night/rank:3"]
 
 
 @pytest.mark.parametrize(

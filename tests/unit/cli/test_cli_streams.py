@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies as st
 
-from probing.cli.ask.answering import Question, answer
+from probing.cli.ask.answering import Question, answer, write_rows
 from probing.cli.ask.feed import Feed
 from probing.cli.ask.replies import show
 from probing.cli.output.files import write_file
@@ -187,6 +187,16 @@ def test_an_alarm_that_was_swallowed_comes_again_without_a_word(
     with pytest.raises(QueryTimedOut), within(0.05, grace_s=0):
         _make_and_wait(Slow)
     assert capfd.readouterr().err == ""
+
+
+def test_drawing_a_long_table_takes_nothing_of_the_limit(tmp_path: Path) -> None:
+    """The statement has ended: what is left is this command's own work."""
+    batch = pa.record_batch({"x": list(range(400_000)), "y": ["y"] * 400_000})
+    place = tmp_path / "rows.txt"
+    question = Question(sql="", form="table", output=str(place), max_rows=0, screen=PLAIN)
+    with within(0.1, grace_s=0.1):
+        write_rows(batch.schema, [batch], question)
+    assert place.read_text().splitlines()[-1] == f"{399_999:>6}  y"
 
 
 def test_writing_without_an_end_ends_with_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:

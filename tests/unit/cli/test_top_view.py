@@ -136,6 +136,7 @@ def test_keys_lead_there_and_back() -> None:
     assert press(view, "down", "enter") == [None, "one"]
     assert view.command(SIGHT) == "probing 1001"
     assert press(view, "b", "c", "v", "u") == ["stack", "copy", None, "renew"]
+    assert press(View(asked="x"), "u") == ["renew"]
     assert view.command(SIGHT) == "probing 1001 backtrace"
     assert press(view, "escape", "?", "x", "escape") == [None, None, None, "all"]
     assert press(view, " ", " ", "b", "q") == ["pause", "pause", "stack", "quit"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -34,6 +35,9 @@ def test_the_cost_stands_beside_its_limit(share: float, limit: float | None, say
         card=card, sources=(), silence=None, steps=9, cost_s=0.001, share=share, limit=limit
     )
     assert says in render_status(report, width=None, color=False)
+    early = dataclasses.replace(report, steps=0, cost_s=None, share=None, passes=1700)
+    words = render_status(early, width=None, color=False)
+    assert "no training step has ended after 1,700 backward passes: as their gradients" in words
 
 
 def _row(norm: float) -> dict[str, Any]:

@@ -244,6 +244,9 @@ CASES = (
     Case("collectives", lambda: collectives(2, 0.02, 9 * MIB), "possible"),
     Case("collectives", lambda: collectives(2, 0.001, 9 * MIB), None),
     Case("own-code", of_steps(duration=0.5, other_s=0.4, cpu_s=0.5), "possible"),
+    Case("own-code", lambda: facts({"steps": steps(40, duration=0.5, other_s=0.4, gradients_s=0.03,
+         cpu_s=0.05)}, stacks=in_forward("time.sleep(0.03)")), "possible", None,
+         "86 % of each step is outside of the model and the optimizer"),
     Case("own-code", of_steps(), None),
     Case("one-module", lambda: facts({"steps": steps(40), "torch_trace": trace(*(
         {"step": s, "start_ns": s, "module": m, "depth": d, "duration": t} for s in range(40)

@@ -125,6 +125,51 @@ def test_one_process_that_gets_on() -> None:
     assert judge([dataclasses.replace(one, rank=None, work=None)]).outcome == "hang"
 
 
+HELD_UP = Doing(
+    kind="lock",
+    words='is held up by thread 2 "saver", which has held the lock self.lock since train.py:20 in'
+    " save and is sleeping at train.py:21 in save; it waits for that",
+    where="train.py:30 in step",
+    holder="sleep",
+)
+
+
+@pytest.mark.parametrize(
+    ("still_s", "median_step_s", "work", "outcome"),
+    [
+        (1260.0, 0.024, Work(), "hang"),
+        (56.0, 0.024, Work(), "slow"),
+        (90.0, 1.0, Work(), "slow"),
+        (110.0, 1.0, Work(), "hang"),
+        (1260.0, None, Work(), "slow"),
+        (1260.0, 0.024, Work(has_moved_on=True), "slow"),
+    ],
+)
+def test_a_long_wait_for_a_thread_that_sleeps(
+    still_s: float, median_step_s: float | None, work: Work, outcome: str
+) -> None:
+    """It hangs after a minute and a hundred usual steps, unless that thread gets on."""
+    facts = {"still_s": still_s, "median_step_s": median_step_s, "doing": HELD_UP, "work": work}
+    one = evidence(0, (), world_size=None, groups=(), **facts)
+    verdict = judge([dataclasses.replace(one, rank=None)])
+    assert verdict.outcome == outcome
+    assert 'is held up by thread 2 "saver"' in verdict.headline
+    assert "sleeping at train.py:21 in save" in verdict.headline
+    assert verdict.confidence.startswith("medium")
+    assert "Ranks" not in verdict.next_steps[1]
+    assert ("with lock" in verdict.next_steps[1]) == (outcome == "hang")
+
+
+def test_of_ranks_that_sleep_one_waits_for_a_thread_that_does() -> None:
+    """That one is named, and the others are not."""
+    ranks = [evidence(rank, LATE, doing=SLEEPING, work=Work(), still_s=600.0) for rank in range(3)]
+    ranks += [evidence(3, LATE, doing=HELD_UP, work=Work(), still_s=600.0)]
+    verdict = judge(ranks, world=range(4))
+    assert (verdict.kind, verdict.outcome) == ("held", "hang")
+    assert [cause.rank for cause in verdict.causes] == [3]
+    assert verdict.headline.startswith("Rank 3 is held up by thread 2")
+
+
 def look(time_s: float, line: int, cpu_s: float | None, **work: Any) -> Backtrace:
     """A process at one moment."""
     frames = (Frame(func="score", file="/job/train.py", lineno=line),)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from probing.agent.sources.steps.rows.loss_columns import Since
 from probing.diagnosis.restarting import _line_with
 from probing.postmortem.not_finite import since_of
+from probing.ring.format import NULL_INT
 
 pytestmark = pytest.mark.anypython
 
@@ -32,6 +34,32 @@ def test_the_first_step_after_the_last_good_one_is_told(
     """A finite newest loss is no finding; without a finite one on record, that is said."""
     found = since_of([{"step": step, "loss": loss} for step, loss in rows])
     assert (None if found is None else found.sentence()) == sentence
+
+
+def test_the_first_bad_step_outlives_its_row() -> None:
+    """Each row since then names it, so that the number does not move with the ring."""
+    found = since_of([{"step": step, "loss": NAN, "not_finite_since": 4} for step in (9000, 9001)])
+    assert found is not None
+    assert found.sentence() == "the loss has been NaN since step 4"
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        ([(0, True), (1, False), (2, False)], [None, 1, 1]),
+        ([(0, False), (1, True), (2, False), (3, False)], [0, None, 2, 2]),
+        ([(5, False), (4, True), (6, False)], [5, None, 5]),
+        ([(5, False), (4, False), (6, False)], [5, 4, 4]),
+        ([(5, True), (4, False), (6, False)], [None, None, 6]),
+    ],
+)
+def test_steps_may_be_known_in_another_order(
+    seen: list[tuple[int, bool]], told: list[int | None]
+) -> None:
+    """What a device tells late counts for its own step."""
+    since = Since()
+    found = [since.at(step, is_finite=is_finite) for step, is_finite in seen]
+    assert [None if step == NULL_INT else step for step in found] == told
 
 
 @pytest.mark.parametrize(

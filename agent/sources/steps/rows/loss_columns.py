@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from .....ring.format import NULL_FLOAT
+from .....ring.format import NULL_FLOAT, NULL_INT
 from .....ring.writer import RingWriter
 from ...numbers.number import Number
 from .late_rows import Later
@@ -23,8 +23,47 @@ class _Places(NamedTuple):
     first_loss: int
     last_loss: int
     loss_finite: int
+    not_finite_since: int
     grad_norm: int
     clipped_norm: int
+
+
+class Since:
+    """Since which step no loss has been finite.
+
+    Losses of a device come late, and those of one step maybe after those of the next.
+    """
+
+    def __init__(self) -> None:
+        self._finite, self._first = -1, NULL_INT
+
+    def at(self, step: int, *, is_finite: bool) -> int:
+        """The first of these steps, now that this one is known; NULL where it is finite."""
+        if is_finite:
+            self._finite = max(self._finite, step)
+            if self._first < step:
+                self._first = NULL_INT
+            return NULL_INT
+        if step > self._finite and not 0 <= self._first < step:
+            self._first = step
+        return self._first
+
+
+class _LateSince:
+    """The same of a step whose losses may not be known yet."""
+
+    def __init__(self, since: Since, step: int, are_finite: AreFinite) -> None:
+        self._since, self._step, self._are_finite = since, step, are_finite
+        self._told: int | None = None
+
+    def read(self) -> int | None:
+        """See `Later`."""
+        found = self._are_finite.read()
+        if self._told is None and found is not None:
+            known = found in {0, 1}  # there may be none
+            told = self._since.at(self._step, is_finite=bool(found)) if known else NULL_INT
+            self._told = told
+        return self._told
 
 
 class LossColumns:
@@ -32,14 +71,22 @@ class LossColumns:
 
     def __init__(self, steps: RingWriter) -> None:
         self._at = _Places(*steps.places_of(*_Places._fields))
+        self._since = Since()
 
     def fill(
-        self, closing: list[object], losses: list[Loss], dropped: int, *, have_one: bool
+        self,
+        closing: list[object],
+        losses: list[Loss],
+        dropped: int,
+        *,
+        step: int,
+        have_one: bool,
     ) -> tuple[list[tuple[int, Later]], bool]:
         """Fill in what is here of the losses of a step's micro-batches.
 
         Args:
             dropped: How many of them, the first, were of passes whose gradients are gone.
+            step: The number of the step.
             have_one: Whether there are no optimizers with losses of their own.
 
         Returns:
@@ -50,14 +97,18 @@ class LossColumns:
         if is_plain and (value := losses[0].number.read()) is not None:
             closing[at.first_loss] = closing[at.last_loss] = value
             if value is not NULL_FLOAT:
-                closing[at.loss_finite] = int(math.isfinite(value))
+                is_finite = math.isfinite(value)
+                closing[at.loss_finite] = int(is_finite)
+                closing[at.not_finite_since] = self._since.at(step, is_finite=is_finite)
             if have_one and not dropped:
                 closing[at.loss] = value
             return [], have_one
+        are_finite = AreFinite(losses)
         later: list[tuple[int, Later]] = [
             (at.first_loss, OneLoss(losses, 0)),
             (at.last_loss, OneLoss(losses, -1)),
-            (at.loss_finite, AreFinite(losses)),
+            (at.loss_finite, are_finite),
+            (at.not_finite_since, _LateSince(self._since, step, are_finite)),
         ]
         own = [losses[place] for place in used_of(losses, dropped)]
         is_one = have_one and are_one(own)

@@ -239,9 +239,9 @@ class StepRows:
         Args:
             closing: Where those are filled in that are here.
         """
-        at = self._at
+        at, have_one = self._at, self._optimizers.have_one_loss
         later, is_one = self._losses_at.fill(
-            closing, self._losses, self._dropped, have_one=self._optimizers.have_one_loss
+            closing, self._losses, self._dropped, step=self._step, have_one=have_one
         )
         if is_one and self.norm is not None:
             later += self._losses_at.norms(self.norm, self.max_norm)

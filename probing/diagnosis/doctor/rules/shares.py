@@ -20,7 +20,8 @@ from .speed import MOST, STEPS_QUERY, hot_lines_of, in_words, processor_share
 _LARGE = 0.25
 _HEAVY = 0.6
 _LOOPED = 0.1
-_SLEEPS = re.compile(r"\bsleep$")
+_SHOWN = 0.01
+_NO_PAUSE = "If the pause is meant, nothing is wrong; else let it wait for what it waits for."
 _SMALL_BYTES = 1 << 16
 _MANY_CALLS = 30
 _OVERHEAD_S = 0.01
@@ -186,16 +187,21 @@ def _own_code(facts: Facts) -> Iterator[Sign]:
         return
     waits = processor_share(now) < 0.5 and not facts.crowd
     lines = [line for line in hot_lines_of(facts) if line.share >= 0.1][:3]
-    sleeps = bool(lines) and bool(_SLEEPS.search(lines[0].inner))
+    parts = {p: round(100 * shares[p]) for p in phases if shares[p] >= _SHOWN}
+    text = f"{sum(parts.values())} % of each step"  # as the parts are shown
+    sleeps = bool(lines) and lines[0].sleeps
     where = f", most at {lines[0].place} in {lines[0].func}" if lines else ""
+    told = f"{text} is code of the script outside of the model and the optimizer{where}"
+    if sleeps:
+        at = f"{lines[0].place} in {lines[0].func}"
+        told = f"The script sleeps at {at}: {text} is outside of the model and the optimizer"
     yield Sign(
         certainty="possible",
-        summary=f"{percent(share)} of each step is code of the script outside of the model and the"
-        f" optimizer{where}" + (": it sleeps" if sleeps else ": it mostly waits" if waits else ""),
-        evidence=(*(f"{p}_s: {percent(shares[p])}" for p in phases if shares[p] >= 0.05),
-                  *in_words(lines)),
+        summary=told + (": it mostly waits" if waits and not sleeps else ""),
+        evidence=(*(f"{p}_s: {part} %" for p, part in parts.items()), *in_words(lines)),
         weight=share,
-    )  # fmt: skip
+        fix=_NO_PAUSE if sleeps else "",
+    )
 
 
 def _one_module(facts: Facts) -> Iterator[Sign]:

@@ -31,6 +31,8 @@ _STACK = 4
 _MOST_TASKS = 3
 IMPORTS = "is importing "
 """How the words begin about a thread that imports what others have written."""
+IT_WAITS = "; it waits for that"
+"""How they end about one whose lock, or whatever it is, another thread has."""
 _IMPORT = re.compile(r"<frozen importlib")
 _ENDED = "ended"
 _NAMED = "the "
@@ -208,7 +210,7 @@ def _lock_words(
     turn = f", and waits in turn for {thread_name(last)}, which {does}" if holders[1:] else ""
     return (
         f"is held up by {thread_name(holders[0])}, which {has_words(thread.awaits)}"
-        f"{turn or f' and {does}'}; it waits for that"
+        f"{turn or f' and {does}'}{IT_WAITS}"
     )
 
 

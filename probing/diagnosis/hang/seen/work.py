@@ -13,7 +13,7 @@ from ....messages.common import Backtrace, Frame, ThreadStack, WorkDone
 from ....units import percent, size
 from ..evidence import RankEvidence, Work
 from ..words.texts import seconds
-from .doings import own_frames, worker_of
+from .doings import IT_WAITS, own_frames, worker_of
 from .looks import others_cpu
 
 LEAST_RATE = 1e5
@@ -28,6 +28,8 @@ less, and mostly sleeps."""
 _READY, _RUNS = "R", "running"
 COMPUTES_S = 600.0
 """For how long who only computes is believed to come."""
+LENT_S, LENT_STEPS = 60.0, 100
+"""After how long, and how many median steps at least, a wait for a thread that sleeps is a hang."""
 SYNCS_S = 120.0
 """The same of who waits for the disk, which no figure of the process shows."""
 _IDLE = frozenset({"collective", "joining", "store", "stopped", "exiting", "gil", "lock", "sleep"})
@@ -135,6 +137,20 @@ def is_asleep(evidence: RankEvidence) -> bool:
     return (doing.holder or doing.kind) == "sleep"
 
 
+def is_held_up(evidence: RankEvidence) -> bool:
+    """Whether it waits for a thread that sleeps, and for longer than such a wait is believed in.
+
+    Who sleeps in a step that is measured in milliseconds does not hold a lock for a minute on
+    purpose. One that is seen at another line than before gets on.
+    """
+    doing, still_s, usual_s = evidence.doing, evidence.still_s, evidence.median_step_s
+    if doing is None or doing.holder != "sleep" or still_s is None or usual_s is None:
+        return False
+    if evidence.moved or (evidence.work is not None and evidence.work.has_moved_on):
+        return False
+    return still_s >= max(LENT_S, LENT_STEPS * usual_s)
+
+
 def work_words(evidence: RankEvidence) -> str:
     """What a rank that gets on does, for how long and where, in words that fit behind its name."""
     since = f" for {seconds(evidence.still_s)}" if evidence.still_s is not None else ""
@@ -146,9 +162,9 @@ def work_words(evidence: RankEvidence) -> str:
     if evidence.moved:
         step = f", in step {evidence.step}" if evidence.step is not None else ""
         return f"goes on by its record{step}{at}"
-    waits = doing is not None and doing.holder
-    what = f"waiting{since} for a thread that sleeps" if waits else f"sleeping{since}"
-    return f"has been {what}{at}"
+    if doing is not None and doing.holder:
+        return f"{doing.words.removesuffix(IT_WAITS)}; it has waited for that{since}{at}"
+    return f"has been sleeping{since}{at}"
 
 
 def _bytes(first: WorkDone, second: WorkDone, name: str) -> int:

@@ -49,7 +49,9 @@ def next_steps(
     steps: list[str] = []
     if not (verdict.is_hang or verdict.has_ended or verdict.kind in {"process", "slow"}):
         steps.append("Ask again: this may still be a slow step.")
-    steps += [remedy.format(asked=asked) for remedy in _REMEDIES.get(verdict.kind, ())]
+    is_alone = verdict.kind == "slow" and not verdict.victims and len(verdict.causes) == 1
+    kind = "slow_alone" if is_alone else verdict.kind
+    steps += [remedy.format(asked=asked) for remedy in _REMEDIES.get(kind, ())]
     if verdict.kind == "stopped":
         steps += [
             f"`kill -CONT {c.pid}`{f' on {c.host}' if c.host else ''}: let rank {c.rank} go on."
@@ -82,6 +84,14 @@ _REMEDIES: Mapping[str, tuple[str, ...]] = {
         "Wait, and ask again: a loop that does not end computes, too. Ranks that wait for longer"
         " than the timeout of their process group fail: what takes so long must be done by all, or"
         " beside the training.",
+    ),
+    "slow_alone": (
+        "Wait, and ask again: if it is at the same line then, it will not get on by itself. A loop"
+        " that does not end computes, too, and who retries for ever sleeps.",
+    ),
+    "held": (
+        "Let that thread give back what it has before it sleeps or waits for something: no such"
+        " line belongs inside `with lock:`. Until it does, the training waits.",
     ),
     "mismatch": (
         "Look for a branch that not all ranks take (`if rank == 0:`, a batch of another size) above"
