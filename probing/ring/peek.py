@@ -105,7 +105,7 @@ class RingPeek:
         around = min(2 * _NEAR + 1, self.header.capacity)
         first = (low - _NEAR) % self.header.capacity
         until_end = min(around, self.header.capacity - first)
-        return max(*self._seqs(first, until_end), *self._seqs(0, around - until_end), 0)
+        return max((0, *self._seqs(first, until_end), *self._seqs(0, around - until_end)))
 
     def row(self, seq: int, columns: Collection[str] | None = None) -> Row | None:
         """A row by its number; None when it is gone, or is being written right now.
