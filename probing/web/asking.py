@@ -21,7 +21,6 @@ from aiohttp import web
 from ..api.process import Process
 from ..cli.questions.library import QUESTIONS
 from ..cli.questions.records import put_in
-from ..cli.reports.cheap_findings import find_cheaply
 from ..cluster.node.workers import Workers
 from ..errors import BadRequest
 from ..messages import common as wire
@@ -29,6 +28,7 @@ from ..server.bodies import json_answer, read_body, send_arrow
 from ..settings import Settings
 from ..tables import TABLES
 from .processes import Processes
+from .reports import doctor_of, findings_of, gradients_of, holders_of, merged_stacks
 from .routes import PageQuery, PageQuestion
 
 T = TypeVar("T")
@@ -74,15 +74,41 @@ class Asking:
 
     async def findings(self, request: web.Request) -> web.StreamResponse:
         """What its record shows to be wrong."""
-        asked = await read_body(request, PageQuestion)
-        process = await self._in_thread(self._processes.process, asked.endpoint)
-        return _plain_answer(await self._in_thread(_findings, process))
+        return await self._report(request, findings_of)
+
+    async def doctor(self, request: web.Request) -> web.StreamResponse:
+        """What is wrong with it, by all rules."""
+        return await self._report(request, doctor_of)
+
+    async def gradients(self, request: web.Request) -> web.StreamResponse:
+        """Have its next step's gradients recorded."""
+        return await self._report(request, gradients_of)
+
+    async def holders(self, request: web.Request) -> web.StreamResponse:
+        """Who refers to its largest tensors."""
+        return await self._report(request, holders_of)
 
     async def stacks(self, request: web.Request) -> web.StreamResponse:
         """Where its threads are."""
         asked = await read_body(request, PageQuestion)
         process = await self._in_thread(self._processes.process, asked.endpoint)
         return json_answer(await self._in_thread(process.backtrace))
+
+    async def merged(self, request: web.Request) -> web.StreamResponse:
+        """Where the threads of all ranks of its job are."""
+        asked = await read_body(request, PageQuestion)
+        members, target = self._processes.job_of(asked.endpoint), self._processes.target
+        return _plain_answer(
+            await self._in_thread(merged_stacks, members, target.timeout_s, target.token)
+        )
+
+    async def _report(
+        self, request: web.Request, report: Callable[[Process], dict[str, Any]]
+    ) -> web.StreamResponse:
+        """What a command says of a process."""
+        asked = await read_body(request, PageQuestion)
+        process = await self._in_thread(self._processes.process, asked.endpoint)
+        return _plain_answer(await self._in_thread(report, process))
 
     async def _pieces(self, process: Process, asked: PageQuery) -> AsyncGenerator[bytes, None]:
         """An Arrow stream in pieces."""
@@ -144,27 +170,6 @@ def _questions() -> list[dict[str, str]]:
         {"name": one.name, "doc": one.doc, "sql": put_in(one.sql, {}, one.parameters).strip()}
         for one in QUESTIONS
     ]
-
-
-def _findings(process: Process) -> dict[str, Any]:
-    """The findings that the record alone gives."""
-    found = find_cheaply(process, process.status())
-    return {
-        "judged": found.judged,
-        "late": found.late,
-        "findings": [
-            {
-                "rule": one.rule,
-                "certainty": one.certainty,
-                "summary": one.summary,
-                "since_step": one.since_step,
-                "evidence": list(one.evidence),
-                "fix": one.fix,
-                "next": one.next,
-            }
-            for one in found.findings
-        ],
-    }
 
 
 def _streamed(question: Callable[[], Any]) -> list[bytes]:
