@@ -10,7 +10,9 @@ import { html } from "./html.js";
 import { Trouble } from "./parts/messages.js";
 import "./page.css";
 import { useTheme } from "./theme.js";
-import { Findings } from "./views/findings.js";
+import { Doctor } from "./views/doctor.js";
+import { Memory } from "./views/memory.js";
+import { Model } from "./views/model.js";
 import { Processes } from "./views/processes.js";
 import { Sql } from "./views/sql.js";
 import { Stacks } from "./views/stacks.js";
@@ -20,8 +22,8 @@ import { Steps } from "./views/steps.js";
 const EVERY_MS = 2000;
 /** The views of one process, in the order of the header. @type {[string, string, any][]} */
 const VIEWS = [
-  ["steps", "Steps", Steps], ["step", "One step", Step], ["findings", "Findings", Findings], ["stacks", "Stacks", Stacks],
-  ["sql", "SQL", Sql],
+  ["steps", "Steps", Steps], ["step", "One step", Step], ["stacks", "Stacks", Stacks], ["memory", "Memory", Memory],
+  ["model", "Model", Model], ["sql", "SQL", Sql], ["doctor", "Doctor", Doctor],
 ];
 
 function Page() {
@@ -42,9 +44,19 @@ function Page() {
       ${view && entry?.state === "dead" ? html`<p class="note" role="status"><strong>${entry.name} has ended.</strong>
         What you see is its record.</p>` : null}
       ${!view ? html`<${Processes} seen=${seen} />` : null}
-      ${view && entry ? html`<${view[2]} key=${`${place.view} ${place.of}`} place=${place} isLive=${isLive} theme=${theme} />` : null}
+      ${view && entry ? html`<${view[2]} key=${`${place.view} ${place.of}`} place=${place} isLive=${isLive} theme=${theme} ranks=${ranksOf(seen, entry)} />` : null}
       ${view && seen && !entry ? html`<p>No such process is seen: <code>${place.of}</code>. <a href="#/">All of them</a>.</p>` : null}
     </div>`;
+}
+
+/**
+ * @param {any} seen
+ * @param {any} entry
+ * @returns {{endpoint: string, name: string}[]} The other ranks of its job.
+ */
+function ranksOf(seen, entry) {
+  if (entry.rank === null) return [];
+  return seen.processes.filter((/** @type {any} */ one) => one !== entry && one.job === entry.job && one.rank !== null && one.state !== "missing");
 }
 
 /** @param {{place: any, seen: any, theme: string, changeTheme: () => void}} properties */

@@ -8,7 +8,7 @@ import { bytesText } from "./asking/units.js";
 import { html } from "./html.js";
 import "./page.css";
 import { useTheme } from "./theme.js";
-import { Found } from "./views/findings.js";
+import { Found } from "./views/doctor.js";
 import { DrawnCalls } from "./views/step.js";
 import { boxesOf } from "./views/step_boxes.js";
 import { curvesOf, DrawnSteps } from "./views/steps.js";
