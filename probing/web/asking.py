@@ -24,12 +24,13 @@ from ..cli.questions.records import put_in
 from ..cluster.node.workers import Workers
 from ..errors import BadRequest
 from ..messages import common as wire
+from ..messages.about.act import asked_of
 from ..server.bodies import json_answer, read_body, send_arrow
 from ..settings import Settings
 from ..tables import TABLES
 from .processes import Processes
 from .reports import doctor_of, findings_of, gradients_of, holders_of, merged_stacks
-from .routes import PageQuery, PageQuestion
+from .routes import PageAct, PageEval, PageQuery, PageQuestion
 
 T = TypeVar("T")
 
@@ -43,6 +44,7 @@ class Asking:
 
     def __init__(self, processes: Processes, settings: Callable[[], Settings]) -> None:
         self._processes = processes
+        self._settings = settings
         self._workers = Workers(settings)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="page")
 
@@ -53,7 +55,8 @@ class Asking:
 
     async def processes(self, request: web.Request) -> web.StreamResponse:
         """The processes there are."""
-        return _plain_answer(await self._in_thread(self._processes.seen))
+        seen = await self._in_thread(self._processes.seen)
+        return _plain_answer({**seen, "may_eval": self._settings().allow_eval})
 
     async def catalog(self, request: web.Request) -> web.StreamResponse:
         """Tables and saved questions."""
@@ -109,6 +112,21 @@ class Asking:
         asked = await read_body(request, PageQuestion)
         process = await self._in_thread(self._processes.process, asked.endpoint)
         return _plain_answer(await self._in_thread(report, process))
+
+    async def eval(self, request: web.Request) -> web.StreamResponse:
+        """Run code in it."""
+        asked = await read_body(request, PageEval)
+        process = await self._in_thread(self._processes.process, asked.endpoint)
+        return json_answer(await self._in_thread(process.eval, asked.code))
+
+    async def act(self, request: web.Request) -> web.StreamResponse:
+        """Change something in its training."""
+        body = await read_body(request, PageAct)
+        asked = [one for _, one in asked_of(body.asked)]
+        if len(asked) != 1:
+            raise BadRequest("one action is applied at a time")
+        process = await self._in_thread(self._processes.process, body.endpoint)
+        return json_answer(await self._in_thread(process.act, asked[0]))
 
     async def _pieces(self, process: Process, asked: PageQuery) -> AsyncGenerator[bytes, None]:
         """An Arrow stream in pieces."""

@@ -1,8 +1,8 @@
 """What the page asks its server, each route declared once, with the bodies.
 
 Rules of this file: as those of `probing.messages.routes`. The routes are between a page and the
-server that has sent it, both of one version: no contract for others. None of them changes what a
-training computes; those with access `change` have something recorded in its next steps.
+server that has sent it, both of one version: no contract for others. Those with access `change`
+have something recorded in the next steps of a training; what changes a training has access `eval`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..messages.about.act import ActRequest
 from ..messages.limits import TimeLimit
 from ..messages.routes import Access, Route
 
@@ -35,6 +36,22 @@ class PageQuestion:
     """What is asked of one process beside SQL."""
 
     endpoint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageEval:
+    """Code to run in a process."""
+
+    endpoint: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageAct:
+    """One action to apply between two steps of a training."""
+
+    endpoint: str
+    asked: ActRequest
 
 
 def _file(name: str, path: str, doc: str) -> Route:
@@ -64,6 +81,8 @@ DATA_ROUTES: tuple[Route, ...] = (
     _asking("doctor", "All that `doctor` finds.", PageQuestion, "change"),
     _asking("gradients", "Has the gradients of the next step recorded.", PageQuestion, "change"),
     _asking("holders", "Who refers to the largest tensors.", PageQuestion, "change"),
+    _asking("eval", "Runs code in a process.", PageEval, "eval"),
+    _asking("act", "Changes something in a training.", PageAct, "eval"),
     _asking("stacks", "Where the threads of a process are.", PageQuestion),
     _asking("merged", "The stacks of all ranks of its job, equal ones once.", PageQuestion),
 )

@@ -127,6 +127,16 @@ def test_a_statement_that_is_wrong_is_told_at_its_place(served: Web) -> None:
     assert table.schema.metadata[b"probing.truncated"]
 
 
+def test_nothing_is_changed_unless_that_was_allowed(served: Web) -> None:
+    """A page of a command without --allow-eval runs no code and applies no action."""
+    (endpoint,) = served.endpoints()
+    got = served.ask("/page/eval", {"endpoint": endpoint, "code": "1"})
+    assert (got.status, got.json()["error"]["code"]) == (403, "eval_not_allowed")
+    action = {"endpoint": endpoint, "asked": {"lr": {"scale": 0.5}}}
+    assert served.ask("/page/act", action).status == 403
+    assert served.ask("/page/processes").json()["may_eval"] is False
+
+
 def test_only_what_is_seen_is_asked(served: Web) -> None:
     """An endpoint that is not in the list leads nowhere, whatever it could mean elsewhere."""
     for endpoint in ("1", "127.0.0.1:1", "/etc", ""):

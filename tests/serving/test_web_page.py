@@ -227,6 +227,9 @@ def test_the_doctor(page: Browser) -> None:
 
 def test_stacks_of_ranks_and_samples(page: Browser) -> None:
     """Equal stacks of the ranks are one, and those that were sampled are a flame graph."""
+    view(page, "act")
+    page.wait_for("document.querySelector('.note')?.textContent.includes('--allow-eval')")
+    assert page.evaluate("document.querySelector('textarea')") is None
     view(page, "stacks", form="ranks")
     page.wait_for("document.querySelector('.thread')")
     assert "ranks 0-1 (2 of 2)" in page.text()
@@ -272,14 +275,29 @@ def test_names_are_text(page: Browser) -> None:
     assert page.evaluate("document.querySelectorAll('main img, main b, main script').length") == 0
 
 
-def test_it_goes_on_with_the_record(blank: Browser, tmp_path: Path) -> None:
-    """When the process dies the page says so, and what was recorded can be asked."""
+def test_it_acts_and_goes_on_with_the_record(blank: Browser, tmp_path: Path) -> None:
+    """It runs code and acts where that is allowed and said twice, and survives the process."""
     target = start_program("hostile_names", home=tmp_path / "home", cwd=tmp_path, PROBING="1")
     try:
         target.wait_for_step(50)
-        with web(tmp_path / "in", target.home) as started:
+        with web(tmp_path / "in", target.home, "--allow-eval") as started:
             blank.open(started.link)
             blank.wait_for("document.querySelector('tr[data-endpoint]')")
+            view(blank, "act")
+            field = "document.querySelector('textarea')"
+            blank.wait_for(field)
+            code = json.dumps("'<b>' + str(6 * 7)")
+            blank.evaluate(f"{field}.value = {code}; {field}.dispatchEvent(new Event('input'))")
+            click(blank, "Run it …")
+            blank.wait_for("document.activeElement.textContent === 'No'")
+            assert (
+                target.run(str(target.pid), "query", "FROM python.evals").stdout.count("6 *") == 0
+            )
+            click(blank, "Yes, run it")
+            blank.wait_for("document.querySelector('pre.answer').textContent === \"'<b>42'\"")
+            click(blank, "Apply it …")
+            click(blank, "Yes, apply it")
+            blank.wait_for("document.body.innerText.includes('0.001 → 0.0005')")
             view(blank, "steps")
             blank.wait_for(PLOTS)
             target.kill()

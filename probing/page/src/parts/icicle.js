@@ -7,8 +7,8 @@ import { colorOf } from "../theme.js";
 import { draw, LANE } from "./icicle_drawing.js";
 
 /**
- * @typedef {import("../views/step_boxes.js").Box} Box
- * @typedef {import("../views/step_boxes.js").Boxes} Boxes
+ * @typedef {import("../views/step/step_boxes.js").Box} Box
+ * @typedef {import("../views/step/step_boxes.js").Boxes} Boxes
  * @typedef {{from: number, to: number}} Range
  */
 

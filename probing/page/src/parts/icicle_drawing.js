@@ -6,8 +6,8 @@ const LEAST_TEXT = 36;
 const NARROW = 1;
 
 /**
- * @typedef {import("../views/step_boxes.js").Box} Box
- * @typedef {{drawn: import("../views/step_boxes.js").Boxes, paint: (box: Box) => string,
+ * @typedef {import("../views/step/step_boxes.js").Box} Box
+ * @typedef {{drawn: import("../views/step/step_boxes.js").Boxes, paint: (box: Box) => string,
  *   search: string, range: {from: number, to: number}, width: number, height: number, top: number,
  *   ink: Record<"line" | "faint" | "bad" | "ink", string>, seen: Box | null, format: (value: number) => string}} Picture
  */

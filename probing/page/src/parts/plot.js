@@ -11,7 +11,7 @@ import { colorOf } from "../theme.js";
  *   low?: (number | null)[], high?: (number | null)[]}} Curve
  * @typedef {{x: (number | null)[], curves: Curve[], height?: number, isStacked?: boolean,
  *   format?: (value: number | null) => string, xName?: string, group?: string,
- *   marks?: {step: number, color: string}[], pointed?: (x: number | null) => void,
+ *   marks?: {step: number, color: string, isTick: boolean}[], pointed?: (x: number | null) => void,
  *   isBinary?: boolean, zoom?: (from: number, to: number) => void, reset?: () => void, name: string,
  *   theme: string}} Plotted
  */
@@ -168,21 +168,21 @@ function zoomTo(plot, current) {
 /**
  * Lines where something happened.
  * @param {uPlot} plot
- * @param {{step: number, color: string}[]} marks
+ * @param {{step: number, color: string, isTick: boolean}[]} marks
  */
 function drawMarks(plot, marks) {
   const { ctx, bbox } = plot;
   ctx.save();
   ctx.lineWidth = devicePixelRatio || 1;
-  ctx.setLineDash([4, 3]);
   let drawnAt = -1;
-  for (const { step, color } of marks) {
+  for (const { step, color, isTick } of marks) {
     const x = Math.round(plot.valToPos(step, "x", true));
     if (x < bbox.left || x > bbox.left + bbox.width || x === drawnAt) continue;
     drawnAt = x;
     ctx.strokeStyle = color;
+    ctx.setLineDash(isTick ? [] : [4, 3]);
     ctx.beginPath();
-    ctx.moveTo(x, bbox.top);
+    ctx.moveTo(x, isTick ? bbox.top + bbox.height * 0.94 : bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
   }

@@ -1,14 +1,14 @@
 /** A flame graph of the stacks that were sampled: as wide as often they were seen. */
 
 import { useMemo, useState } from "preact/hooks";
-import { usePolled } from "../asking/polling.js";
-import { query } from "../asking/rows.js";
-import { html } from "../html.js";
-import { Icicle } from "../parts/icicle.js";
-import { ShownSql, Trouble } from "../parts/messages.js";
-import samplesSql from "../sql/samples.sql";
+import { usePolled } from "../../asking/polling.js";
+import { query } from "../../asking/rows.js";
+import { html } from "../../html.js";
+import { Icicle } from "../../parts/icicle.js";
+import { ShownSql, Trouble } from "../../parts/messages.js";
+import samplesSql from "../../sql/samples.sql";
 
-/** @typedef {import("./step_boxes.js").Box} Box */
+/** @typedef {import("../step/step_boxes.js").Box} Box */
 
 const COLORS = ["#e69f00", "#56b4e9", "#7fb8a4", "#d9a3c0", "#c9c06a", "#a9b4c2", "#e0996f"];
 
@@ -38,14 +38,15 @@ const count = (number) => `${Math.round(number).toLocaleString("en")} ${Math.rou
 
 /** @param {Box} box Its colour: one for each file. */
 function paint(box) {
+  if (!box.kind) return "#9a9a9a";
   let sum = 0;
   for (const letter of box.kind) sum = (sum * 31 + letter.charCodeAt(0)) % 65_521;
   return COLORS[sum % COLORS.length];
 }
 
 /**
- * @param {import("../asking/rows.js").Rows} rows
- * @returns {import("./step_boxes.js").Boxes}
+ * @param {import("../../asking/rows.js").Rows} rows
+ * @returns {import("../step/step_boxes.js").Boxes}
  */
 export function boxesOf(rows) {
   const [thread, stack, samples] = rows.columns.map((one) => one.at);

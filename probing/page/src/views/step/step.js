@@ -1,15 +1,15 @@
 /** One step: the calls of its modules over time, and what is open in one that does not end. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { go } from "../address.js";
-import { useAsked } from "../asking/asked.js";
-import { usePolled } from "../asking/polling.js";
-import { numbers, query } from "../asking/rows.js";
-import { bytesText, numberText, secondsText } from "../asking/units.js";
-import { html } from "../html.js";
-import { Icicle } from "../parts/icicle.js";
-import { ShownSql, Trouble } from "../parts/messages.js";
-import flopsSql from "../sql/flops.sql";
+import { go } from "../../address.js";
+import { useAsked } from "../../asking/asked.js";
+import { usePolled } from "../../asking/polling.js";
+import { numbers, query } from "../../asking/rows.js";
+import { bytesText, numberText, secondsText } from "../../asking/units.js";
+import { html } from "../../html.js";
+import { Icicle } from "../../parts/icicle.js";
+import { ShownSql, Trouble } from "../../parts/messages.js";
+import flopsSql from "../../sql/flops.sql";
 import { boxesOf, callsSql, longest, MEASURES, painter, STAGES, STEPS_SQL } from "./step_boxes.js";
 
 const LIVE_MS = 5000;
@@ -24,7 +24,7 @@ const MOST_RANKS = 15;
  * @typedef {import("./step_boxes.js").Boxes} Boxes
  */
 
-/** @param {{place: import("../address.js").Place, isLive: boolean, theme: string, ranks: Rank[]}} properties */
+/** @param {{place: import("../../address.js").Place, isLive: boolean, theme: string, ranks: Rank[]}} properties */
 export function Step({ place, isLive, theme, ranks }) {
   const known = usePolled((signal) => query(place.of, STEPS_SQL, { signal }), isLive ? LIVE_MS : 0, [place.of]);
   const steps = useMemo(() => (known.value ? stepsOf(known.value) : []), [known.value]);
@@ -46,7 +46,7 @@ export function Step({ place, isLive, theme, ranks }) {
 }
 
 /**
- * @param {import("../asking/rows.js").Rows} rows
+ * @param {import("../../asking/rows.js").Rows} rows
  * @returns {{step: number, took: number | null}[]} The newest first.
  */
 function stepsOf(rows) {
@@ -127,7 +127,7 @@ function useFlops(of, isLive) {
 
 /**
  * @param {{drawn: Boxes, theme: string, others?: {name: string, drawn: Boxes | null, trouble: string}[],
- *   flops?: import("../asking/asked.js").Asked<Map<string, number>> | null}} properties
+ *   flops?: import("../../asking/asked.js").Asked<Map<string, number>> | null}} properties
  */
 export function DrawnCalls({ drawn, theme, others = [], flops = null }) {
   const [by, setBy] = useState("stage");

@@ -1,17 +1,17 @@
 /** The modules of the models: parameters, time, gradients; shapes and FLOPs of their next call. */
 
 import { useMemo, useState } from "preact/hooks";
-import { useAsked } from "../asking/asked.js";
-import { usePolled } from "../asking/polling.js";
-import { query } from "../asking/rows.js";
-import { askJson } from "../asking/session.js";
-import { bytesText, numberText, secondsText } from "../asking/units.js";
-import { html } from "../html.js";
-import { AskButton } from "../parts/ask_button.js";
-import { ShownSql, Trouble } from "../parts/messages.js";
-import modulesSql from "../sql/modules.sql";
-import observedSql from "../sql/modules_observed.sql";
-import recordSql from "../sql/model_record.sql";
+import { useAsked } from "../../asking/asked.js";
+import { usePolled } from "../../asking/polling.js";
+import { query } from "../../asking/rows.js";
+import { askJson } from "../../asking/session.js";
+import { bytesText, numberText, secondsText } from "../../asking/units.js";
+import { html } from "../../html.js";
+import { AskButton } from "../../parts/ask_button.js";
+import { ShownSql, Trouble } from "../../parts/messages.js";
+import modulesSql from "../../sql/modules.sql";
+import observedSql from "../../sql/modules_observed.sql";
+import recordSql from "../../sql/model_record.sql";
 import { flat, shownOf, treesOf } from "./model_tree.js";
 
 /** @typedef {import("./model_tree.js").Node} Node */
@@ -34,7 +34,7 @@ const MEASURES = [
   { key: "change", name: "update norm", title: "of what the optimizer changed in the step measured last", of: (node) => node.change, text: numberText },
 ];
 
-/** @param {{place: import("../address.js").Place, isLive: boolean}} properties */
+/** @param {{place: import("../../address.js").Place, isLive: boolean}} properties */
 export function Model({ place, isLive }) {
   const of = place.of;
   const observed = useAsked((signal) => query(of, observedSql.trim(), { signal }));

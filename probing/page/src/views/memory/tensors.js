@@ -1,8 +1,8 @@
 /** Tensors by category, the largest of them, and who refers to them. */
 
 import { useMemo } from "preact/hooks";
-import { bytesText, numberText } from "../asking/units.js";
-import { html } from "../html.js";
+import { bytesText, numberText } from "../../asking/units.js";
+import { html } from "../../html.js";
 
 const LARGEST = 20;
 /** @type {[string, string][]} */
@@ -19,7 +19,7 @@ const COLORS = {
  */
 
 /**
- * @param {import("../asking/rows.js").Rows} rows
+ * @param {import("../../asking/rows.js").Rows} rows
  * @returns {Tensor[]}
  */
 function tensorsOf(rows) {
@@ -34,14 +34,14 @@ function tensorsOf(rows) {
   });
 }
 
-/** @param {{rows: import("../asking/rows.js").Rows}} properties */
+/** @param {{rows: import("../../asking/rows.js").Rows}} properties */
 export function Tensors({ rows }) {
   const all = useMemo(() => tensorsOf(rows), [rows]);
   const devices = [...new Set(all.map((one) => one.device))];
   if (all.length === 0) return html`<p>It holds no tensors.</p>`;
   const moment = all.some((one) => one.moment === "before_backward") ? "before_backward" : "now";
   const largest = all.filter((one) => one.moment === moment).slice(0, LARGEST);
-  return html`<div>${devices.map((device) => html`<${Categories} key=${device} device=${device} all=${all.filter((one) => one.device === device)} />`)}
+  return html`<div class="plots">${devices.map((device) => html`<${Categories} key=${device} device=${device} all=${all.filter((one) => one.device === device)} />`)}
     <div class="wide-table"><table>
       <caption class="faint">The largest, ${MOMENTS.find(([key]) => key === moment)?.[1]}</caption>
       <thead><tr><th class="number">size</th><th>category</th><th>of</th><th>type and shape</th><th class="number">since</th><th>made at</th></tr></thead>

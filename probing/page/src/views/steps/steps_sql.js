@@ -1,7 +1,7 @@
 /** The statements of the steps: at most 800 points of any number of them, and what happened at which. */
 
-import marks from "../sql/marks.sql";
-import steps from "../sql/steps.sql";
+import marks from "../../sql/marks.sql";
+import steps from "../../sql/steps.sql";
 
 /**
  * @param {string} sql

@@ -1,18 +1,18 @@
 /** Where the memory is: over the steps on record, by who holds it now, and each allocation that was recorded. */
 
 import { useMemo } from "preact/hooks";
-import { useAsked } from "../asking/asked.js";
-import { usePolled } from "../asking/polling.js";
-import { numbers, query } from "../asking/rows.js";
-import { askJson } from "../asking/session.js";
-import { bytesText } from "../asking/units.js";
-import { html } from "../html.js";
-import { AskButton } from "../parts/ask_button.js";
-import { ShownSql, Trouble } from "../parts/messages.js";
-import { Plot } from "../parts/plot.js";
-import allocationsSql from "../sql/allocations.sql";
-import stepsSql from "../sql/memory_steps.sql";
-import tensorsSql from "../sql/tensors.sql";
+import { useAsked } from "../../asking/asked.js";
+import { usePolled } from "../../asking/polling.js";
+import { numbers, query } from "../../asking/rows.js";
+import { askJson } from "../../asking/session.js";
+import { bytesText } from "../../asking/units.js";
+import { html } from "../../html.js";
+import { AskButton } from "../../parts/ask_button.js";
+import { ShownSql, Trouble } from "../../parts/messages.js";
+import { Plot } from "../../parts/plot.js";
+import allocationsSql from "../../sql/allocations.sql";
+import stepsSql from "../../sql/memory_steps.sql";
+import tensorsSql from "../../sql/tensors.sql";
 import { Holders, Tensors } from "./tensors.js";
 
 const LIVE_MS = 10_000;
@@ -23,7 +23,7 @@ const PHASES = [
   ["peak", "peak", "#cc79a7"], ["reserved", "reserved by the allocator", "#9a9a9a"],
 ];
 
-/** @param {{place: import("../address.js").Place, isLive: boolean, theme: string}} properties */
+/** @param {{place: import("../../address.js").Place, isLive: boolean, theme: string}} properties */
 export function Memory({ place, isLive, theme }) {
   const of = place.of;
   const steps = usePolled((signal) => query(of, stepsSql.trim(), { signal }), isLive ? LIVE_MS : 0, [of]);
@@ -49,7 +49,7 @@ export function Memory({ place, isLive, theme }) {
 
 /**
  * Rows by the device that they are of.
- * @param {import("../asking/rows.js").Rows} rows
+ * @param {import("../../asking/rows.js").Rows} rows
  * @param {string[]} names The columns that are read.
  * @returns {Map<string, Record<string, (number | null)[]>>}
  */
@@ -67,7 +67,7 @@ function byDevice(rows, names) {
   return found;
 }
 
-/** @param {{rows: import("../asking/rows.js").Rows, theme: string}} properties */
+/** @param {{rows: import("../../asking/rows.js").Rows, theme: string}} properties */
 function Phases({ rows, theme }) {
   const drawn = useMemo(() => [...byDevice(rows, ["step", "width", ...PHASES.map(([key]) => key)])].map(([device, own]) => ({
     device, x: own.step, width: own.width[0] ?? 1,
@@ -80,7 +80,7 @@ function Phases({ rows, theme }) {
     format=${bytesText} isBinary=${true} theme=${theme} />`)}</div>`;
 }
 
-/** @param {{rows: import("../asking/rows.js").Rows | null, error: Error | null, theme: string}} properties */
+/** @param {{rows: import("../../asking/rows.js").Rows | null, error: Error | null, theme: string}} properties */
 function Events({ rows, error, theme }) {
   const drawn = useMemo(() => (rows ? [...byDevice(rows, ["at_ms", "in_use", "events"])] : []), [rows]);
   if (error) return html`<p class="note">${error.message} ${/** @type {{help?: string}} */ (error).help ?? ""}</p>`;

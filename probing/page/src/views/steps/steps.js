@@ -1,20 +1,20 @@
 /** The steps of a process: loss, time by phase, gradient norm, throughput and memory. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { go } from "../address.js";
-import { usePolled } from "../asking/polling.js";
-import { numbers, query } from "../asking/rows.js";
-import { bytesText, numberText, secondsText } from "../asking/units.js";
-import { html } from "../html.js";
-import { ShownSql, Trouble } from "../parts/messages.js";
-import { Plot } from "../parts/plot.js";
-import { PHASES } from "../theme.js";
+import { go } from "../../address.js";
+import { usePolled } from "../../asking/polling.js";
+import { numbers, query } from "../../asking/rows.js";
+import { bytesText, numberText, secondsText } from "../../asking/units.js";
+import { html } from "../../html.js";
+import { ShownSql, Trouble } from "../../parts/messages.js";
+import { Plot } from "../../parts/plot.js";
+import { PHASES } from "../../theme.js";
 import { Marks, useMarks } from "./marks.js";
 import { marksSql, stepsSql } from "./steps_sql.js";
 
 const LIVE_MS = 2000;
 
-/** @param {{place: import("../address.js").Place, isLive: boolean, theme: string}} properties */
+/** @param {{place: import("../../address.js").Place, isLive: boolean, theme: string}} properties */
 export function Steps({ place, isLive, theme }) {
   const from = bound(place.part.from);
   const to = bound(place.part.to);
@@ -37,7 +37,7 @@ export function Steps({ place, isLive, theme }) {
   return html`<section>
     <h2>Steps</h2>
     <${Trouble} error=${error} />
-    <${Marks} marks=${marks} step=${pointed} width=${drawn?.width ?? 1} />
+    <${Marks} marks=${marks} step=${pointed} width=${drawn ? Math.max(drawn.width, (drawn.last - drawn.first) / 200) : 1} />
     ${drawn ? html`<${DrawnSteps} drawn=${drawn} zoom=${zoom} isWhole=${from === null && to === null} theme=${theme} marks=${marks} pointed=${setPointed} />` : null}
     ${!drawn && isBusy ? html`<p class="faint">Reading its steps …</p>` : null}
     <${ShownSql} sql=${[sql, marksSql(from, to)]} of=${place.of} />
@@ -82,11 +82,11 @@ function useKeys(drawn, from, to, zoom) {
 
 /**
  * @typedef {{x: (number | null)[], length: number, first: number, last: number, steps: number,
- *   width: number, lost: number, rows: import("../asking/rows.js").Rows}} Drawn
+ *   width: number, lost: number, rows: import("../../asking/rows.js").Rows}} Drawn
  */
 
 /**
- * @param {import("../asking/rows.js").Rows} rows
+ * @param {import("../../asking/rows.js").Rows} rows
  * @returns {Drawn}
  */
 export function curvesOf(rows) {

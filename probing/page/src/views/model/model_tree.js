@@ -5,7 +5,7 @@
  *   parameters: number | null, trainable: number | null, parameterBytes: number | null,
  *   calls: number | null, forward: number | null, backward: number | null, gradient: number | null, change: number | null,
  *   outputBytes: number | null, flops: number | null, isLeast: boolean, input: string, output: string}} Node
- * @typedef {import("../asking/rows.js").Rows} Rows
+ * @typedef {import("../../asking/rows.js").Rows} Rows
  */
 
 /**

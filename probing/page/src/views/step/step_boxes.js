@@ -1,7 +1,7 @@
 /** The calls of a step as boxes: when each began, how long it took, and in which lane it is. */
 
-import calls from "../sql/calls.sql";
-import { PHASES, scaleColor } from "../theme.js";
+import calls from "../../sql/calls.sql";
+import { PHASES, scaleColor } from "../../theme.js";
 
 /**
  * @typedef {{name: string, kind: string, stage: string, lane: number, from: number, to: number,
@@ -18,7 +18,7 @@ WHERE step >= (SELECT min(step) FROM python.torch_trace) ORDER BY seq DESC LIMIT
 
 /**
  * A call that has not ended reaches to the right edge.
- * @param {import("../asking/rows.js").Rows} rows
+ * @param {import("../../asking/rows.js").Rows} rows
  * @returns {Boxes}
  */
 export function boxesOf(rows) {

@@ -1,15 +1,15 @@
 /** Where the threads of a process, or of all ranks of its job, are, and what each waits for. */
 
 import { useState } from "preact/hooks";
-import { go } from "../address.js";
-import { usePolled } from "../asking/polling.js";
-import { askJson } from "../asking/session.js";
-import { isLibrary, shortPath } from "../asking/units.js";
-import { html } from "../html.js";
-import { Trouble } from "../parts/messages.js";
+import { go } from "../../address.js";
+import { usePolled } from "../../asking/polling.js";
+import { askJson } from "../../asking/session.js";
+import { isLibrary, shortPath } from "../../asking/units.js";
+import { html } from "../../html.js";
+import { Trouble } from "../../parts/messages.js";
 import { Flame } from "./flame.js";
 
-/** @param {{place: import("../address.js").Place, theme: string, ranks: {endpoint: string}[]}} properties */
+/** @param {{place: import("../../address.js").Place, theme: string, ranks: {endpoint: string}[]}} properties */
 export function Stacks({ place, theme, ranks }) {
   const [round, setRound] = useState(0);
   const [isShort, setShort] = useState(false);
