@@ -222,7 +222,6 @@ def test_the_doctor(page: Browser) -> None:
     click(page, "Examine all")
     page.wait_for("document.body.innerText.includes('Healthy')")
     assert "Not looked at" in page.text()
-    assert "no accelerator is in use" in page.text()
 
 
 def test_stacks_of_ranks_and_samples(page: Browser) -> None:

@@ -43,10 +43,10 @@ function Page() {
     <div class="content">
       <${Trouble} error=${error} />
       ${seen?.trouble && seen.processes.length ? html`<p class="note">${seen.trouble}</p>` : null}
-      ${view && entry?.state === "dead" ? html`<p class="note" role="status"><strong>${entry.name} has ended.</strong>
+      ${view && entry?.state === "dead" ? html`<p class="note" role="status"><strong>${entry.name} has ended.</strong>${" "}
         What you see is its record.</p>` : null}
       ${!view ? html`<${Processes} seen=${seen} />` : null}
-      ${view && entry ? html`<${view[2]} key=${`${place.view} ${place.of}`} place=${place} isLive=${isLive} theme=${theme} ranks=${ranksOf(seen, entry)} mayEval=${seen.may_eval} />` : null}
+      ${view && entry ? html`<${view[2]} key=${`${place.view} ${place.of}`} place=${place} isLive=${isLive} theme=${theme} ranks=${ranksOf(seen, entry)} mayEval=${seen.may_eval} pid=${entry.pid} />` : null}
       ${view && seen && !entry ? html`<p>No such process is seen: <code>${place.of}</code>. <a href="#/">All of them</a>.</p>` : null}
     </div>`;
 }

@@ -9,8 +9,9 @@ import { noneBy, ShownSql, Trouble } from "../parts/messages.js";
 
 const EVERY_MS = 30_000;
 
-/** @param {{place: import("../address.js").Place, isLive: boolean}} properties */
-export function Doctor({ place, isLive }) {
+/** @param {{place: import("../address.js").Place, isLive: boolean, pid: number | null}} properties */
+export function Doctor({ place, isLive, pid }) {
+  const named = (/** @type {any} */ found) => (isLive && pid !== null && place.of.startsWith("/") ? byPid(found, place.of, pid) : found);
   const asked = useAsked((signal) => askJson("doctor", { endpoint: place.of }, signal));
   const { value, error } = usePolled(
     (signal) => askJson("findings", { endpoint: place.of }, signal), isLive && !asked.value ? EVERY_MS : 0, [place.of],
@@ -19,13 +20,24 @@ export function Doctor({ place, isLive }) {
     <h2>Doctor</h2>
     <${AskButton} asked=${asked} word=${asked.value ? "Examine again" : "Examine all"}
       cost="takes up to 20 s: its threads, its memory, some gradients of its next three steps; changes nothing" />
-    ${asked.value ? html`<${Report} report=${asked.value} />` : html`<div>
+    ${asked.value ? html`<${Report} report=${named(asked.value)} />` : html`<div>
       <h3>By its record alone</h3>
       <${Trouble} error=${error} />
-      ${value ? html`<${Found} found=${value} />` : error ? null : html`<p class="faint">Reading its record …</p>`}
+      ${value ? html`<${Found} found=${named(value)} />` : error ? null : html`<p class="faint">Reading its record …</p>`}
       ${value?.statements?.length ? html`<${ShownSql} sql=${value.statements} of=${place.of} />` : null}
     </div>`}
   </section>`;
+}
+
+/**
+ * What was found, with the process called by its number in what to type next.
+ * @param {any} found
+ * @param {string} of Its run folder.
+ * @param {number} pid
+ */
+function byPid(found, of, pid) {
+  const findings = found.findings.map((/** @type {any} */ one) => ({ ...one, next: one.next.replaceAll(of, String(pid)) }));
+  return { ...found, findings };
 }
 
 /** @param {{report: any}} properties All that the command says. */

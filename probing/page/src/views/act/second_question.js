@@ -19,6 +19,7 @@ export function SecondQuestion({ word, question, isOff, act }) {
     act();
   };
   if (!isAsked) return html`<button class="main" disabled=${isOff} onClick=${() => setAsked(true)}>${word} …</button>`;
-  return html`<span class="trouble" role="alertdialog" aria-label=${question}>${question}${" "}
+  return html`<span class="trouble" role="alertdialog" aria-label=${question}
+    onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && setAsked(false)}>${question}${" "}
     <button ref=${no} onClick=${() => setAsked(false)}>No</button>${" "}<button class="main" onClick=${yes}>Yes, ${word.toLowerCase()}</button></span>`;
 }

@@ -1,6 +1,6 @@
 /** The modules of the models: parameters, time, gradients; shapes and FLOPs of their next call. */
 
-import { useMemo, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { useAsked } from "../../asking/asked.js";
 import { usePolled } from "../../asking/polling.js";
 import { query } from "../../asking/rows.js";
@@ -40,8 +40,9 @@ export function Model({ place, isLive }) {
   const observed = useAsked((signal) => query(of, observedSql.trim(), { signal }));
   const measured = useAsked((signal) => askJson("gradients", { endpoint: of }, signal));
   const record = usePolled((signal) => query(of, recordSql.trim(), { signal }), isLive ? LIVE_MS : 0, [of, measured.value]);
+  const known = useRef(/** @type {import("../../asking/rows.js").Rows | null} */ (null));
   const modules = usePolled(
-    async (signal) => (isLive ? query(of, modulesSql.trim(), { signal }) : null), 0, [of, isLive],
+    async (signal) => (isLive ? (known.current = await query(of, modulesSql.trim(), { signal })) : known.current), 0, [of, isLive],
   );
   const seen = observed.value ?? modules.value;
   const trees = useMemo(() => treesOf(record.value, seen), [record.value, seen]);
@@ -50,7 +51,7 @@ export function Model({ place, isLive }) {
     <h2>Model</h2>
     <${Trouble} error=${record.error} />
     <${Trouble} error=${observed.value ? null : modules.error} />
-    ${!isLive && trees.length ? html`<p class="note">Parameters, shapes and FLOPs are told by a process that runs: these are the calls on its record.</p>` : null}
+    ${!isLive && !seen && trees.length ? html`<p class="note">Parameters, shapes and FLOPs are told by a process that runs: these are the calls on its record.</p>` : null}
     <${AskButton} asked=${observed} word="Shapes and FLOPs" isOff=${!isLive}
       cost="watches every module in the next forward pass; that one takes a little longer" />
     <${AskButton} asked=${measured} word="Gradients and updates" isOff=${!isLive}

@@ -43,7 +43,7 @@ function Threads({ trace, isShort }) {
     ${trace.threads.map((/** @type {any} */ thread) => html`<article class="thread" key=${thread.thread_id}>
       <h3>${thread.name} ${thread.is_main ? html`<span class="state quiet">main</span>` : null}</h3>
       <${Waiting} thread=${thread} />
-      <${Frames} frames=${thread.frames.map((/** @type {any} */ one) => ({ ...one, lines: String(one.lineno) }))} isShort=${isShort} />
+      <${Frames} frames=${thread.frames.map((/** @type {any} */ one) => ({ ...one, lines: one.lineno ? String(one.lineno) : "" }))} isShort=${isShort} />
     </article>`)}
   </div>`;
 }
