@@ -80,7 +80,13 @@ function Calls({ step, of, theme, isEnded, isLive, ranks }) {
   const { value, error } = usePolled((signal) => query(of, sql, { signal }), isEnded ? 0 : LIVE_MS, [of, sql]);
   const drawn = useMemo(() => (value ? boxesOf(value) : null), [value]);
   const [isWide, setWide] = useState(false);
-  const others = usePolled((signal) => (isWide ? callsOf(ranks.slice(0, MOST_RANKS), sql, signal) : Promise.resolve([])), 0, [sql, isWide]);
+  const [isWhole, setWhole] = useState(false);
+  const others = usePolled(async (signal) => {
+    if (!isWide) return [];
+    const found = await callsOf(ranks.slice(0, MOST_RANKS), sql, signal);
+    setWhole(found.every((one) => one.drawn?.boxes.length && !one.drawn.boxes.some((box) => box.isOpen)));
+    return found;
+  }, isWide && isLive && !isWhole ? LIVE_MS : 0, [sql, isWide]);
   const flops = useFlops(of, isLive);
   if (!drawn) return error ? html`<${Trouble} error=${error} />` : html`<p class="faint">Reading its calls …</p>`;
   return html`<div>
@@ -158,7 +164,7 @@ export function DrawnCalls({ drawn, theme, others = [], flops = null }) {
     <${Trouble} error=${by === "flops" ? flops?.error ?? null : null} />
     <${Icicle} ...${shared} drawn=${drawn} />
     ${others.map((one) => html`<h3>${one.name}</h3>
-      ${one.drawn?.boxes.length ? html`<${Icicle} ...${shared} drawn=${one.drawn} />` : html`<p class="faint">${one.trouble || "None of the calls of this step are on its record."}</p>`}`)}
+      ${one.drawn?.boxes.length ? html`<${Icicle} ...${shared} drawn=${one.drawn} />` : html`<p class="faint">${one.trouble || "No call of this step is on its record: it is not there yet, or long past it."}</p>`}`)}
     <${Longest} drawn=${drawn} />
   </div>`;
 }
