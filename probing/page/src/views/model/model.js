@@ -3,7 +3,7 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { useAsked } from "../../asking/asked.js";
 import { usePolled } from "../../asking/polling.js";
-import { query } from "../../asking/rows.js";
+import { numbers, query } from "../../asking/rows.js";
 import { askJson } from "../../asking/session.js";
 import { bytesText, numberText, secondsText } from "../../asking/units.js";
 import { html } from "../../html.js";
@@ -53,12 +53,22 @@ export function Model({ place, isLive }) {
     <${Trouble} error=${observed.value ? null : modules.error} />
     ${!isLive && !seen && trees.length ? html`<p class="note">Parameters, shapes and FLOPs are told by a process that runs: these are the calls on its record.</p>` : null}
     <${AskButton} asked=${observed} word="Shapes and FLOPs" isOff=${!isLive}
-      cost="watches every module in the next forward pass; that one takes a little longer" />
+      cost=${`watches every module in the next forward pass; that one takes a little longer${stepText(seen, "observed_step")}`} />
     <${AskButton} asked=${measured} word="Gradients and updates" isOff=${!isLive}
-      cost="looks at every gradient in the next step, and keeps copies of the weights for it" />
+      cost=${`looks at every gradient in the next step, and keeps copies of the weights for it${stepText(record.value, "gradient_step")}`} />
     ${trees.length ? html`<${Trees} trees=${trees} />` : isBusy ? html`<p class="faint">Reading its modules …</p>` : html`<p>No call of a module is on record.</p>`}
     <${ShownSql} sql=${[recordSql.trim(), (observed.value ? observedSql : modulesSql).trim()]} of=${of} />
   </section>`;
+}
+
+/**
+ * Of which step figures are that are not of now.
+ * @param {import("../../asking/rows.js").Rows | null} rows
+ * @param {string} column
+ */
+function stepText(rows, column) {
+  const steps = rows ? numbers(rows, column).filter((one) => one !== null) : [];
+  return steps.length ? `. Shown are those of step ${Math.max(...steps).toLocaleString("en")}` : "";
 }
 
 /** @param {{trees: Node[]}} properties */
