@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,7 +26,6 @@ _LOOKED = 0.8
 """The part of the time that the looks have, where a comparison with an earlier run comes after."""
 _LEAST_OF = 0.5
 """The looks have this part at least, however long the command took to start."""
-_JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix", "source", "who")
 
 
 @click.command("doctor", cls=AskCommand)
@@ -121,12 +119,13 @@ def command(
 
 def _show(report: Report, style: str, limit: int) -> None:
     """Print it, in the style that was asked for."""
+    from ...diagnosis.doctor.report import plain_report
     from ..render.process.doctor import markdown_report, render_report
 
     for note in report.notes:
         terminal.note(note)
     if style == "json":
-        terminal.write_json(_plain(report))
+        terminal.write_json(plain_report(report))
     elif style == "markdown":
         terminal.write(markdown_report(report))
     else:
@@ -192,16 +191,3 @@ def _is_found(findings: tuple[Finding, ...], least: str) -> bool:
     """Whether there is a finding of that certainty or a surer one."""
     sure = _ORDER[: _ORDER.index(least) + 1]
     return any(finding.certainty in sure for finding in findings)
-
-
-def _plain(report: Report) -> dict[str, Any]:
-    """The report as JSON."""
-    findings = [dataclasses.asdict(finding) for finding in report.findings]
-    return {
-        "findings": [{name: finding[name] for name in _JSON} for finding in findings],
-        "healthy": list(report.healthy),
-        "not_looked_at": [dataclasses.asdict(missed) for missed in report.not_looked_at],
-        "about": report.about,
-        "steps": report.steps,
-        "seconds": round(report.seconds, 2),
-    }

@@ -19,8 +19,12 @@ from ..target import Target, target_options, target_with
     "--port", type=click.IntRange(0, 65535), default=0, metavar="PORT",
     help="Where to listen on 127.0.0.1; 0 takes a free one.  [default: 0]",
 )  # fmt: skip
+@click.option(
+    "--allow-eval", is_flag=True,
+    help="Let the page run code in the processes and act on trainings, after a second question.",
+)  # fmt: skip
 @click.pass_context
-def command(context: click.Context, *, endpoint: str | None, port: int) -> None:
+def command(context: click.Context, *, endpoint: str | None, port: int, allow_eval: bool) -> None:
     """Serve a page about processes: what they do, their steps, their record by SQL.
 
     Prints a link for a browser on this machine, and serves until Ctrl-C. Without an endpoint, of
@@ -28,11 +32,12 @@ def command(context: click.Context, *, endpoint: str | None, port: int) -> None:
     that only this page uses, and no request leaves the machine. From another one: `ssh -L
     PORT:127.0.0.1:PORT HOST`, with the same --port.
 
-    The page only reads. It asks processes as the commands do, and looks no more often than 2 % of
-    a processor pays for.
+    It asks processes as the commands do, and looks no more often than 2 % of a processor pays for.
+    Without --allow-eval it changes nothing that a training computes.
     """
     target = target_with(context, endpoint) if endpoint is not None else Target.of(context)
     argv = [sys.executable, "-m", "probing.web", "--port", str(port)]
+    argv += ["--allow-eval"] if allow_eval else []
     argv += ["--timeout", str(target.limit_s), "--", *target.endpoints]
     env = {name: value for name, value in os.environ.items() if name != "PROBING"}
     if target.token is not None:

@@ -30,11 +30,13 @@ class Found(NamedTuple):
         findings: The gravest first.
         judged: How many rules could be judged.
         late: For how many there was no time.
+        statements: What the record was asked.
     """
 
     findings: tuple[Finding, ...] = ()
     judged: int = 0
     late: int = 0
+    statements: tuple[str, ...] = ()
 
 
 def find_cheaply(process: Process, card: Card) -> Found:
@@ -63,7 +65,7 @@ def find_cheaply(process: Process, card: Card) -> Found:
         found += [told(sign) for sign in signs or ()]
     found = without_effects(found)
     ordered = tuple(sorted(found, key=lambda finding: finding.order))
-    return Found(ordered, judged, late)
+    return Found(ordered, judged, late, facts.statements)
 
 
 def _signs(rule: Rule, facts: Facts) -> list[Sign] | None:

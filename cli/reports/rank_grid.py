@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 KnownSteps = MutableMapping[str, Sequence[Row]]
 """The newest steps of processes, by endpoint."""
 
-_COUNTED = 20
+COUNTED = 20
 """Of how many ended steps the figures over several are."""
 
 
@@ -102,7 +102,7 @@ def grid_of_members(
     steps: KnownSteps = {} if known is None else known
 
     def ask(process: Process, member: Member) -> tuple[str, Sequence[Row]]:
-        rows = recent_steps(process, _COUNTED, steps.get(member.endpoint, ()))
+        rows = recent_steps(process, COUNTED, steps.get(member.endpoint, ()))
         steps[member.endpoint] = rows
         return _state(process, member, rows), rows
 

@@ -34,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="probing web", allow_abbrev=False)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--timeout", type=float, default=30.0)
+    parser.add_argument("--allow-eval", action="store_true")
     parser.add_argument("endpoints", nargs="*")
     return parser
 
@@ -57,7 +58,8 @@ def _serve(options: argparse.Namespace) -> None:
     processes = Processes(target)
     if options.endpoints:  # without any, the page waits for processes to come
         processes.look()
-    server = WebServer(Settings.from_env(os.environ), processes, options.port)
+    settings = Settings.from_env(os.environ)
+    server = WebServer(settings, processes, options.port, may_eval=options.allow_eval)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: server.stop())
     server.run(_tell)

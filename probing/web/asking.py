@@ -21,15 +21,16 @@ from aiohttp import web
 from ..api.process import Process
 from ..cli.questions.library import QUESTIONS
 from ..cli.questions.records import put_in
-from ..cli.reports.cheap_findings import find_cheaply
 from ..cluster.node.workers import Workers
 from ..errors import BadRequest
 from ..messages import common as wire
+from ..messages.about.act import asked_of
 from ..server.bodies import json_answer, read_body, send_arrow
 from ..settings import Settings
 from ..tables import TABLES
 from .processes import Processes
-from .routes import PageQuery, PageQuestion
+from .reports import doctor_of, findings_of, gradients_of, holders_of, merged_stacks
+from .routes import PageAct, PageEval, PageQuery, PageQuestion
 
 T = TypeVar("T")
 
@@ -43,6 +44,7 @@ class Asking:
 
     def __init__(self, processes: Processes, settings: Callable[[], Settings]) -> None:
         self._processes = processes
+        self._settings = settings
         self._workers = Workers(settings)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="page")
 
@@ -53,7 +55,8 @@ class Asking:
 
     async def processes(self, request: web.Request) -> web.StreamResponse:
         """The processes there are."""
-        return _plain_answer(await self._in_thread(self._processes.seen))
+        seen = await self._in_thread(self._processes.seen)
+        return _plain_answer({**seen, "may_eval": self._settings().allow_eval})
 
     async def catalog(self, request: web.Request) -> web.StreamResponse:
         """Tables and saved questions."""
@@ -74,15 +77,56 @@ class Asking:
 
     async def findings(self, request: web.Request) -> web.StreamResponse:
         """What its record shows to be wrong."""
-        asked = await read_body(request, PageQuestion)
-        process = await self._in_thread(self._processes.process, asked.endpoint)
-        return _plain_answer(await self._in_thread(_findings, process))
+        return await self._report(request, findings_of)
+
+    async def doctor(self, request: web.Request) -> web.StreamResponse:
+        """What is wrong with it, by all rules."""
+        return await self._report(request, doctor_of)
+
+    async def gradients(self, request: web.Request) -> web.StreamResponse:
+        """Have its next step's gradients recorded."""
+        return await self._report(request, gradients_of)
+
+    async def holders(self, request: web.Request) -> web.StreamResponse:
+        """Who refers to its largest tensors."""
+        return await self._report(request, holders_of)
 
     async def stacks(self, request: web.Request) -> web.StreamResponse:
         """Where its threads are."""
         asked = await read_body(request, PageQuestion)
         process = await self._in_thread(self._processes.process, asked.endpoint)
         return json_answer(await self._in_thread(process.backtrace))
+
+    async def merged(self, request: web.Request) -> web.StreamResponse:
+        """Where the threads of all ranks of its job are."""
+        asked = await read_body(request, PageQuestion)
+        members, target = self._processes.job_of(asked.endpoint), self._processes.target
+        return _plain_answer(
+            await self._in_thread(merged_stacks, members, target.timeout_s, target.token)
+        )
+
+    async def _report(
+        self, request: web.Request, report: Callable[[Process], dict[str, Any]]
+    ) -> web.StreamResponse:
+        """What a command says of a process."""
+        asked = await read_body(request, PageQuestion)
+        process = await self._in_thread(self._processes.process, asked.endpoint)
+        return _plain_answer(await self._in_thread(report, process))
+
+    async def eval(self, request: web.Request) -> web.StreamResponse:
+        """Run code in it."""
+        asked = await read_body(request, PageEval)
+        process = await self._in_thread(self._processes.process, asked.endpoint)
+        return json_answer(await self._in_thread(process.eval, asked.code))
+
+    async def act(self, request: web.Request) -> web.StreamResponse:
+        """Change something in its training."""
+        body = await read_body(request, PageAct)
+        asked = [one for _, one in asked_of(body.asked)]
+        if len(asked) != 1:
+            raise BadRequest("one action is applied at a time")
+        process = await self._in_thread(self._processes.process, body.endpoint)
+        return json_answer(await self._in_thread(process.act, asked[0]))
 
     async def _pieces(self, process: Process, asked: PageQuery) -> AsyncGenerator[bytes, None]:
         """An Arrow stream in pieces."""
@@ -144,27 +188,6 @@ def _questions() -> list[dict[str, str]]:
         {"name": one.name, "doc": one.doc, "sql": put_in(one.sql, {}, one.parameters).strip()}
         for one in QUESTIONS
     ]
-
-
-def _findings(process: Process) -> dict[str, Any]:
-    """The findings that the record alone gives."""
-    found = find_cheaply(process, process.status())
-    return {
-        "judged": found.judged,
-        "late": found.late,
-        "findings": [
-            {
-                "rule": one.rule,
-                "certainty": one.certainty,
-                "summary": one.summary,
-                "since_step": one.since_step,
-                "evidence": list(one.evidence),
-                "fix": one.fix,
-                "next": one.next,
-            }
-            for one in found.findings
-        ],
-    }
 
 
 def _streamed(question: Callable[[], Any]) -> list[bytes]:

@@ -16,8 +16,10 @@ from typing import Any
 
 from ..api.process import Process, connect
 from ..cli.live.looking import SHARE, with_gone
-from ..cli.reports.rank_grid import GridCell, KnownSteps, RankGrid, grid_of_members
+from ..cli.reports.rank_grid import COUNTED, GridCell, KnownSteps, RankGrid, grid_of_members
+from ..cli.reports.recent_steps import SELECT_STEPS
 from ..cluster.job.members import find_members
+from ..cluster.job.membership import Member
 from ..errors import NoSuchProcess, ProbingError
 
 _EVERY_S = 1.0
@@ -47,6 +49,7 @@ class Processes:
         self._grid: RankGrid | None = None
         self._known: KnownSteps = {}
         self._asked: dict[str, Process] = {}
+        self._members: Sequence[Member] = ()
         self._notes: Sequence[str] = ()
         self._trouble: str | None = None
         self._at_s, self._next_s, self._is_first = 0.0, 0.0, True
@@ -77,6 +80,7 @@ class Processes:
             "at_s": self._at_s,
             "notes": list(self._notes),
             "trouble": self._trouble,
+            "sql": f"{SELECT_STEPS}{COUNTED}",
             "processes": [] if grid is None else [self._entry(cell) for cell in grid.cells],
         }
 
@@ -97,6 +101,23 @@ class Processes:
         self._asked[endpoint] = found
         return found
 
+    def job_of(self, endpoint: str) -> Sequence[Member]:
+        """All that were seen of the job of one of them; itself where it has none.
+
+        Raises:
+            NoSuchProcess: It was not seen.
+        """
+        members = self._members
+        own = next((one for one in members if one.endpoint == endpoint), None)
+        if own is None:
+            raise NoSuchProcess(endpoint)
+        is_ranked = own.rank is not None
+        return [
+            m
+            for m in members
+            if m is own or (is_ranked and m.job == own.job and m.rank is not None)
+        ]
+
     def _look(self) -> None:
         """Look, and say when the next look is due by what this one has cost."""
         began = time.thread_time()
@@ -113,7 +134,7 @@ class Processes:
         members = find_members(
             target.endpoints, token=target.token, timeout_s=_FINDING_S, states=True
         )
-        self._notes = members.notes
+        self._members, self._notes = members.members, members.notes
         grid = grid_of_members(members, timeout_s=_LIMIT_S, token=target.token, known=self._known)
         if before is None:
             return grid

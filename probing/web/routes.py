@@ -1,7 +1,8 @@
 """What the page asks its server, each route declared once, with the bodies.
 
 Rules of this file: as those of `probing.messages.routes`. The routes are between a page and the
-server that has sent it, both of one version: no contract for others. All of them only read.
+server that has sent it, both of one version: no contract for others. Those with access `change`
+have something recorded in the next steps of a training; what changes a training has access `eval`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..messages.about.act import ActRequest
 from ..messages.limits import TimeLimit
-from ..messages.routes import Route
+from ..messages.routes import Access, Route
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,22 @@ class PageQuestion:
     endpoint: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageEval:
+    """Code to run in a process."""
+
+    endpoint: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageAct:
+    """One action to apply between two steps of a training."""
+
+    endpoint: str
+    asked: ActRequest
+
+
 def _file(name: str, path: str, doc: str) -> Route:
     return Route(name=name, method="GET", path=path, access="read", answer="document", doc=doc)
 
@@ -48,10 +66,10 @@ OPEN_ROUTES: tuple[Route, ...] = (
 """What is had without a token: it is in every installation."""
 
 
-def _asking(name: str, doc: str, request: type[Any]) -> Route:
+def _asking(name: str, doc: str, request: type[Any], access: Access = "read") -> Route:
     path = f"/page/{name}"
     return Route(
-        name=name, method="POST", path=path, access="read", request=request, answer="arrow", doc=doc
+        name=name, method="POST", path=path, access=access, request=request, answer="arrow", doc=doc
     )
 
 
@@ -60,5 +78,11 @@ DATA_ROUTES: tuple[Route, ...] = (
     _file("catalog", "/page/catalog", "All tables with their columns, and the saved questions."),
     _asking("query", "The answer to a statement.", PageQuery),
     _asking("findings", "What the record of a process shows to be wrong.", PageQuestion),
+    _asking("doctor", "All that `doctor` finds.", PageQuestion, "change"),
+    _asking("gradients", "Has the gradients of the next step recorded.", PageQuestion, "change"),
+    _asking("holders", "Who refers to the largest tensors.", PageQuestion, "change"),
+    _asking("eval", "Runs code in a process.", PageEval, "eval"),
+    _asking("act", "Changes something in a training.", PageAct, "eval"),
     _asking("stacks", "Where the threads of a process are.", PageQuestion),
+    _asking("merged", "The stacks of all ranks of its job, equal ones once.", PageQuestion),
 )

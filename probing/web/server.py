@@ -43,8 +43,10 @@ class WebServer:
     read_token = ""
     certificate: Certificate | None = None
 
-    def __init__(self, settings: Settings, processes: Processes, port: int) -> None:
-        self.settings = _for_browser(settings, port)
+    def __init__(
+        self, settings: Settings, processes: Processes, port: int, *, may_eval: bool = False
+    ) -> None:
+        self.settings = _for_browser(settings, port, may_eval=may_eval)
         self.token = secrets.token_hex(32)
         self.listen: str | None = None
         self._asking = Asking(processes, lambda: self.settings)
@@ -84,7 +86,7 @@ class WebServer:
         return documents.static("page.css")
 
 
-def _for_browser(settings: Settings, port: int) -> Settings:
+def _for_browser(settings: Settings, port: int, *, may_eval: bool) -> Settings:
     """The settings of this process, where a browser on the same machine needs others."""
     return dataclasses.replace(
         settings,
@@ -92,7 +94,7 @@ def _for_browser(settings: Settings, port: int) -> Settings:
         hosts="",
         tls_cert="",
         tls_key="",
-        allow_eval=False,
+        allow_eval=may_eval,
         header_timeout_s=max(settings.header_timeout_s, _KEPT_S),
         query_memory_mib=settings.query_memory_mib * _MEMORY_TIMES,
         query_max_bytes=settings.query_max_bytes * _MEMORY_TIMES,

@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from tests.harness.targets import wait_until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DEADLINE_S = 60.0
+_PAUSE_S = 0.03
+"""Between two looks at a page: each has a processor of its own to take from what is waited for."""
 _OPTIONS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0",
     "--no-first-run", "--disable-background-networking", "--disable-component-update",
@@ -88,9 +91,15 @@ class Browser:
         """Wait until an expression is true in the page; one that fails is not true yet."""
         tried = f"(() => {{ try {{ return Boolean({code}) }} catch {{ return false }} }})()"
         try:
-            wait_until(lambda: self.evaluate(tried), code, deadline_s)
+            wait_until(lambda: self._is_true(tried), code, deadline_s)
         except AssertionError as error:
             raise AssertionError(f"{code} in:\n{self.text()}\n{self.faults}") from error
+
+    def _is_true(self, code: str) -> bool:
+        """Whether it is, after a pause where it is not."""
+        found = bool(self.evaluate(code))
+        time.sleep(0 if found else _PAUSE_S)
+        return found
 
     def press(self, key: str, *, modifiers: int = 0) -> None:
         """Press a key; 2 is Ctrl."""

@@ -101,7 +101,13 @@ def test_it_answers_as_the_commands_do(served: Web, target: Target) -> None:
     stacks = served.ask("/page/stacks", {"endpoint": endpoint}).json()
     assert stacks["pid"] == target.pid
     assert "sleeper" in {thread["name"] for thread in stacks["threads"]}
-    assert "findings" in served.ask("/page/findings", {"endpoint": endpoint}).json()
+    found = served.ask("/page/findings", {"endpoint": endpoint}).json()
+    assert "findings" in found
+    assert all("FROM " in sql for sql in found["statements"])
+    merged = served.ask("/page/merged", {"endpoint": endpoint}).json()
+    assert "sleeper" in {one["thread"] for one in merged["classes"]}
+    seen = served.ask("/page/processes").json()
+    assert served.rows(endpoint, seen["sql"]) == []
     catalog = served.ask("/page/catalog").json()
     assert "python.steps" in {table["name"] for table in catalog["tables"]}
     assert all("$" not in one["sql"] for one in catalog["questions"])
@@ -121,10 +127,20 @@ def test_a_statement_that_is_wrong_is_told_at_its_place(served: Web) -> None:
     assert table.schema.metadata[b"probing.truncated"]
 
 
+def test_nothing_is_changed_unless_that_was_allowed(served: Web) -> None:
+    """A page of a command without --allow-eval runs no code and applies no action."""
+    (endpoint,) = served.endpoints()
+    got = served.ask("/page/eval", {"endpoint": endpoint, "code": "1"})
+    assert (got.status, got.json()["error"]["code"]) == (403, "eval_not_allowed")
+    action = {"endpoint": endpoint, "asked": {"lr": {"scale": 0.5}}}
+    assert served.ask("/page/act", action).status == 403
+    assert served.ask("/page/processes").json()["may_eval"] is False
+
+
 def test_only_what_is_seen_is_asked(served: Web) -> None:
     """An endpoint that is not in the list leads nowhere, whatever it could mean elsewhere."""
     for endpoint in ("1", "127.0.0.1:1", "/etc", ""):
-        for route in ("stacks", "findings"):
+        for route in ("stacks", "findings", "doctor", "gradients", "holders", "merged"):
             assert served.ask(f"/page/{route}", {"endpoint": endpoint}).status == 404, endpoint
 
 

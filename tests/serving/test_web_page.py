@@ -30,23 +30,33 @@ PLOTS = "document.querySelectorAll('.uplot canvas').length > 2"
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """A training whose names are markup."""
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Target]]:
+    """Both ranks of a training whose names are markup."""
     folder = tmp_path_factory.mktemp("target")
-    job = "<i>job</i>"
-    started = start_program(
-        "hostile_names", home=folder / "home", cwd=folder, PROBING="1", PROBING_JOB=job,
-        RANK="0", WORLD_SIZE="1",
-    )  # fmt: skip
-    started.wait_for_step(50)
+    started = [
+        start_program(
+            "hostile_names", home=folder / "home", cwd=folder, PROBING="1", RANK=str(rank),
+            PROBING_JOB="<i>job</i>", WORLD_SIZE="2", PROBING_SAMPLING_HZ="10",
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    for one in started:
+        one.wait_for_step(50)
     yield started
-    started.reap()
+    for one in started:
+        one.reap()
 
 
 @pytest.fixture(scope="module")
-def served(target: Target, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    """The command about it."""
-    with web(tmp_path_factory.mktemp("web") / "in", target.home, str(target.pid)) as started:
+def target(ranks: list[Target]) -> Target:
+    """The first of them."""
+    return ranks[0]
+
+
+@pytest.fixture(scope="module")
+def served(ranks: list[Target], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """The command about them."""
+    with web(tmp_path_factory.mktemp("web") / "in", ranks[0].home) as started:
         yield started
 
 
@@ -146,6 +156,87 @@ def test_one_step(page: Browser) -> None:
     page.wait_for("document.querySelector('.ran pre').textContent.includes('WHERE step = ')")
 
 
+def test_one_step_of_all_ranks(page: Browser) -> None:
+    """The same step of the other rank is drawn below, and both are coloured by FLOPs."""
+    view(page, "step")
+    page.wait_for("document.querySelector('.icicle')")
+    page.evaluate("document.querySelector('input[type=checkbox]').click()")
+    page.wait_for("document.querySelectorAll('.icicle').length === 2")
+    assert page.evaluate("document.querySelector('h3').textContent") == "rank 1"
+    choose = (
+        "const one = document.querySelector('[value=flops]').parentElement; one.value = 'flops'"
+    )
+    page.evaluate(f"{{ {choose}; one.dispatchEvent(new Event('change', {{bubbles: true}})) }}")
+    page.wait_for("document.querySelector('.scale') && !document.querySelector('[role=status]')")
+    assert page.evaluate("document.querySelector('[role=alert]')") is None
+
+
+def test_what_happened_is_marked(page: Browser, target: Target) -> None:
+    """An eval is a line in the plots and a row of the list, its code as text."""
+    assert target.run(str(target.pid), "eval", "'<b>hit</b>'").returncode == 0
+    view(page, "steps")
+    page.wait_for(PLOTS)
+    page.wait_for("document.querySelector('details td.wide').textContent.includes('<b>hit</b>')")
+    assert "FROM python.evals" in page.evaluate("document.querySelector('.ran').textContent")
+
+
+def test_the_model(page: Browser) -> None:
+    """Its modules are a tree with what is known of each, to be sorted, folded and searched."""
+    view(page, "model")
+    module = "document.querySelector('tr[data-module*=img]')"
+    page.wait_for(module)
+    click(page, "Shapes and FLOPs")
+    page.wait_for(f"{module}.textContent.includes('[4, 8] → [4, 8]')")
+    assert "512" in page.evaluate(f"{module}.textContent")  # 2 x 4 x 8 x 8, and nothing of the bias
+    click(page, "Gradients and updates")
+    page.wait_for("document.querySelector('thead').textContent.includes('update norm')")
+    click(page, "parameters")
+    page.wait_for("document.querySelector('[aria-sort=descending]').textContent === 'parameters ↓'")
+    page.evaluate("document.querySelector('button.fold').focus()")
+    page.press("ArrowLeft")
+    page.wait_for(f"!{module}")
+    page.press("ArrowRight")
+    page.wait_for(module)
+    search = "document.querySelector('[type=search]')"
+    page.evaluate(f"{search}.value = 'no such'; {search}.dispatchEvent(new Event('input'))")
+    page.wait_for(f"!{module} && document.body.innerText.includes('0 found')")
+    assert page.evaluate("document.querySelectorAll('.ran pre').length") == 2
+
+
+def test_memory(page: Browser) -> None:
+    """Phases are plotted from the record; categories and holders are looked for on a button."""
+    view(page, "memory")
+    page.wait_for("document.querySelector('.uplot canvas')")
+    click(page, "Look at the next step")
+    page.wait_for("document.querySelectorAll('.split').length === 2")
+    assert "activations" in page.text()
+    click(page, "Who holds the largest")
+    page.wait_for("document.body.innerText.includes('of the module <img')")
+    page.wait_for("document.body.innerText.includes('memory --record on')")
+
+
+def test_the_doctor(page: Browser) -> None:
+    """It shows what the record shows, by which SQL, and on a button all that the command does."""
+    view(page, "doctor")
+    page.wait_for("document.querySelector('.ran pre').textContent.includes('FROM python.')")
+    click(page, "Examine all")
+    page.wait_for("document.body.innerText.includes('Healthy')")
+    assert "Not looked at" in page.text()
+
+
+def test_stacks_of_ranks_and_samples(page: Browser) -> None:
+    """Equal stacks of the ranks are one, and those that were sampled are a flame graph."""
+    view(page, "act")
+    page.wait_for("document.querySelector('.note')?.textContent.includes('--allow-eval')")
+    assert page.evaluate("document.querySelector('textarea')") is None
+    view(page, "stacks", form="ranks")
+    page.wait_for("document.querySelector('.thread')")
+    assert "ranks 0-1 (2 of 2)" in page.text()
+    view(page, "stacks", form="samples")
+    page.wait_for("document.querySelector('.told').textContent.includes('samples are shown of')")
+    page.wait_for("document.querySelector('.icicle canvas').height > 50")
+
+
 def test_questions_by_sql(page: Browser) -> None:
     """A million rows are a grid and a plot; what is wrong is marked at its place."""
     view(page, "sql", sql="SELECT range AS x, range * 2 AS y FROM range(1000000)")
@@ -183,14 +274,29 @@ def test_names_are_text(page: Browser) -> None:
     assert page.evaluate("document.querySelectorAll('main img, main b, main script').length") == 0
 
 
-def test_it_goes_on_with_the_record(blank: Browser, tmp_path: Path) -> None:
-    """When the process dies the page says so, and what was recorded can be asked."""
+def test_it_acts_and_goes_on_with_the_record(blank: Browser, tmp_path: Path) -> None:
+    """It runs code and acts where that is allowed and said twice, and survives the process."""
     target = start_program("hostile_names", home=tmp_path / "home", cwd=tmp_path, PROBING="1")
     try:
         target.wait_for_step(50)
-        with web(tmp_path / "in", target.home) as started:
+        with web(tmp_path / "in", target.home, "--allow-eval") as started:
             blank.open(started.link)
             blank.wait_for("document.querySelector('tr[data-endpoint]')")
+            view(blank, "act")
+            field = "document.querySelector('textarea')"
+            blank.wait_for(field)
+            code = json.dumps("'<b>' + str(6 * 7)")
+            blank.evaluate(f"{field}.value = {code}; {field}.dispatchEvent(new Event('input'))")
+            click(blank, "Run it …")
+            blank.wait_for("document.activeElement.textContent === 'No'")
+            assert (
+                target.run(str(target.pid), "query", "FROM python.evals").stdout.count("6 *") == 0
+            )
+            click(blank, "Yes, run it")
+            blank.wait_for("document.querySelector('pre.answer').textContent === \"'<b>42'\"")
+            click(blank, "Apply it …")
+            click(blank, "Yes, apply it")
+            blank.wait_for("document.body.innerText.includes('0.001 → 0.0005')")
             view(blank, "steps")
             blank.wait_for(PLOTS)
             target.kill()

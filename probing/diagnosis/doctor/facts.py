@@ -158,6 +158,7 @@ class Facts:
         self._until = _EVER
         self._known: dict[str, Any] = {}
         self._together: tuple[str, ...] = ()
+        self._statements: dict[str, None] = {}
         self._silent: str | None = None
         folder = self.folder
         self.is_alive = folder.is_alive() if folder is not None else member.is_alive is not False
@@ -241,9 +242,15 @@ class Facts:
         Raises:
             NotLookedAt: There is no record, or none of that kind.
         """
+        self._statements[sql] = None
         if sql in self._together and sql not in self._known:
             self._ask_together()
         return self._once(sql, lambda: self._process.query(sql).to_pylist())
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """What its record was asked, each statement once."""
+        return tuple(self._statements)
 
     def prepare(self, statements: Iterable[str]) -> None:
         """Have statements asked in one, once any of them is: most of what one costs is one."""

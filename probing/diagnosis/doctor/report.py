@@ -5,7 +5,10 @@ Rules of this file: a record; how it comes about, `examine` knows.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from .findings import Finding, Rule
 from .not_looked_at import LATE
@@ -14,6 +17,8 @@ from .rules import RULES
 
 ALL_RULES: tuple[Rule, ...] = (*RULES, *(one.rule for one in JOB_RULES))
 """Those and the rules about ranks."""
+_TOLD = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix", "source", "who")
+"""What is told of a finding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,3 +79,20 @@ class Report:
         late = {n for one in self.not_looked_at if one.why.startswith(LATE) for n in one.rules}
         hardly = len(late & of_one) > len(of_one) // 2
         return not self.findings and (hardly or not self.judged & of_one)
+
+
+def plain_findings(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Findings as JSON."""
+    return [{name: getattr(one, name) for name in _TOLD} for one in findings]
+
+
+def plain_report(report: Report) -> dict[str, Any]:
+    """The report as JSON."""
+    return {
+        "findings": plain_findings(report.findings),
+        "healthy": list(report.healthy),
+        "not_looked_at": [dataclasses.asdict(missed) for missed in report.not_looked_at],
+        "about": report.about,
+        "steps": report.steps,
+        "seconds": round(report.seconds, 2),
+    }

@@ -10,18 +10,22 @@ import { html } from "./html.js";
 import { Trouble } from "./parts/messages.js";
 import "./page.css";
 import { useTheme } from "./theme.js";
-import { Findings } from "./views/findings.js";
+import { Act } from "./views/act/act.js";
+import { Doctor } from "./views/doctor.js";
+import { Memory } from "./views/memory/memory.js";
+import { Model } from "./views/model/model.js";
 import { Processes } from "./views/processes.js";
-import { Sql } from "./views/sql.js";
-import { Stacks } from "./views/stacks.js";
-import { Step } from "./views/step.js";
-import { Steps } from "./views/steps.js";
+import { Sql } from "./views/sql/sql.js";
+import { Stacks } from "./views/stacks/stacks.js";
+import { Step } from "./views/step/step.js";
+import { Steps } from "./views/steps/steps.js";
 
 const EVERY_MS = 2000;
 /** The views of one process, in the order of the header. @type {[string, string, any][]} */
 const VIEWS = [
-  ["steps", "Steps", Steps], ["step", "One step", Step], ["findings", "Findings", Findings], ["stacks", "Stacks", Stacks],
-  ["sql", "SQL", Sql],
+  ["steps", "Steps", Steps], ["step", "One step", Step], ["stacks", "Stacks", Stacks], ["memory", "Memory", Memory],
+  ["model", "Model", Model], ["sql", "SQL", Sql], ["doctor", "Doctor", Doctor],
+  ["act", "Eval and actions", Act],
 ];
 
 function Page() {
@@ -39,12 +43,22 @@ function Page() {
     <div class="content">
       <${Trouble} error=${error} />
       ${seen?.trouble && seen.processes.length ? html`<p class="note">${seen.trouble}</p>` : null}
-      ${view && entry?.state === "dead" ? html`<p class="note" role="status"><strong>${entry.name} has ended.</strong>
+      ${view && entry?.state === "dead" ? html`<p class="note" role="status"><strong>${entry.name} has ended.</strong>${" "}
         What you see is its record.</p>` : null}
       ${!view ? html`<${Processes} seen=${seen} />` : null}
-      ${view && entry ? html`<${view[2]} key=${`${place.view} ${place.of}`} place=${place} isLive=${isLive} theme=${theme} />` : null}
+      ${view && entry ? html`<${view[2]} key=${`${place.view} ${place.of}`} place=${place} isLive=${isLive} theme=${theme} ranks=${ranksOf(seen, entry)} mayEval=${seen.may_eval} pid=${entry.pid} />` : null}
       ${view && seen && !entry ? html`<p>No such process is seen: <code>${place.of}</code>. <a href="#/">All of them</a>.</p>` : null}
     </div>`;
+}
+
+/**
+ * @param {any} seen
+ * @param {any} entry
+ * @returns {{endpoint: string, name: string}[]} The other ranks of its job.
+ */
+function ranksOf(seen, entry) {
+  if (entry.rank === null) return [];
+  return seen.processes.filter((/** @type {any} */ one) => one !== entry && one.job === entry.job && one.rank !== null && one.state !== "missing");
 }
 
 /** @param {{place: any, seen: any, theme: string, changeTheme: () => void}} properties */

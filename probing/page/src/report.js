@@ -8,10 +8,10 @@ import { bytesText } from "./asking/units.js";
 import { html } from "./html.js";
 import "./page.css";
 import { useTheme } from "./theme.js";
-import { Found } from "./views/findings.js";
-import { DrawnCalls } from "./views/step.js";
-import { boxesOf } from "./views/step_boxes.js";
-import { curvesOf, DrawnSteps } from "./views/steps.js";
+import { Found } from "./views/doctor.js";
+import { DrawnCalls } from "./views/step/step.js";
+import { boxesOf } from "./views/step/step_boxes.js";
+import { curvesOf, DrawnSteps } from "./views/steps/steps.js";
 
 /**
  * @typedef {{facts: [string, string][], problems: string[], steps: string | null,

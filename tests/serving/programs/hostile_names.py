@@ -30,4 +30,4 @@ if __name__ == "__main__":
         model(torch.randn(4, 8)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-        time.sleep(0.02)
+        time.sleep(0.04)

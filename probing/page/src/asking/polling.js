@@ -5,6 +5,8 @@ import { useEffect, useRef, useState } from "preact/hooks";
 /** The part of the time that something is in hand for a view that is only looked at. */
 const SHARE = 0.02;
 const MOST_MS = 60_000;
+/** What a view that goes has asked may end by itself for so long: to give it up costs a worker. */
+const GRACE_MS = 2000;
 
 /**
  * @template T
@@ -26,6 +28,7 @@ export function usePolled(question, everyMs, key) {
   asked.current = question;
   useEffect(() => {
     const giveUp = new AbortController();
+    let isGone = false;
     /** @type {number | undefined} */
     let timer;
     const look = async () => {
@@ -33,21 +36,22 @@ export function usePolled(question, everyMs, key) {
       if (!document.hidden) {
         try {
           const value = await asked.current(giveUp.signal);
-          if (!giveUp.signal.aborted) setState({ value, error: null, isBusy: false });
+          if (!isGone) setState({ value, error: null, isBusy: false });
         } catch (error) {
-          if (giveUp.signal.aborted) return;
+          if (isGone) return;
           const seen = /** @type {Error} */ (error);
           setState((before) => ({ ...before, error: seen, isBusy: false }));
         }
       }
       const costMs = Math.min(MOST_MS, (performance.now() - began) / SHARE);
-      if (everyMs && !giveUp.signal.aborted) timer = setTimeout(look, Math.max(everyMs, costMs));
+      if (everyMs && !isGone) timer = setTimeout(look, Math.max(everyMs, costMs));
     };
     setState((before) => ({ ...before, isBusy: true }));
     look();
     return () => {
-      giveUp.abort();
+      isGone = true;
       clearTimeout(timer);
+      setTimeout(() => giveUp.abort(), GRACE_MS);
     };
   }, [everyMs, ...key]);
   return state;

@@ -38,3 +38,16 @@ function short(value) {
   if (Number.isInteger(value)) return value.toLocaleString("en");
   return String(Number(value.toPrecision(3)));
 }
+
+/**
+ * A file as people know it: that of a library from the library's folder on.
+ * @param {string} file
+ */
+export function shortPath(file) {
+  const library = /(?:site-packages|dist-packages|lib\/python3[^/]*)\/(.+)$/.exec(file);
+  if (library) return library[1];
+  return file.startsWith("/") ? file.split("/").slice(-2).join("/") : file;
+}
+
+/** @param {string} file Whether it is no code of the program's own. */
+export const isLibrary = (file) => /site-packages|dist-packages|lib\/python3|^[^/]/.test(file);

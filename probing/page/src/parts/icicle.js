@@ -7,8 +7,8 @@ import { colorOf } from "../theme.js";
 import { draw, LANE } from "./icicle_drawing.js";
 
 /**
- * @typedef {import("../views/step_boxes.js").Box} Box
- * @typedef {import("../views/step_boxes.js").Boxes} Boxes
+ * @typedef {import("../views/step/step_boxes.js").Box} Box
+ * @typedef {import("../views/step/step_boxes.js").Boxes} Boxes
  * @typedef {{from: number, to: number}} Range
  */
 
@@ -16,9 +16,10 @@ const TOP = 20;
 
 /**
  * @param {{drawn: Boxes, paint: (box: Box) => string, search: string, theme: string,
- *   range: Range, setRange: (range: Range) => void, told: (box: Box) => string}} properties
+ *   range: Range, setRange: (range: Range) => void, told: (box: Box) => string, whole?: number,
+ *   format?: (value: number) => string, name?: string}} properties `whole`: where the longest of several ends.
  */
-export function Icicle({ drawn, paint, search, theme, range, setRange, told }) {
+export function Icicle({ drawn, paint, search, theme, range, setRange, told, whole = drawn.end, format = secondsText, name = "calls of the step over time" }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [width, setWidth] = useState(0);
   const [seen, setSeen] = useState(/** @type {Box | null} */ (null));
@@ -41,23 +42,23 @@ export function Icicle({ drawn, paint, search, theme, range, setRange, told }) {
       const context = /** @type {CanvasRenderingContext2D} */ (node.getContext("2d"));
       context.setTransform(ratio, 0, 0, ratio, 0, 0);
       const ink = { line: colorOf("--line"), faint: colorOf("--faint"), bad: colorOf("--bad"), ink: colorOf("--ink") };
-      draw(context, { drawn, paint, search, range, width, height, top: TOP, ink, seen });
+      draw(context, { drawn, paint, search, range, width, height, top: TOP, ink, seen, format });
     });
     return () => cancelAnimationFrame(frame);
   }, [drawn, paint, search, theme, range, width, seen]);
-  useWheel(canvas, range, drawn.end, setRange);
+  useWheel(canvas, range, whole, setRange);
   const found = (/** @type {MouseEvent} */ event) => boxAt(drawn, event, range, width);
-  const press = keysOf(range, drawn.end, setRange);
-  const drag = dragging(range, drawn.end, width, setRange, (event) => {
+  const press = keysOf(range, whole, setRange);
+  const drag = dragging(range, whole, width, setRange, (event) => {
     const box = found(event);
     if (box) setRange({ from: box.from, to: box.to });
   });
   return html`<div class="icicle">
-    <canvas ref=${canvas} tabindex="0" role="img" aria-label="calls of the step over time"
+    <canvas ref=${canvas} tabindex="0" role="img" aria-label=${name}
       style=${{ width: "100%", height: `${height}px` }} onKeyDown=${press} onMouseDown=${drag}
       onMouseMove=${(/** @type {MouseEvent} */ event) => setSeen(found(event))} onMouseLeave=${() => setSeen(null)}
-      onDblClick=${() => setRange({ from: 0, to: drawn.end })}></canvas>
-    <p class="faint told">${seen ? told(seen) : `${secondsText(range.to - range.from)} are shown of ${secondsText(drawn.end)}`}</p>
+      onDblClick=${() => setRange({ from: 0, to: whole })}></canvas>
+    <p class="faint told">${seen ? told(seen) : `${format(range.to - range.from)} are shown of ${format(whole)}`}</p>
   </div>`;
 }
 

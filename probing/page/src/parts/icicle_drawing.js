@@ -1,17 +1,15 @@
 /** Draws boxes of time: what is too narrow to be seen by itself is drawn with what is beside it. */
 
-import { secondsText } from "../asking/units.js";
-
 export const LANE = 20;
 const LEAST_TEXT = 36;
 /** Narrower boxes are drawn together with those beside them. */
 const NARROW = 1;
 
 /**
- * @typedef {import("../views/step_boxes.js").Box} Box
- * @typedef {{drawn: import("../views/step_boxes.js").Boxes, paint: (box: Box) => string,
+ * @typedef {import("../views/step/step_boxes.js").Box} Box
+ * @typedef {{drawn: import("../views/step/step_boxes.js").Boxes, paint: (box: Box) => string,
  *   search: string, range: {from: number, to: number}, width: number, height: number, top: number,
- *   ink: Record<"line" | "faint" | "bad" | "ink", string>, seen: Box | null}} Picture
+ *   ink: Record<"line" | "faint" | "bad" | "ink", string>, seen: Box | null, format: (value: number) => string}} Picture
  */
 
 /**
@@ -95,7 +93,7 @@ function textOn(color) {
  * @param {CanvasRenderingContext2D} context
  * @param {Picture} picture
  */
-function drawTimes(context, { range, width, height, ink }) {
+function drawTimes(context, { range, width, height, ink, format }) {
   const span = range.to - range.from;
   const rough = span / Math.max(2, width / 130);
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -109,6 +107,6 @@ function drawTimes(context, { range, width, height, ink }) {
     context.moveTo(x, 0);
     context.lineTo(x, height);
     context.stroke();
-    context.fillText(secondsText(Number(at.toPrecision(6))), x + 3, 9);
+    context.fillText(format(Number(at.toPrecision(6))), x + 3, 9);
   }
 }

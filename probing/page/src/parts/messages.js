@@ -1,5 +1,6 @@
 /** What a person is told beside the answers: errors, notes, and the SQL that was run. */
 
+import { linkTo } from "../address.js";
 import { html } from "../html.js";
 
 /** @param {{error: Error | null}} properties */
@@ -11,13 +12,13 @@ export function Trouble({ error }) {
   </p>`;
 }
 
-/** @param {{sql: string, of: string}} properties */
-export function ShownSql({ sql, of }) {
-  const part = new URLSearchParams({ of, sql }).toString();
+/** @param {{sql: string | string[], of: string, words?: string}} properties */
+export function ShownSql({ sql, of, words = "The SQL that was run" }) {
+  const all = typeof sql === "string" ? [sql] : sql;
   return html`<details class="ran">
-    <summary>The SQL that was run</summary>
-    <pre>${sql}</pre>
-    <a href=${`#/sql?${part}`}>Open in the editor</a>
+    <summary>${words}</summary>
+    ${all.map((one) => html`<pre tabindex="0">${one}</pre>
+      ${of ? html`<a href=${linkTo({ view: "sql", of, part: { sql: one } })}>Open in the editor</a>` : null}`)}
   </details>`;
 }
 

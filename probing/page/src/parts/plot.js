@@ -2,6 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
+import { numberText } from "../asking/units.js";
 import { html } from "../html.js";
 import { colorOf } from "../theme.js";
 
@@ -10,6 +11,7 @@ import { colorOf } from "../theme.js";
  *   low?: (number | null)[], high?: (number | null)[]}} Curve
  * @typedef {{x: (number | null)[], curves: Curve[], height?: number, isStacked?: boolean,
  *   format?: (value: number | null) => string, xName?: string, group?: string,
+ *   marks?: {step: number, color: string, isTick: boolean}[], pointed?: (x: number | null) => void,
  *   isBinary?: boolean, zoom?: (from: number, to: number) => void, reset?: () => void, name: string,
  *   theme: string}} Plotted
  */
@@ -42,6 +44,9 @@ export function Plot(plotted) {
   useEffect(() => {
     drawn.current?.setData(dataOf(plotted));
   }, [plotted.x, plotted.curves]);
+  useEffect(() => {
+    drawn.current?.redraw(false);
+  }, [plotted.marks?.length, plotted.marks?.[0]?.step]);
   return html`<figure class="plot">
     <figcaption>${plotted.name}</figcaption>
     <div ref=${place}></div>
@@ -95,10 +100,12 @@ function optionsFor(current, width) {
         ...(plotted.isBinary ? { incrs: POWERS } : {}),
       },
     ],
-    series: [{ label: plotted.xName ?? "step" }, ...seriesOf(current, format)],
+    series: [{ label: plotted.xName ?? "step", value: (_, value) => (value === null ? "–" : numberText(value)) }, ...seriesOf(current, format)],
     bands: bandsOf(plotted),
     hooks: {
       setSelect: [(plot) => zoomTo(plot, current)],
+      setCursor: [(plot) => current.current.pointed?.(plot.cursor.idx == null ? null : plot.data[0][plot.cursor.idx])],
+      draw: [(plot) => drawMarks(plot, current.current.marks ?? [])],
       ready: [(plot) => plot.over.addEventListener("dblclick", () => current.current.reset?.())],
     },
   };
@@ -122,7 +129,7 @@ function seriesOf(current, format) {
     }));
   }
   return plotted.curves.flatMap((curve) => {
-    const line = { label: curve.label, stroke: curve.color, width: 1.5, points, value: own(curve.label) };
+    const line = { label: curve.label, stroke: lineColor(curve.color, plotted.theme), width: 1.5, points, value: own(curve.label) };
     if (!curve.low || !curve.high) return [line];
     const edge = { stroke: curve.color, width: 0.5, alpha: 0.35, points, value: (/** @type {any} */ _, /** @type {number | null} */ value) => format(value) };
     return [line, { ...edge, label: "least" }, { ...edge, label: "most" }];
@@ -156,4 +163,37 @@ function zoomTo(plot, current) {
   const to = plot.posToVal(plot.select.left + plot.select.width, "x");
   plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
   current.current.zoom?.(Math.floor(from), Math.ceil(to));
+}
+
+/**
+ * Lines where something happened.
+ * @param {uPlot} plot
+ * @param {{step: number, color: string, isTick: boolean}[]} marks
+ */
+function drawMarks(plot, marks) {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.lineWidth = devicePixelRatio || 1;
+  let drawnAt = -1;
+  for (const { step, color, isTick } of marks) {
+    const x = Math.round(plot.valToPos(step, "x", true));
+    if (x < bbox.left || x > bbox.left + bbox.width || x === drawnAt) continue;
+    drawnAt = x;
+    ctx.strokeStyle = color;
+    ctx.setLineDash(isTick ? [] : [4, 3]);
+    ctx.beginPath();
+    ctx.moveTo(x, isTick ? bbox.top + bbox.height * 0.94 : bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+/**
+ * A colour of a line, lighter where the ground is dark.
+ * @param {string} color
+ * @param {string} theme
+ */
+function lineColor(color, theme) {
+  return theme === "dark" ? /** @type {Record<string, string>} */ ({ "#0072b2": "#4aa8e8", "#8a6fb0": "#b79be0", "#009e73": "#2fc79b" })[color] ?? color : color;
 }

@@ -6,7 +6,7 @@ import { askJson } from "../asking/session.js";
 import { usePolled } from "../asking/polling.js";
 import { bytesText, numberText, secondsText } from "../asking/units.js";
 import { html } from "../html.js";
-import { noneBy } from "../parts/messages.js";
+import { noneBy, ShownSql } from "../parts/messages.js";
 import { Sparkline } from "../parts/sparkline.js";
 import { scaleColor } from "../theme.js";
 
@@ -17,7 +17,7 @@ import { scaleColor } from "../theme.js";
  *   step_s: number | null, memory_bytes: number | null, endpoint: string, age_s: number | null,
  *   durations: number[], losses: (number | string | null)[]}} Entry
  * @typedef {{label: string, expected: number | null, notes: string[], trouble: string | null,
- *   at_s: number, processes: Entry[]}} Seen
+ *   at_s: number, sql: string, processes: Entry[]}} Seen
  */
 
 /** So many are listed one by one; more are cells of a grid. */
@@ -45,6 +45,7 @@ export function Processes({ seen }) {
       ? html`<p class="faint">Choose a cell to see its figures.</p>`
       : html`<${List} entries=${isLarge ? one : all} />`}
     ${seen.notes.map((note) => html`<p class="note">${note}</p>`)}
+    <${ShownSql} sql=${seen.sql} of=${(one[0] ?? all[0]).endpoint} words="The SQL of each row" />
   </section>`;
 }
 
@@ -120,7 +121,7 @@ function Found({ found, endpoint }) {
   if (found.trouble) return html`<span class="faint" title=${found.trouble}>not looked at</span>`;
   const [first, ...more] = found.findings;
   if (!first) return html`<span class="faint">${noneBy(found)}</span>`;
-  return html`<a class="finding" href=${linkTo({ view: "findings", of: endpoint })}>${first.summary}</a>
+  return html`<a class="finding" href=${linkTo({ view: "doctor", of: endpoint })}>${first.summary}</a>
     <span class="faint"> ${first.certainty}${more.length ? `, and ${more.length} more` : ""}</span>`;
 }
 

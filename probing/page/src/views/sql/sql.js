@@ -1,13 +1,13 @@
 /** Questions by SQL: an editor, the answer as a grid or a plot, and files of it. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { usePolled } from "../asking/polling.js";
-import { query } from "../asking/rows.js";
-import { askJson } from "../asking/session.js";
-import { html } from "../html.js";
-import { Editor } from "../parts/editor.js";
-import { Grid } from "../parts/grid.js";
-import { Trouble } from "../parts/messages.js";
+import { usePolled } from "../../asking/polling.js";
+import { query } from "../../asking/rows.js";
+import { askJson } from "../../asking/session.js";
+import { html } from "../../html.js";
+import { Editor } from "../../parts/editor.js";
+import { Grid } from "../../parts/grid.js";
+import { Trouble } from "../../parts/messages.js";
 import { AnswerPlot } from "./answer_plot.js";
 import { Downloads } from "./downloads.js";
 import { history, keep, kept, remember } from "./kept_questions.js";
@@ -15,7 +15,7 @@ import { history, keep, kept, remember } from "./kept_questions.js";
 const FIRST = `SELECT step, loss, duration, data_wait_s, forward_s, backward_s, optimizer_s
 FROM python.steps ORDER BY step DESC LIMIT 1000`;
 
-/** @param {{place: import("../address.js").Place, theme: string}} properties */
+/** @param {{place: import("../../address.js").Place, theme: string}} properties */
 export function Sql({ place, theme }) {
   const [text, setText] = useState(place.part.sql ?? FIRST);
   const catalog = usePolled((signal) => askJson("catalog", undefined, signal), 0, []);
@@ -46,7 +46,7 @@ export function Sql({ place, theme }) {
  */
 function useAnswer(endpoint) {
   const [state, setState] = useState(
-    /** @type {{rows: import("../asking/rows.js").Rows | null, error: any, isBusy: boolean, asked: string, words: string}} */
+    /** @type {{rows: import("../../asking/rows.js").Rows | null, error: any, isBusy: boolean, asked: string, words: string}} */
     ({ rows: null, error: null, isBusy: false, asked: "", words: "" }),
   );
   const running = useRef(/** @type {AbortController | null} */ (null));
@@ -103,7 +103,7 @@ function Questions({ catalog, text, choose }) {
   </p>`;
 }
 
-/** @param {{rows: import("../asking/rows.js").Rows, asked: string, of: string, theme: string}} properties */
+/** @param {{rows: import("../../asking/rows.js").Rows, asked: string, of: string, theme: string}} properties */
 function Answer({ rows, asked, of, theme }) {
   const [form, setForm] = useState("grid");
   const tab = (/** @type {string} */ key, /** @type {string} */ word) => html`<button

@@ -1,12 +1,12 @@
 /** An answer as a file: CSV, Parquet, Arrow. */
 
 import { useState } from "preact/hooks";
-import { asCsv } from "../asking/rows.js";
-import { ask } from "../asking/session.js";
-import { html } from "../html.js";
-import { Trouble } from "../parts/messages.js";
+import { asCsv } from "../../asking/rows.js";
+import { ask } from "../../asking/session.js";
+import { html } from "../../html.js";
+import { Trouble } from "../../parts/messages.js";
 
-/** @param {{rows: import("../asking/rows.js").Rows, sql: string, of: string}} properties */
+/** @param {{rows: import("../../asking/rows.js").Rows, sql: string, of: string}} properties */
 export function Downloads({ rows, sql, of }) {
   const [error, setError] = useState(/** @type {Error | null} */ (null));
   const parquet = async () => {

@@ -1,19 +1,20 @@
 /** The steps of a process: loss, time by phase, gradient norm, throughput and memory. */
 
-import { useEffect, useMemo } from "preact/hooks";
-import { go } from "../address.js";
-import { usePolled } from "../asking/polling.js";
-import { numbers, query } from "../asking/rows.js";
-import { bytesText, numberText, secondsText } from "../asking/units.js";
-import { html } from "../html.js";
-import { ShownSql, Trouble } from "../parts/messages.js";
-import { Plot } from "../parts/plot.js";
-import { PHASES } from "../theme.js";
-import { stepsSql } from "./steps_sql.js";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { go } from "../../address.js";
+import { usePolled } from "../../asking/polling.js";
+import { numbers, query } from "../../asking/rows.js";
+import { bytesText, numberText, secondsText } from "../../asking/units.js";
+import { html } from "../../html.js";
+import { ShownSql, Trouble } from "../../parts/messages.js";
+import { Plot } from "../../parts/plot.js";
+import { PHASES } from "../../theme.js";
+import { Marks, useMarks } from "./marks.js";
+import { marksSql, stepsSql } from "./steps_sql.js";
 
 const LIVE_MS = 2000;
 
-/** @param {{place: import("../address.js").Place, isLive: boolean, theme: string}} properties */
+/** @param {{place: import("../../address.js").Place, isLive: boolean, theme: string}} properties */
 export function Steps({ place, isLive, theme }) {
   const from = bound(place.part.from);
   const to = bound(place.part.to);
@@ -23,6 +24,8 @@ export function Steps({ place, isLive, theme }) {
     (signal) => query(place.of, sql, { signal }), every, [place.of, sql],
   );
   const drawn = useMemo(() => (value ? curvesOf(value) : null), [value]);
+  const marks = useMarks(place.of, every > 0, from, to);
+  const [pointed, setPointed] = useState(/** @type {number | null} */ (null));
   const zoom = (/** @type {number | null} */ first, /** @type {number | null} */ last) => {
     /** @type {Record<string, string>} */
     const part = {};
@@ -34,9 +37,10 @@ export function Steps({ place, isLive, theme }) {
   return html`<section>
     <h2>Steps</h2>
     <${Trouble} error=${error} />
-    ${drawn ? html`<${DrawnSteps} drawn=${drawn} zoom=${zoom} isWhole=${from === null && to === null} theme=${theme} />` : null}
+    <${Marks} marks=${marks} step=${pointed} width=${drawn ? Math.max(drawn.width, (drawn.last - drawn.first) / 200) : 1} />
+    ${drawn ? html`<${DrawnSteps} drawn=${drawn} zoom=${zoom} isWhole=${from === null && to === null} theme=${theme} marks=${marks} pointed=${setPointed} />` : null}
     ${!drawn && isBusy ? html`<p class="faint">Reading its steps …</p>` : null}
-    <${ShownSql} sql=${sql} of=${place.of} />
+    <${ShownSql} sql=${[sql, marksSql(from, to)]} of=${place.of} />
   </section>`;
 }
 
@@ -78,11 +82,11 @@ function useKeys(drawn, from, to, zoom) {
 
 /**
  * @typedef {{x: (number | null)[], length: number, first: number, last: number, steps: number,
- *   width: number, lost: number, rows: import("../asking/rows.js").Rows}} Drawn
+ *   width: number, lost: number, rows: import("../../asking/rows.js").Rows}} Drawn
  */
 
 /**
- * @param {import("../asking/rows.js").Rows} rows
+ * @param {import("../../asking/rows.js").Rows} rows
  * @returns {Drawn}
  */
 export function curvesOf(rows) {
@@ -97,23 +101,26 @@ export function curvesOf(rows) {
 
 /**
  * The plots; without `zoom` each zooms into what is drawn.
- * @param {{drawn: Drawn, zoom?: (from: number | null, to: number | null) => void, isWhole: boolean, theme: string}} properties
+ * @param {{drawn: Drawn, zoom?: (from: number | null, to: number | null) => void, isWhole: boolean, theme: string,
+ *   marks?: import("./marks.js").Mark[], pointed?: (step: number | null) => void}} properties
  */
-export function DrawnSteps({ drawn, zoom, isWhole, theme }) {
+export function DrawnSteps({ drawn, zoom, isWhole, theme, marks, pointed }) {
   if (drawn.length === 0) return html`<p>No step that has ended is on record here. <button onClick=${() => zoom?.(null, null)} hidden=${isWhole}>Show all</button></p>`;
-  const shared = { x: drawn.x, group: "steps", zoom, reset: () => zoom?.(null, null), theme };
+  const shared = { x: drawn.x, group: "steps", zoom, reset: () => zoom?.(null, null), theme, marks, pointed };
   const each = drawn.width > 1 ? `each point ${drawn.width.toLocaleString("en")} steps: mean, with least and most` : "each point a step";
   return html`<div>
     <p class="summary">${`${drawn.steps.toLocaleString("en")} steps on record, ${drawn.first.toLocaleString("en")} to ${drawn.last.toLocaleString("en")}; ${each}.`}
       ${drawn.lost ? html`<strong class="bad"> The loss was not finite in ${drawn.lost.toLocaleString("en")} of them.</strong>` : null}
       <button onClick=${() => zoom?.(null, null)} hidden=${isWhole}>Show all</button></p>
     <p class="faint no-print" hidden=${!zoom}>Drag to zoom, double-click or <kbd>0</kbd> for all, <kbd>+</kbd> <kbd>-</kbd> <kbd>←</kbd> <kbd>→</kbd> to move.</p>
+    <div class="plots">
     <${Measure} ...${shared} drawn=${drawn} column="loss" name="Loss" color="#0072b2" format=${numberText} />
     <${Phases} ...${shared} drawn=${drawn} />
     <${Measure} ...${shared} drawn=${drawn} column="duration" name="Time per step" color="#009e73" format=${secondsText} />
     <${Measure} ...${shared} drawn=${drawn} column="allocated_bytes" name="Memory at the end of a step" color="#d55e00" format=${bytesText} isBinary=${true} />
     <${Measure} ...${shared} drawn=${drawn} column="grad_norm" name="Norm of the gradients" color="#8a6fb0" format=${numberText} />
     <${Throughput} ...${shared} drawn=${drawn} />
+    </div>
   </div>`;
 }
 

@@ -1,7 +1,7 @@
 /** The calls of a step as boxes: when each began, how long it took, and in which lane it is. */
 
-import calls from "../sql/calls.sql";
-import { PHASES, scaleColor } from "../theme.js";
+import calls from "../../sql/calls.sql";
+import { PHASES, scaleColor } from "../../theme.js";
 
 /**
  * @typedef {{name: string, kind: string, stage: string, lane: number, from: number, to: number,
@@ -18,7 +18,7 @@ WHERE step >= (SELECT min(step) FROM python.torch_trace) ORDER BY seq DESC LIMIT
 
 /**
  * A call that has not ended reaches to the right edge.
- * @param {import("../asking/rows.js").Rows} rows
+ * @param {import("../../asking/rows.js").Rows} rows
  * @returns {Boxes}
  */
 export function boxesOf(rows) {
@@ -67,35 +67,41 @@ function laidOut(threads, end) {
 }
 
 /** @type {Record<string, string>} */
-const STAGES = {
+export const STAGES = {
   ...Object.fromEntries(PHASES.map(([key, , color]) => [key, color])), step: "#9a9a9a", replay: "#56b4e9",
 };
 
-/** What boxes are coloured by. @type {Record<string, {name: string, of: (box: Box) => number | null}>} */
+/** What boxes are coloured by. @type {Record<string, {name: string, of: (box: Box, flops: Map<string, number> | null) => number | null, isLog?: boolean}>} */
 export const MEASURES = {
   stage: { name: "stage", of: () => null },
   time: { name: "time", of: (box) => box.to - box.from },
   memory: { name: "memory at its end", of: (box) => box.memory },
+  flops: { name: "FLOPs, forward", of: (box, flops) => (box.stage === "forward" ? flops?.get(box.name) ?? null : null), isLog: true },
 };
 
 /**
- * @param {Boxes} drawn
+ * @param {Box[]} boxes
  * @param {string} by
+ * @param {Map<string, number> | null} flops Of a call of each module, where known.
  * @returns {(box: Box) => string}
  */
-export function painter({ boxes }, by) {
+export function painter(boxes, by, flops) {
   if (by === "stage") return (box) => STAGES[box.stage] ?? "#9a9a9a";
-  const { of } = MEASURES[by];
+  const { of, isLog } = MEASURES[by];
+  const valueOf = (/** @type {Box} */ box) => {
+    const value = box.stage === "step" ? null : of(box, flops);
+    return value !== null && isLog ? Math.log(value) : value;
+  };
   let least = Infinity;
   let most = -Infinity;
   for (const box of boxes) {
-    const value = box.stage === "step" ? null : of(box);
+    const value = valueOf(box);
     if (value === null) continue;
     least = Math.min(least, value);
     most = Math.max(most, value);
   }
   return (box) => {
-    const value = box.stage === "step" ? null : of(box);
+    const value = valueOf(box);
     return value === null ? "#9a9a9a" : scaleColor(most > least ? (value - least) / (most - least) : 0.5);
   };
 }

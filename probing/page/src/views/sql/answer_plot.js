@@ -1,15 +1,15 @@
 /** A plot of any answer: one column of numbers across, others up. */
 
 import { useMemo, useState } from "preact/hooks";
-import { numbers } from "../asking/rows.js";
-import { numberText } from "../asking/units.js";
-import { html } from "../html.js";
-import { Plot } from "../parts/plot.js";
+import { numbers } from "../../asking/rows.js";
+import { numberText } from "../../asking/units.js";
+import { html } from "../../html.js";
+import { Plot } from "../../parts/plot.js";
 
 const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 const MOST = 20_000;
 
-/** @param {{rows: import("../asking/rows.js").Rows, theme: string}} properties */
+/** @param {{rows: import("../../asking/rows.js").Rows, theme: string}} properties */
 export function AnswerPlot({ rows, theme }) {
   const names = rows.columns.filter((one) => one.isNumber).map((one) => one.name);
   const [across, setAcross] = useState(names[0] ?? "");
@@ -28,7 +28,7 @@ export function AnswerPlot({ rows, theme }) {
 }
 
 /**
- * @param {import("../asking/rows.js").Rows} rows
+ * @param {import("../../asking/rows.js").Rows} rows
  * @param {string} across
  * @param {string[]} up
  */

@@ -1,0 +1,2 @@
+SELECT model, root, module, class, parameters, trainable, parameter_bytes
+FROM python.modules
