@@ -17,7 +17,7 @@ from typing import Any
 from ..api.process import Process, connect
 from ..cli.live.looking import SHARE, with_gone
 from ..cli.reports.rank_grid import COUNTED, GridCell, KnownSteps, RankGrid, grid_of_members
-from ..cli.reports.recent_steps import SELECT_STEPS
+from ..client.recent_steps import SELECT_STEPS
 from ..cluster.job.members import find_members
 from ..cluster.job.membership import Member
 from ..errors import NoSuchProcess, ProbingError
