@@ -21,6 +21,8 @@ import { Step } from "./views/step/step.js";
 import { Steps } from "./views/steps/steps.js";
 
 const EVERY_MS = 2000;
+/** The server itself minds what looking at the processes costs. */
+const MOST_MS = 10_000;
 /** The views of one process, in the order of the header. @type {[string, string, any][]} */
 const VIEWS = [
   ["steps", "Steps", Steps], ["step", "One step", Step], ["stacks", "Stacks", Stacks], ["memory", "Memory", Memory],
@@ -32,7 +34,7 @@ function Page() {
   const place = usePlace();
   const [theme, changeTheme] = useTheme();
   const { value: seen, error } = usePolled(
-    (signal) => askJson("processes", undefined, signal), EVERY_MS, [],
+    (signal) => askJson("processes", undefined, signal), EVERY_MS, [], MOST_MS,
   );
   const entry = seen?.processes.find((/** @type {any} */ one) => one.endpoint === place.of);
   useTitle(place, entry);

@@ -18,9 +18,10 @@ const GRACE_MS = 2000;
  * @param {(signal: AbortSignal) => Promise<T>} question
  * @param {number} everyMs How long after an answer the next is asked for, at least; 0 for once.
  * @param {unknown[]} key With another one, what was asked for the one before is given up.
+ * @param {number} [mostMs] How long after it at most, however long the answer took.
  * @returns {Polled<T>} The last answer stays while the next is awaited, and beside an error.
  */
-export function usePolled(question, everyMs, key) {
+export function usePolled(question, everyMs, key, mostMs = MOST_MS) {
   const [state, setState] = useState(
     /** @type {Polled<T>} */ ({ value: null, error: null, isBusy: true }),
   );
@@ -43,7 +44,7 @@ export function usePolled(question, everyMs, key) {
           setState((before) => ({ ...before, error: seen, isBusy: false }));
         }
       }
-      const costMs = Math.min(MOST_MS, (performance.now() - began) / SHARE);
+      const costMs = Math.min(mostMs, (performance.now() - began) / SHARE);
       if (everyMs && !isGone) timer = setTimeout(look, Math.max(everyMs, costMs));
     };
     setState((before) => ({ ...before, isBusy: true }));
