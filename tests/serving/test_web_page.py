@@ -176,7 +176,8 @@ def test_what_happened_is_marked(page: Browser, target: Target) -> None:
     assert target.run(str(target.pid), "eval", "'<b>hit</b>'").returncode == 0
     view(page, "steps")
     page.wait_for(PLOTS)
-    page.wait_for("document.querySelector('details td.wide').textContent.includes('<b>hit</b>')")
+    rows = "[...document.querySelectorAll('details td.wide')]"  # a finding may come before it
+    page.wait_for(f"{rows}.some(one => one.textContent.includes('<b>hit</b>'))")
     assert "FROM python.evals" in page.evaluate("document.querySelector('.ran').textContent")
 
 
