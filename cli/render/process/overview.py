@@ -233,9 +233,9 @@ def _findings(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
         yield _named("" if shown else "findings", said)
     elif not shown and overview.judged:
         rules = "rule" if overview.judged == 1 else "rules"
-        more = "`hang` says why no step ends" if overview.state == STILL else ""
-        more = more or "`doctor` looks at more"
-        said = f"none by {overview.judged} {rules} on its record; {more}"
+        still = overview.state == STILL
+        then = "`hang` says why no step ends" if still else "`doctor` looks at more"
+        said = f"none by {overview.judged} {rules} on its record; {then}"
         yield _named("findings", said)
 
 
