@@ -24,6 +24,12 @@ _MAY_READ_ANY = re.compile(
     re.IGNORECASE,
 )
 """What a statement has in it that asks which tables there are, or hides which it reads."""
+_ORDER_BY = re.compile(r"\border\s+by\b", re.IGNORECASE)
+_DOWNWARDS = re.compile(
+    r"(?<=[\w)\]\"'])\s+desc\s*(?=$|[,);]|(?:nulls|limit|offset|rows|range|groups|union|qualify)\b)",
+    re.IGNORECASE,
+)
+"""The word of an order, where another asks for a description."""
 
 
 class TableProvider(Protocol):
@@ -100,7 +106,8 @@ class Scan:
 
 def named_in(scans: Sequence[Scan], sql: str) -> Sequence[Scan]:
     """The tables that a statement may read without an error, by the words in it."""
-    if _MAY_READ_ANY.search(sql):
+    told = _DOWNWARDS.sub(" ", sql) if _ORDER_BY.search(sql) else sql
+    if _MAY_READ_ANY.search(told):
         return scans
     words = set(re.findall(r"\w+", sql.lower()))
     return [scan for scan in scans if scan.name.lower() in words]

@@ -233,8 +233,8 @@ def _findings(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
         yield _named("" if shown else "findings", said)
     elif not shown and overview.judged:
         rules = "rule" if overview.judged == 1 else "rules"
-        stands = overview.state == STILL
-        then = "`hang` says why no step ends" if stands else "`doctor` looks at more"
+        still = overview.state == STILL
+        then = "`hang` says why no step ends" if still else "`doctor` looks at more"
         said = f"none by {overview.judged} {rules} on its record; {then}"
         yield _named("findings", said)
 

@@ -24,6 +24,7 @@ from probing.errors import (
 )
 from probing.ring.arrow_tables import RecordedTable
 from probing.sql.engine import Engine
+from probing.sql.scans import Scan, named_in
 from probing.tables import RECORDED_TABLES, THREADS
 from tests.faults import Reached
 from tests.harness.sql_attacks import ATTACKS
@@ -456,3 +457,29 @@ def test_no_thread_is_left_behind() -> None:
 def test_the_tested_engine_is_of_a_supported_version() -> None:
     """DuckDB 1.5 and 2.x are supported; this run proves it for one of them."""
     assert re.match(r"1\.5|2\.", duckdb.__version__)
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_all"),
+    [
+        ("SELECT step FROM steps ORDER BY step DESC LIMIT 1", False),
+        ("SELECT step FROM (SELECT * FROM steps ORDER BY a, b desc) WHERE step > 1", False),
+        ('SELECT step FROM steps ORDER BY "step" DESC NULLS LAST', False),
+        ("SELECT row_number() OVER (ORDER BY start_ns DESC) FROM steps", False),
+        ("FROM steps ORDER BY sum(loss)\n  DESC", False),
+        ("DESC", True),
+        ("DESC steps", True),
+        ("FROM (DESC steps) ORDER BY 1 DESC", True),
+        ("-- by\nDESC", True),
+        ("SHOW TABLES", True),
+    ],
+)
+def test_the_direction_of_an_order_asks_for_no_description(
+    sql: str, is_all: bool, tmp_path: Path
+) -> None:
+    """Only what may ask for any table has all of them made ready."""
+    folder = recorded_folder(tmp_path)
+    scans = [Scan(RecordedTable(table, folder)) for table in RECORDED_TABLES]
+    found = [scan.name for scan in named_in(scans, sql)]
+    assert (len(found) == len(scans)) is is_all
+    assert is_all or found == ["steps"]
