@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from ..errors import UsageError
 from .command import paged_help
 from .completion import complete_endpoints
 from .help.examples import ANSWERS
+from .output import terminal
 from .preferences import default_map, endpoints_named
 from .target import Target, target_options
 from .tasks import COMMANDS, SHORT_FORMS, TASKS
@@ -86,6 +88,8 @@ class CommandGroup(click.Group):
             endpoint = words[0]
             args = [*args[: len(args) - len(words)], "--target", endpoint, *words[1:]]
             options, words, args = self._split(ctx, args)
+        if words and not any(_TARGETS.match(word) for word in words):
+            terminal.ways.command = shlex.join(words)
         if not (ctx.resilient_parsing or options.ask_for_help):
             if not _HELP.intersection(words):  # help is there whatever is in that file
                 ctx.default_map = default_map(self, ctx)

@@ -214,4 +214,4 @@ def test_a_hint_without_an_endpoint_says_where_it_stands(
 ) -> None:
     """Nobody was named, so nobody is made up."""
     assert run(["stragglers"]) == UsageError.exit_code
-    assert "`probing ENDPOINT stragglers ...`" in capsys.readouterr().err
+    assert "`probing ENDPOINT stragglers`" in capsys.readouterr().err
