@@ -5,6 +5,7 @@ Rules of this file: text in, value, error or sentence out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -76,7 +77,7 @@ def parse(setting: Setting, text: str) -> Any:
     except ValueError:
         shown = "an integer" if setting.type == "int" else "a number"
         raise BadSetting(setting.env, f"{word!r} is not {shown}") from None
-    if value != value:  # NaN
+    if math.isnan(value):
         raise BadSetting(setting.env, f"{word!r} is not a number")
     if value < setting.minimum:
         raise BadSetting(setting.env, f"{word} is less than {number(setting.minimum)}, the least")
