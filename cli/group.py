@@ -32,6 +32,13 @@ _HELP = frozenset({"-h", "--help"})
 _ALONE = "(none)"
 """What stands for no word at all."""
 _TARGETS = re.compile(r"-t|--target")
+_IS_ENDPOINT = re.compile(r"\d+|all|(?:rank|job|slurm|k8s|ray|store):\S*|[\w.-]+:\d+|https?://\S+")
+"""What is nothing else, wherever it stands."""
+_WITH_WORDS_OF_THEIR_OWN = frozenset(
+    {"list", "file", "diff", "attach", "detach", "doctor", "top", "export", "history", "web", "run",
+     "serve"}
+)  # fmt: skip
+"""Commands that take an endpoint, or something that looks like one, as their argument."""
 _LOOKS_LIKE_ENDPOINT = re.compile(r"\d+|all|@.*|.*[:/].*")
 
 
@@ -83,6 +90,10 @@ class CommandGroup(click.Group):
         elif args == ["version"]:
             args = ["--version"]
         options, words, args = self._split(ctx, args)
+        if not options.targets and _has_endpoint_behind(words):
+            command, behind, *others = words
+            args = [*args[: len(args) - len(words)], "--target", behind, command, *others]
+            options, words, args = self._split(ctx, args)
         endpoint = None
         if words and not _is_command(words[0]) and not options.targets:
             endpoint = words[0]
@@ -115,7 +126,11 @@ class CommandGroup(click.Group):
         except click.NoSuchOption as error:
             at = _place_of(error.option_name, args)
             if at is None or not any(_TARGETS.match(word) for word in args[:at]):
-                raise
+                raise UsageError(
+                    f"{error.option_name} is no option of probing itself: those of a command stand"
+                    f" behind it, as in `probing COMMAND {error.option_name}`.",
+                    help="`probing --help` shows both.",
+                ) from None
             args = [*args[:at], _OVERVIEW, *args[at:]]
             given, words, params = self.make_parser(ctx).parse_args(list(args))
         options = _Options(
@@ -149,6 +164,15 @@ def _is_command(word: str) -> bool:
     return word in COMMANDS or word in SHORT_FORMS or word == _ALONE
 
 
+def _has_endpoint_behind(words: Sequence[str]) -> bool:
+    """Whether an endpoint stands behind the command that asks it, and none before."""
+    if len(words) < 2 or any(_TARGETS.match(word) for word in words):
+        return False
+    name = SHORT_FORMS.get(words[0], words[0])
+    asks = name in COMMANDS and name not in _WITH_WORDS_OF_THEIR_OWN
+    return asks and _IS_ENDPOINT.fullmatch(words[1]) is not None
+
+
 def _check_words(endpoint: str | None, words: list[str], targets: Sequence[str]) -> None:
     """Say what is wrong with the words where the command should be.
 
@@ -179,7 +203,7 @@ def _nearest(word: str) -> str | None:
     """The command that a mistyped word may have meant."""
     import difflib
 
-    return next(iter(difflib.get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.6)), None)
+    return next(iter(difflib.get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.7)), None)
 
 
 def _no_such_command(word: str) -> UsageError:
@@ -235,7 +259,8 @@ def probing() -> None:
     probing COMMAND -h    what a command does, with examples; bt, ps and sql are short forms
 
     ENDPOINT is a pid, host:port, [v6]:port, an http(s) URL, a socket path, rank:N,
-    job:NAME/rank:N, a process name, or the run folder of a process that has ended. To ask several
+    job:NAME/rank:N, a process name, or the run folder of a process that has ended. A pid, an
+    address, rank:N or job:NAME may also stand behind the command. To ask several
     processes at once, name each with -t, or what stands for several: all, job:NAME, rank:0-7, a
     node server's host:port, @HOSTFILE, slurm:, k8s:NAME, ray:, store:HOST:PORT. A job beside
     machines (-t NODE -t job:NAME) means its ranks on these.

@@ -126,8 +126,10 @@ def asked_target(context: click.Context) -> Target:
     target = Target.of(context)
     if not target.endpoints:
         name = context.command_path.partition(" ")[2]
+        takes_one = any(param.name == "endpoint" for param in context.command.params)
+        how = f"{name} PID" if takes_one else f"ENDPOINT {name} ..."
         raise UsageError(
-            f"{name} needs an endpoint: `probing ENDPOINT {name} ...`.",
+            f"{name} needs an endpoint: `probing {how}`.",
             help="`probing list` shows the processes there are.",
         )
     return target
