@@ -70,7 +70,9 @@ class Running:
             try:
                 listening.append(_listen_on_tcp(agent))
             except (ProbingError, OSError) as error:
-                agent.problems.append(f"no TCP listener: {error}")
+                reason = f"no TCP listener: {error}"
+                agent.problems.append(reason)
+                _warn([] if self.arrival.is_guest else [reason])
         agent.write_card()
         self._listener = Listener(agent, listening, lambda: _make_server(agent))
         agent.wake = self._listener.wake
@@ -300,7 +302,7 @@ def report_failed_start(*, home: str = "") -> None:
     if not home:  # where it was to be put in from outside, who did that is told
         _warn([f"{reason}; nothing is recorded: {advice_on(error)}"])
     home = home or os.environ.get("PROBING_HOME", "")
-    settings = Settings(home=home)
+    settings = Settings(home=home if home.startswith("/") else "")
     agent = Agent(settings, _own_folder(settings))
     agent.problems.append(reason)
     agent.write_card()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from ..errors import UsageError
 from .command import paged_help
 from .completion import complete_endpoints
 from .help.examples import ANSWERS
+from .output import terminal
 from .preferences import default_map, endpoints_named
 from .target import Target, target_options
 from .tasks import COMMANDS, SHORT_FORMS, TASKS
@@ -32,6 +34,13 @@ _HELP = frozenset({"-h", "--help"})
 _ALONE = "(none)"
 """What stands for no word at all."""
 _TARGETS = re.compile(r"-t|--target")
+_IS_ENDPOINT = re.compile(r"\d+|all|(?:rank|job|slurm|k8s|ray|store):\S*|[\w.-]+:\d+|https?://\S+")
+"""What is nothing else, wherever it stands."""
+_WITH_WORDS_OF_THEIR_OWN = frozenset(
+    {"list", "file", "diff", "attach", "detach", "doctor", "top", "export", "history", "web", "run",
+     "serve"}
+)  # fmt: skip
+"""Commands that take an endpoint, or something that looks like one, as their argument."""
 _LOOKS_LIKE_ENDPOINT = re.compile(r"\d+|all|@.*|.*[:/].*")
 
 
@@ -82,11 +91,17 @@ class CommandGroup(click.Group):
         elif args == ["version"]:
             args = ["--version"]
         options, words, args = self._split(ctx, args)
+        if not options.targets and _has_endpoint_behind(words):
+            command, behind, *others = words
+            args = [*args[: len(args) - len(words)], "--target", behind, command, *others]
+            options, words, args = self._split(ctx, args)
         endpoint = None
         if words and not _is_command(words[0]) and not options.targets:
             endpoint = words[0]
             args = [*args[: len(args) - len(words)], "--target", endpoint, *words[1:]]
             options, words, args = self._split(ctx, args)
+        if words and not any(_TARGETS.match(word) for word in words):
+            terminal.ways.command = shlex.join(words)
         if not (ctx.resilient_parsing or options.ask_for_help):
             if not _HELP.intersection(words):  # help is there whatever is in that file
                 ctx.default_map = default_map(self, ctx)
@@ -112,7 +127,11 @@ class CommandGroup(click.Group):
         except click.NoSuchOption as error:
             at = _place_of(error.option_name, args)
             if at is None or not any(_TARGETS.match(word) for word in args[:at]):
-                raise
+                raise UsageError(
+                    f"{error.option_name} is no option of probing itself: those of a command stand"
+                    f" behind it, as in `probing COMMAND {error.option_name}`.",
+                    help="`probing --help` shows both.",
+                ) from None
             args = [*args[:at], _OVERVIEW, *args[at:]]
             given, words, params = self.make_parser(ctx).parse_args(list(args))
         options = _Options(
@@ -146,6 +165,15 @@ def _is_command(word: str) -> bool:
     return word in COMMANDS or word in SHORT_FORMS or word == _ALONE
 
 
+def _has_endpoint_behind(words: Sequence[str]) -> bool:
+    """Whether an endpoint stands behind the command that asks it, and none before."""
+    if len(words) < 2 or any(_TARGETS.match(word) for word in words):
+        return False
+    name = SHORT_FORMS.get(words[0], words[0])
+    asks = name in COMMANDS and name not in _WITH_WORDS_OF_THEIR_OWN
+    return asks and _IS_ENDPOINT.fullmatch(words[1]) is not None
+
+
 def _check_words(endpoint: str | None, words: list[str], targets: Sequence[str]) -> None:
     """Say what is wrong with the words where the command should be.
 
@@ -176,7 +204,7 @@ def _nearest(word: str) -> str | None:
     """The command that a mistyped word may have meant."""
     import difflib
 
-    return next(iter(difflib.get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.6)), None)
+    return next(iter(difflib.get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.7)), None)
 
 
 def _no_such_command(word: str) -> UsageError:
@@ -233,7 +261,8 @@ def probing() -> None:
     bt, ps, sql           short forms of backtrace, list and query
 
     ENDPOINT is a pid, host:port, [v6]:port, an http(s) URL, a socket path, rank:N,
-    job:NAME/rank:N, a process name, or the run folder of a process that has ended. To ask several
+    job:NAME/rank:N, a process name, or the run folder of a process that has ended. A pid, an
+    address, rank:N or job:NAME may also stand behind the command. To ask several
     processes at once, name each with -t, or what stands for several: all, job:NAME, rank:0-7, a
     node server's host:port, @HOSTFILE, slurm:, k8s:NAME, ray:, store:HOST:PORT. A job beside
     machines (-t NODE -t job:NAME) means its ranks on these.

@@ -30,6 +30,13 @@ INTERRUPTED = 130
 READER_GONE = 141
 _EXTRA = re.compile(r"Got unexpected extra arguments? \((.*)\)", re.DOTALL)
 _NO_COMMAND = "Missing command."
+_TYPES = {
+    "is not a valid float range": "is not a number",
+    "is not a valid integer range": "is not a whole number",
+    "is not a valid float": "is not a number",
+    "is not a valid integer": "is not a whole number",
+}
+"""What click calls its types, and what people do."""
 _TEXTS = frozenset({"sql", "code"})
 """The arguments that are text with spaces in it."""
 
@@ -113,6 +120,8 @@ def _sentence(error: click.ClickException) -> str:
     if isinstance(error, click.UsageError) and (words := _too_many(error) or _too_few(error)):
         return words
     text = error.format_message().strip()
+    for internal, plain in _TYPES.items():
+        text = text.replace(internal, plain)
     return text if text.endswith((".", "!", "?", ")")) else f"{text}."
 
 

@@ -44,6 +44,7 @@ class Target:
         timeout_s: The limit the user gave, or None.
         token: The token of TCP requests read from ``--token-file``, or None.
         attaches: Whether a process without an agent gets one first.
+        changes: The name of a command that changes what it asks; None for one that looks.
     """
 
     endpoints: tuple[str, ...] = ()
@@ -51,6 +52,7 @@ class Target:
     timeout_s: float | None = None
     token: str | None = None
     attaches: bool = False
+    changes: str | None = None
 
     @classmethod
     def of(cls, context: click.Context) -> Target:
@@ -124,11 +126,23 @@ def asked_target(context: click.Context) -> Target:
     target = Target.of(context)
     if not target.endpoints:
         name = context.command_path.partition(" ")[2]
+        takes_one = any(param.name == "endpoint" for param in context.command.params)
+        how = f"{name} PID" if takes_one else f"ENDPOINT {name} ..."
         raise UsageError(
-            f"{name} needs an endpoint: `probing ENDPOINT {name} ...`.",
+            f"{name} needs an endpoint: `probing {how}`.",
             help="`probing list` shows the processes there are.",
         )
     return target
+
+
+def changed_target(context: click.Context) -> Target:
+    """The target of a command that changes it: one endpoint may not mean unrelated processes.
+
+    Raises:
+        UsageError: No endpoint was named.
+    """
+    name = context.command_path.partition(" ")[2].partition(" ")[0]
+    return dataclasses.replace(asked_target(context), changes=name)
 
 
 def target_with(context: click.Context, endpoint: str | None) -> Target:

@@ -29,6 +29,7 @@ from probing.diagnosis.doctor.findings import CERTAINTIES, GROUPS, Rule
 from probing.diagnosis.doctor.report import ALL_RULES
 from probing.errors import ProbingError, error_classes
 from probing.settings import SETTINGS, Setting
+from probing.settings.values import number
 from probing.tables import TABLES, Column
 
 DOCS = Path(__file__).resolve().parent
@@ -114,7 +115,10 @@ def _setting(setting: Setting) -> str:
     """A setting's variable, type and default, and whether it can change."""
     other = "" if setting.env == f"PROBING_{setting.name.upper()}" else f", `{setting.name}`"
     live = ", *live*" if setting.live else ""
-    return f"`{setting.env}` ({setting.type}, {_default(setting)}{other}{live})"
+    limits = ""
+    if setting.type in ("int", "float"):
+        limits = f", {number(setting.minimum)} to {number(setting.maximum)}"
+    return f"`{setting.env}` ({setting.type}, {_default(setting)}{limits}{other}{live})"
 
 
 def _default(setting: Setting) -> str:

@@ -190,7 +190,7 @@ class Actions:
         scene = self._scene(training, kept, until)
         if isinstance(kept.asked, Undo):
             kept.taken_back = self._undoable(kept.asked.number)
-            refuse_undoing_alone(kept, kept.taken_back, kept.asked)
+            refuse_undoing_alone(kept, kept.taken_back, kept.asked, scene.job)
             action: Action = _Undoing(kept.taken_back)
         else:
             action = action_for(kept.asked)
@@ -233,6 +233,7 @@ class Actions:
             ring=self._ring,
             number=kept.number,
             ranks=kept.ranks,
+            job=self._agent.card().job,
         )
 
     def _ring(self, table: Table) -> RingWriter:

@@ -5,6 +5,7 @@ Rules of this file: state only; `acting` changes it.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ActRefused
 from ...messages.about.act import Act, Asked, Prepared, Undo
+from ...messages.rank_paths import of_ranks
 from ..agent_threads import pending
 from ..audit.request_log import Sender
 from .record import Outcome
@@ -81,7 +83,9 @@ class PendingAction:
         return self.undo is not None and self.replaced_by is None
 
 
-def refuse_undoing_alone(kept: PendingAction, undone: PendingAction, asked: Undo) -> None:
+def refuse_undoing_alone(
+    kept: PendingAction, undone: PendingAction, asked: Undo, job: str | None
+) -> None:
     """Make sure that what all ranks have done together is taken back together.
 
     Raises:
@@ -90,8 +94,8 @@ def refuse_undoing_alone(kept: PendingAction, undone: PendingAction, asked: Undo
     if undone.ranks is not None and undone.ranks != kept.ranks and not asked.alone:
         raise ActRefused(
             f"action {undone.number} has been applied on {undone.ranks} ranks together",
-            help="Nothing was changed. Undo it on all of them: `probing -t all act undo`; --alone"
-            " undoes it on this one.",
+            help="Nothing was changed. Undo it on all of them:"
+            f" `probing -t {shlex.quote(of_ranks(job))} act undo`; --alone undoes it on this one.",
         )
 
 

@@ -30,15 +30,15 @@ def report_sources(sources: Sources) -> list[SourceReport]:
     return reports
 
 
-def _costs(sources: Sources) -> dict[str, float | None]:
-    """What sources have cost in the last step, where that is told apart."""
+def _costs(sources: Sources) -> dict[str, float]:
+    """What sources cost a step, where that is told apart."""
     budget = sources.calls.budget
-    is_known = bool(budget.row_ns)  # measured at the end of the first step
-    return {
-        "modules": budget.calls_ns * 1e-9 if is_known else None,
-        "memory": sources.memory_rows.last_ns * 1e-9 or None,
-        "backward": budget.hooks_ns * 1e-9 if is_known else None,
-    }
+    if not budget.row_ns:  # which is measured at the end of the first step
+        return {}
+    costs: dict[str, float] = dict(budget.step_costs)
+    costs["modules"] = costs.get("modules", 0.0) + budget.calls_ns
+    costs["backward"] = costs.get("backward", 0.0) + budget.hooks_ns
+    return {name: cost * 1e-9 for name, cost in costs.items()}
 
 
 def _notes(sources: Sources) -> dict[str, str | None]:

@@ -158,9 +158,10 @@ class Checkpoints:
         if is_part or (path is None and not (has_model or has_optimizer)):
             return None
         look = look_at_weights(recording, roots, self._accelerator) if roots else None
-        now = time.perf_counter_ns()
+        clock = recording.costs.clock
+        start = clock()
         word = self._ring.open_row(
-            now,
+            time.perf_counter_ns(),
             max(0, recording.step - 1),
             NULL_NAME if path is None else names.intern(path),
             names.intern(_caller()),
@@ -169,7 +170,7 @@ class Checkpoints:
             int(has_model),
             int(has_optimizer),
         )
-        recording.spent_ns += time.perf_counter_ns() - now
+        recording.costs.add("checkpoints", clock() - start)
         return word, look
 
     def _end(

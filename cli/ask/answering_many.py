@@ -47,8 +47,8 @@ def answer_many(
     ranks = Union(membership_of(target).members, budget_mib=budget, token=target.token)
     answer = ranks.query(sql, timeout_s=target.limit_s, max_rows=max_rows)
     if any(outcome.state == "answered" for outcome in answer.outcomes) or not answer.outcomes:
-        with answer.rows:
-            write(answer.rows.schema, answer.rows.batches())
+        with answer.answer:
+            write(answer.answer.schema, answer.answer.batches())
     return _tell(answer)
 
 
@@ -65,8 +65,8 @@ def _tell(answer: UnionAnswer) -> int:
     """Put what there is to know about an answer on stderr; returns the exit code."""
     for note in answer.notes:
         terminal.note(note)
-    if answer.rows.truncated:
-        terminal.note(answer.rows.truncated)
+    if answer.answer.truncated:
+        terminal.note(answer.answer.truncated)
     if not answer.outcomes:  # it reads no table
         return 0
     is_over = not any(outcome.state == "answered" for outcome in answer.outcomes)

@@ -31,8 +31,9 @@ def act_on(target: Target, asked: Asked, *, as_json: bool) -> int:
     """
     if target.is_single:
         return _act_on_one(target, asked, as_json=as_json)
-    members = membership_of(target).members
-    jobs, alone = _jobs_in(members)
+    from ...cluster.job.membership import jobs_among
+
+    jobs, alone = jobs_among(membership_of(target).members)
     plain: list[dict[str, Any]] = []
     code = 0
     for ranks in jobs:
@@ -57,18 +58,6 @@ def _act_on_one(target: Target, asked: Asked, *, as_json: bool) -> int:
     return replies.exit_code
 
 
-def _jobs_in(members: tuple[Member, ...]) -> tuple[list[list[Member]], list[Member]]:
-    """The ranks of each job, and the processes that are by themselves."""
-    jobs: dict[tuple[str | None, int], list[Member]] = {}
-    alone = []
-    for member in members:
-        if member.rank is None or (member.world_size or 1) == 1:
-            alone.append(member)
-        else:
-            jobs.setdefault((member.job, member.attempt), []).append(member)
-    return list(jobs.values()), alone
-
-
 def _act_on_job(
     target: Target, asked: Asked, ranks: list[Member], plain: list[dict[str, Any]] | None
 ) -> int:
@@ -77,10 +66,10 @@ def _act_on_job(
 
     together = act_together(ranks, asked, timeout_s=target.limit_s, token=target.token)
     if together.failure is not None:
-        terminal.complain(together.failure)
+        terminal.complain(together.failure, endpoint=_job_words(ranks))
         tell_coverage(together.outcomes)
         return together.failure.exit_code
-    _show(together.outcomes, plain)
+    _show(together.outcomes, plain, _job_words(ranks))
     tell_coverage(together.outcomes)
     return 0
 
@@ -105,7 +94,14 @@ def _act_on_each(
     return errors[0][1].exit_code if errors else 0
 
 
-def _show(outcomes: tuple[Outcome[Act], ...], plain: list[dict[str, Any]] | None) -> None:
+def _job_words(ranks: list[Member]) -> str | None:
+    """What their job is called, where it has a name."""
+    return f"job {ranks[0].job}" if ranks[0].job else None
+
+
+def _show(
+    outcomes: tuple[Outcome[Act], ...], plain: list[dict[str, Any]] | None, job: str | None = None
+) -> None:
     """Print what was changed, equal answers once; what else is to be known goes to stderr."""
     acts = {_rank_of(o.member): o.value for o in outcomes if o.value is not None}
     if plain is not None:
@@ -115,7 +111,7 @@ def _show(outcomes: tuple[Outcome[Act], ...], plain: list[dict[str, Any]] | None
             if o.value is not None
         ]
     elif acts:
-        terminal.write(wrap_lines(render_together(acts), terminal.screen().width))
+        terminal.write(wrap_lines(render_together(acts, job=job), terminal.screen().width))
     notes: dict[str, list[str]] = {}
     for outcome in outcomes:
         for note in outcome.value.notes if outcome.value is not None else ():

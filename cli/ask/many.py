@@ -5,15 +5,19 @@ Rules of this file: what a command over many says on stderr is said here, the sa
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...errors import UsageError
 from ..output import terminal
 from ..target import FINDING_S, Target
 
 if TYPE_CHECKING:
     from ...cluster.job.members import Membership
     from ...cluster.job.outcomes import Coverage, Outcome
+
+_MOST_NAMED = 8
 
 
 def membership_of(target: Target, *, states: bool = False) -> Membership:
@@ -23,7 +27,8 @@ def membership_of(target: Target, *, states: bool = False) -> Membership:
         states: Also what each of them does.
 
     Raises:
-        ProbingError: There is none.
+        ProbingError: There is none; or the command changes what it asks, and one endpoint stands
+            for what does not belong together.
     """
     from ...cluster.job.members import find_members
 
@@ -32,9 +37,35 @@ def membership_of(target: Target, *, states: bool = False) -> Membership:
         membership = find_members(
             target.endpoints, token=target.token, timeout_s=limit_s, states=states
         )
+    if target.changes is not None and membership.mixed:
+        raise _refusal(membership, target.changes)
     for note in membership.notes:
         terminal.note(note)
     return membership
+
+
+def _refusal(membership: Membership, command: str) -> UsageError:
+    """Why a command that changes something does not do so, and how it is asked instead."""
+    from ...cluster.job.membership import jobs_among
+    from ...messages.rank_paths import of_ranks
+
+    jobs, alone = jobs_among(membership.seen)
+    words = [of_ranks(ranks[0].job) for ranks in jobs] + [member.target for member in alone]
+    parts = [_count(len(jobs), "job"), _count(len(alone), "process", "processes")]
+    belong = f"{' and '.join(filter(None, parts))} that do not belong together"
+    others = f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
+    named = ", ".join(map(shlex.quote, words[:_MOST_NAMED])) + others
+    return UsageError(
+        f"{' and '.join(membership.mixed)} stands for {belong}, and {command} takes one of these at"
+        " a time.",
+        help=f"Nothing was changed. Name it, as in `probing -t {shlex.quote(words[0])} {command}"
+        f" ...`; several each by its own -t. There are {named}.",
+    )
+
+
+def _count(number: int, one: str, more: str | None = None) -> str:
+    """So many of something, in words; nothing of none."""
+    return f"{number} {one if number == 1 else more or f'{one}s'}" if number else ""
 
 
 def tell_coverage(outcomes: Sequence[Outcome[Any]]) -> Coverage:

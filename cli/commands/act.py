@@ -11,7 +11,7 @@ from ...errors import UsageError
 from ..ask.replies import show
 from ..command import AskGroup
 from ..options import limit_option, style_option
-from ..target import asked_target, attach_option, target_options
+from ..target import asked_target, attach_option, changed_target, target_options
 
 if TYPE_CHECKING:
     from ...messages.about.act import Asked
@@ -241,4 +241,4 @@ def _act(context: click.Context, asked: Asked, style: str) -> None:
     """Have it applied, and say what came of it."""
     from ..ask.applying import act_on
 
-    context.exit(act_on(asked_target(context), asked, as_json=style == "json"))
+    context.exit(act_on(changed_target(context), asked, as_json=style == "json"))

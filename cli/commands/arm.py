@@ -13,7 +13,7 @@ from ..ask.replies import show, telling
 from ..command import AskCommand
 from ..options import style_option
 from ..output import terminal
-from ..target import Target, asked_target, attach_option, target_options
+from ..target import Target, asked_target, attach_option, changed_target, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -53,7 +53,7 @@ def command(
     `arm gradients` writes python.gradients, `arm leak` watches as `leak` does. `arm` alone shows
     what is armed. Ctrl-C ends it; --timeout is the time for one step.
     """
-    target = asked_target(context)
+    target = asked_target(context) if what is None else changed_target(context)
     if what is None and (off or no_wait):
         raise UsageError(f"say what: `arm {' | '.join(ARMABLE)}`.")
     if what == "nan" and not (off or no_wait):

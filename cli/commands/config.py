@@ -12,7 +12,7 @@ from ..command import AskCommand
 from ..completion import complete_settings
 from ..options import limit_option, style_option, watch_option
 from ..output import terminal
-from ..target import asked_target, attach_option, target_options
+from ..target import asked_target, attach_option, changed_target, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -40,8 +40,8 @@ def command(context: click.Context, *, setting: str | None, limit: int | None, s
     from ...settings import find
     from ..render.process.settings import render_settings
 
-    target = asked_target(context)
     word, assigns, value = (setting or "").partition("=")
+    target = changed_target(context) if assigns else asked_target(context)
     name = find(word.strip()).name if setting is not None else None
 
     def ask(process: Process) -> SettingsAnswer:

@@ -9,7 +9,7 @@ import click
 from ..ask.replies import show
 from ..command import AskCommand
 from ..completion import complete_endpoint_option
-from ..target import target_options, target_with
+from ..target import changed_target, target_options, target_with
 
 if TYPE_CHECKING:
     from ...messages.common import Detached
@@ -27,7 +27,8 @@ def command(context: click.Context, *, endpoint: str | None, keep_record: bool) 
     Hooks, threads, sockets and mappings go, and the record unless --keep-record is given. The job
     goes on.
     """
-    target = target_with(context, endpoint)
+    target_with(context, endpoint)
+    target = changed_target(context)
     context.exit(
         show(target, "text", lambda process: process.detach(keep_record=keep_record), _sentence)
     )

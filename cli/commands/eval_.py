@@ -19,7 +19,7 @@ from ..output import terminal
 from ..render.errors import render_failure
 from ..render.process.evaluation import eval_notes, lost_notes, render_repeated, render_result
 from ..render.text import escape_lines
-from ..target import asked_target, attach_option, target_options
+from ..target import attach_option, changed_target, target_options
 
 if TYPE_CHECKING:
     from ...messages.common import EvalResult
@@ -95,7 +95,7 @@ def command(
     which would hang the job. Equal results are shown once.
     """
     as_json = style == "json"
-    target = asked_target(context)
+    target = changed_target(context)
     source = _checked(context, code, path)
     asked = Code(source, now, unsafe, thread, frame, assign)
     if every is not None or times is not None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields
 from typing import IO, TYPE_CHECKING, Any
 
 from ...errors import ProbingError, UsageError
-from ..render.errors import render_error, render_note
+from ..render.errors import render_error, render_note, to_paste
 from ..render.text import CONTROLS, as_json, escape_controls, fit_line, harmless, json_value
 from ..time_limit import held_back
 
@@ -89,6 +89,7 @@ class Ways:
         output: The file that takes the place of stdout.
         written: What is to be in it.
         asked: The words that name whom the command asks, to stand in a hint for ``ENDPOINT``.
+        command: The words of the command itself, to stand in a hint for ``NAME ...``.
         lines_taken: Lines of the screen that are not for the answer.
         collected: Takes the answer in place of stdout.
         is_paged: Whether a long answer goes through a pager.
@@ -104,6 +105,7 @@ class Ways:
     output: str | None = None
     written: list[bytes] = field(default_factory=list)
     asked: str | None = None
+    command: str | None = None
     lines_taken: int = 0
     collected: Collected | None = None
     is_paged: bool = True
@@ -119,7 +121,6 @@ ways = Ways()
 _on_stderr = threading.RLock()
 """Held by who draws a line there."""
 _FEWEST_ROWS = 5
-_ANYBODY = "probing ENDPOINT "
 PLAIN = Screen(is_terminal=False, width=None, color=False)
 
 
@@ -318,10 +319,9 @@ def complain(error: ProbingError, *, endpoint: str | None = None) -> None:
     Args:
         endpoint: Where it happened, when several were asked.
     """
-    if ways.asked is not None:  # a hint is there to be pasted
-        asked = f"probing {escape_controls(ways.asked)} "
-        error.help = error.help.replace(_ANYBODY, asked)
-        error.message = error.message.replace(_ANYBODY, asked)
+    for name in ("help", "message"):
+        hint = to_paste(getattr(error, name), asked=ways.asked, command=ways.command)
+        setattr(error, name, hint)
     there = screen(sys.stderr)
     _to_stderr(render_error(error, endpoint=endpoint, color=there.color, width=there.width))
 

@@ -64,6 +64,12 @@ def put_in(sql: str, given: Mapping[str, str], defaults: Mapping[str, str] | Non
         UsageError: One has no value, or one was given that the statement does not have.
     """
     values = {**(defaults or {}), **given}
+    for name, default in (defaults or {}).items():
+        if _NUMBER.fullmatch(default) and not _NUMBER.fullmatch(values[name]):
+            raise UsageError(
+                f"the parameter {name} is a number, and {values[name]!r} is none.",
+                help=f"As in -p {name}={default}.",
+            )
     used: set[str] = set()
 
     def literal(found: re.Match[str]) -> str:

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import re
+
 from ...errors import ProbingError
 from .text import escape_controls, escape_lines, wrap_lines
 
+_ANYBODY = re.compile(r"(?<!ssh HOST )probing (?:ENDPOINT|PID) ")
+"""In a hint: whom this command has asked, unless it is to be typed elsewhere."""
 _HEAD = "error:"
 _RED, _PLAIN = "\x1b[1;31m", "\x1b[0m"
+
+
+def to_paste(hint: str, *, asked: str | None, command: str | None) -> str:
+    """A hint with what was typed in the place of what stands for it.
+
+    Args:
+        asked: The words for ``ENDPOINT``.
+        command: The words for ``NAME ...``.
+    """
+    if asked is not None:
+        who = f"probing {escape_controls(asked)} "
+        hint = _ANYBODY.sub(lambda _: who, hint)
+    if command is not None and asked not in command.split():
+        name = command.partition(" ")[0]
+        hint = hint.replace(f" {name} ...`", f" {escape_controls(command)}`")
+    return hint
 
 
 def render_error(

@@ -39,6 +39,7 @@ class GridCell:
         memory_bytes: What an accelerator's allocator had given out at the last one's end, else the
             resident set.
         endpoint: How it is asked.
+        target: What a person types for it; empty where it is not seen.
     """
 
     name: str
@@ -56,6 +57,7 @@ class GridCell:
     phases: Mapping[str, float] = field(default_factory=dict)
     memory_bytes: int | None = None
     endpoint: str = ""
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,4 +147,5 @@ def _cell(member: Member, state: str, rows: Sequence[Row]) -> GridCell:
         phases={} if pace is None else pace.phases,
         memory_bytes=last.get("allocated_bytes"),
         endpoint=member.endpoint,
+        target=member.target if member.state == "seen" else "",
     )

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ...messages.card import Card
 
 _COSTS = """
-    SELECT count(*) AS steps, median(cost_s) AS cost_s, median(share) AS share
+    SELECT count(*) AS steps, median(cost_s) AS cost_s, median(share) AS share,
+        median(duration) AS step_s
     FROM (FROM probing.overhead WHERE duration IS NOT NULL ORDER BY step DESC LIMIT 100)
 """
 _PASSES = """
@@ -32,7 +33,7 @@ class SourceStatus:
     """One source.
 
     Attributes:
-        cost_s: What it cost in the last step that was looked at, in seconds.
+        cost_s: What it costs a step, in seconds.
         rows: Rows that its table has ever had.
         dropped: Rows of it that could not be written.
     """
@@ -54,9 +55,10 @@ class StatusReport:
     Attributes:
         sources: None where the agent does not tell.
         silence: Why it does not.
-        steps: How many of the last steps the two figures after it are medians of.
-        cost_s: What recording a step costs, in seconds.
-        share: The share of the step that this is.
+        steps: How many of the last steps the two figures after it are of.
+        cost_s: What recording a step costs, in seconds: the sum of the sources where these are
+            told, else a median.
+        share: The share of a step that this is.
         passes: How many backward passes are on record, where no step is that has ended.
         limit: The share that the setting `overhead` allows; None where the agent does not tell.
         not_finite: Since when the loss has not been finite; None while it is.
@@ -85,6 +87,7 @@ def report_on(process: Process) -> StatusReport:
     """
     card, tables = process.status(), process.tables()
     costs = process.query(_COSTS).to_pylist()[0]
+    step_s = costs.pop("step_s")
     since = since_of(process.query(SINCE).to_pylist())
     silence = sources = limit = None
     try:
@@ -96,6 +99,9 @@ def report_on(process: Process) -> StatusReport:
         silence = live.note
         rows = live.dicts()
         sources = tuple(_source(row, tables) for row in rows)
+        told = [source.cost_s for source in sources if source.cost_s is not None]
+        if told and step_s:
+            costs |= {"cost_s": sum(told), "share": sum(told) / step_s}
     return StatusReport(
         card=card,
         sources=sources,

@@ -160,7 +160,10 @@ class AsyncJob:
 
 
 async def connect_many_async(
-    endpoints: Sequence[str], *, token: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+    endpoints: str | int | Sequence[str | int],
+    *,
+    token: str | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> AsyncJob:
     """As `probing.connect_many`, for coroutines.
 

@@ -14,6 +14,7 @@ from ..cluster.job.membership import Membership
 from ..cluster.union.budget import DEFAULT_BUDGET_MIB
 from ..cluster.union.query import Union, UnionAnswer
 from ..cluster.union.statements.leaves import Plan
+from ..errors import BadEndpoint
 from ..messages.limits import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -131,19 +132,26 @@ def stragglers_of(asking: Asking, steps: int) -> StragglerReport:
 
 
 def connect_many(
-    endpoints: Sequence[str], *, token: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+    endpoints: str | int | Sequence[str | int],
+    *,
+    token: str | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Job:
     """Find all processes that the endpoints mean.
 
     Args:
         endpoints: What `probing.connect` takes, and ``all``, ``job:NAME``, ``rank:0-63``,
-            ``@hostfile`` and the addresses of node servers.
+            ``@hostfile`` and the addresses of node servers; one, or several.
         token: The token of TCP requests.
         timeout_s: The time limit of each statement that names none, in seconds.
 
     Raises:
-        ProbingError: Nothing at all was found.
+        ProbingError: Nothing at all was found, or no endpoint is named.
     """
-    found = Job(find_members(endpoints, token=token), token=token, timeout_s=timeout_s)
-    found.asked = " ".join(f"-t {endpoint}" for endpoint in endpoints)
+    named = [endpoints] if isinstance(endpoints, (str, int)) else endpoints
+    words = [str(each).strip() for each in named]
+    if not all(words) or not words:
+        raise BadEndpoint("", "name at least one, such as connect_many('all')")
+    found = Job(find_members(words, token=token), token=token, timeout_s=timeout_s)
+    found.asked = " ".join(f"-t {endpoint}" for endpoint in words)
     return found

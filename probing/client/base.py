@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..attach.injectors.names import AUTO
-from ..errors import CardDamaged, ConnectionLost, NotProbed
+from ..errors import CardDamaged, ConnectionLost, NotProbed, UsageError
 from ..messages import common as wire
 from ..messages.about.act import Act, Acts, Commit, Prepared, request_for
 from ..messages.about.allocation import RECORD_STEPS, RecordRequest, RecordStatus
@@ -57,6 +57,8 @@ class Process(RunningCode):
         self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
     ) -> Answer:
         """Run one read-only SQL statement over its tables."""
+        if not isinstance(sql, str):
+            raise UsageError(f"query takes a statement as a text, and {sql!r} is none.")
         limit_s = timeout_s or self._timeout_s
         folder = self._transport.record()
         if folder is not None:

@@ -50,6 +50,7 @@ class NotProbed(Unreachable):
     ) -> None:
         way_out = self.help.replace("PID", str(pid)) if help is None else help
         super().__init__(f"process {pid} is alive, but {why}.", help=way_out)
+        self.pid = pid
 
 
 class NotPython(NotProbed):

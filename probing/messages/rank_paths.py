@@ -50,6 +50,11 @@ def of_job(rank: int, job: str | None) -> str:
     return f"job:{job}{_OF_JOB}{rank}" if job else f"rank:{rank}"
 
 
+def of_ranks(job: str | None) -> str:
+    """The endpoint of all ranks of a job."""
+    return f"job:{job}" if job else "all"
+
+
 def job_and_ranks(endpoint: str) -> tuple[str | None, str] | None:
     """The job, if it is named, and the text of the ranks; None where it names no ranks.
 

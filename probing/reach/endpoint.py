@@ -225,7 +225,7 @@ def _by_path(text: str) -> Place:
             return Local(folder=folder)
     if path.is_socket():
         return Address(path=path)
-    raise BadEndpoint(text, "there is no run folder and no socket")
+    raise NoSuchProcess(f"at {text}")
 
 
 def _by_name(text: str, directory: RunDirectory) -> Local:

@@ -5,6 +5,7 @@ Rules of this file: text in, value, error or sentence out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,15 @@ from ..errors import BadSetting
 
 _PREFIX = "PROBING_"
 _MOST_UNKNOWN = 8
+_MOST: Mapping[str, float] = {
+    "_hz": 1_000,
+    "_rows": 100_000_000,
+    "_s": 86_400,
+    "_hours": 1_000_000,
+    "_mib": 1 << 20,
+    "_bytes": 1 << 30,
+}
+_MOST_OF_ANY = 1_000_000_000
 YES = ("1", "on", "true", "yes")
 NO = ("0", "off", "false", "no")
 """The words for yes and no, of every setting; `safety.off_switch` goes by the same."""
@@ -41,6 +51,12 @@ class Setting(NamedTuple):
     secret: bool
     minimum: float
 
+    @property
+    def maximum(self) -> float:
+        """The largest number it may be: by what it counts, which the end of its name says."""
+        ends = (most for end, most in _MOST.items() if self.name.endswith(end))
+        return next(ends, _MOST_OF_ANY)
+
 
 def parse(setting: Setting, text: str) -> Any:
     """The value that a text stands for.
@@ -54,16 +70,32 @@ def parse(setting: Setting, text: str) -> Any:
     if setting.type == "bool":
         return _choose(setting, _BOOLS, word)
     if setting.type == "str":
-        return word
+        return _place(setting, word) if setting.name == "home" else word
     convert: Callable[[str], float] = int if setting.type == "int" else float
     try:
         value = convert(word)
     except ValueError:
         shown = "an integer" if setting.type == "int" else "a number"
         raise BadSetting(setting.env, f"{word!r} is not {shown}") from None
-    if not setting.minimum <= value < float("inf"):
-        raise BadSetting(setting.env, f"{word} is less than {setting.minimum:g} or not finite")
+    if math.isnan(value):
+        raise BadSetting(setting.env, f"{word!r} is not a number")
+    if value < setting.minimum:
+        raise BadSetting(setting.env, f"{word} is less than {number(setting.minimum)}, the least")
+    if not value <= setting.maximum:
+        raise BadSetting(setting.env, f"{word} is more than {number(setting.maximum)}, the most")
     return value
+
+
+def number(limit: float) -> str:
+    """A limit as one would write it."""
+    return f"{limit:.0f}" if limit == int(limit) else f"{limit:g}"
+
+
+def _place(setting: Setting, word: str) -> str:
+    """A folder that is the same from wherever it is looked for."""
+    if word and not word.startswith("/"):
+        raise BadSetting(setting.env, f"{word!r} is a relative path, not one that begins with /")
+    return word
 
 
 def _choose(setting: Setting, choices: Mapping[str, Any], word: str) -> Any:

@@ -214,5 +214,5 @@ def _ask(members: tuple[Member, ...] | list[Member], sql: str) -> _Cost:
     """One statement, to its last row."""
     started = time.process_time()
     answer = Union(members).query(sql, timeout_s=_TIMEOUT_S)
-    answer.rows.to_arrow()
+    answer.to_arrow()
     return _Cost(cpu_s=time.process_time() - started, answer=answer)

@@ -17,7 +17,7 @@ import probing  # noqa: E402
 from probing.errors import ProbingError  # noqa: E402
 from probing.messages.about.act import Checkpoint, Clip, Lr, NanGuard  # noqa: E402
 from tests.harness.jobs import Job, start_job  # noqa: E402
-from tests.harness.targets import wait_until  # noqa: E402
+from tests.harness.targets import start_program, wait_until  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -39,6 +39,13 @@ class Ranks:
     def wait_for_lines(self, rank: int, lines: int) -> None:
         """Wait until a rank has made so many steps."""
         wait_until(lambda: len(self.lines(rank)) >= lines, f"{lines} steps of rank {rank}")
+
+    @property
+    def name(self) -> str:
+        """What the job is called, in words."""
+        card = self.job.folder(0).read_card()
+        assert card is not None
+        return f"job {card.job}"
 
     def process(self, rank: int) -> probing.Process:
         """A rank, to be asked."""
@@ -77,7 +84,7 @@ def test_a_rate_changes_at_the_same_step_of_all(ddp: Ranks) -> None:
     """And is undone at one; the copies of the model stay equal."""
     done = ddp.act("lr", "--scale", "0.1")
     assert done.returncode == 0, done.stderr
-    assert "\nranks 0-1 (lr): done before step " in done.stdout
+    assert f"\nranks 0-1 of {ddp.name} (lr): done before step " in done.stdout
     assert "asked 2 ranks: all answered" in done.stderr
     undone = ddp.act("undo")
     assert undone.returncode == 0, undone.stderr
@@ -95,9 +102,30 @@ def test_one_rank_alone_is_refused(ddp: Ranks) -> None:
     for asked in (Lr(scale=0.5), Clip(max_norm=1.0), NanGuard(do="skip")):
         with pytest.raises(ProbingError, match="on 1 of 2 ranks would let the copies") as refused:
             one.act(asked)
-        assert "probing -t all act" in refused.value.help
+        assert f"`probing -t {ddp.name.replace(' ', ':')} act ...`" in refused.value.help
     assert one.act(NanGuard(do="warn")).state == "in force"
     assert one.act(NanGuard(do="off")).state == "done"
+
+
+def test_one_endpoint_changes_one_job(ddp: Ranks, tmp_path: Any) -> None:
+    """What stands for a job and an unrelated process changes nothing, and names the job.
+
+    Each by an endpoint of its own is changed.
+    """
+    other = start_program("idle", home=ddp.job.home, cwd=tmp_path, PROBING="all")
+    try:
+        other.wait_for_agent()
+        for words in (("eval", "1 + 1"), ("arm", "gradients"), ("config", "recording=on"),
+                      ("act", "cleanup")):  # fmt: skip
+            done = ddp.job.run("-t", "all", *words)
+            assert done.returncode == 2, done.stdout
+            assert "stands for 1 job and 1 process that do not belong together" in done.stderr
+            assert f"`probing -t {ddp.name.replace(' ', ':')} {words[0]} " in done.stderr
+            assert str(other.pid) in done.stderr
+        each = ddp.job.run("-t", ddp.name.replace(" ", ":"), "-t", str(other.pid), "eval", "1 + 1")
+        assert (each.returncode, each.stdout.split()[-1]) == (0, "2"), each.stderr
+    finally:
+        other.reap()
 
 
 def test_rank_0_writes_the_checkpoint(ddp: Ranks) -> None:
@@ -163,7 +191,8 @@ def test_a_rank_that_does_not_answer_keeps_all_from_it(ddp: Ranks) -> None:
         done = ddp.job.run("-t", "all", "--timeout", "3", "act", "clip", "1")
     finally:
         os.kill(ddp.job.pid(1), signal.SIGCONT)
-    assert done.returncode == 4
+    assert done.returncode == 5
+    assert f"error: {ddp.name}: rank 1" in done.stderr
     assert "; it was applied on none of ranks 0-1" in done.stderr
     assert re.search(r"asked 2 ranks: 1 answered.*rank 1", done.stderr), done.stderr
     ddp.go_on()
@@ -203,9 +232,10 @@ def test_ranks_that_train_by_themselves_are_told_how_to_ask_them(tmp_path: Any) 
         done = job.run("-t", "all", *words, timeout_s=300)
         assert done.returncode == 4, done.stderr
         assert "of which these steps began none" in done.stderr
-        assert "`probing -t rank:0 act ...` asks one by itself" in done.stderr
-        alone = job.run("-t", "rank:1", *words, timeout_s=300)
-        assert alone.returncode == 0, alone.stderr
+        alone = f"`probing -t {ranks.name.replace(' ', ':')}/rank:0 {' '.join(words[2:])}`"
+        assert f"{alone} asks one by itself" in done.stderr
+        one = job.run("-t", "rank:1", *words, timeout_s=300)
+        assert one.returncode == 0, one.stderr
         ranks.go_on()
         assert [bool(ranks.steps_with(rank, 0.001)) for rank in range(2)] == [False, True]
     finally:

@@ -110,7 +110,7 @@ def test_the_answers_of_machines_are_those_of_the_rings(nodes: Nodes) -> None:
         here = Union(near).query(sql, timeout_s=PATIENCE_S)
         there = Union(members, token=TOKEN).query(sql, timeout_s=PATIENCE_S)
         assert Coverage.of(there.outcomes).words() == "asked 6 ranks: all answered"
-        assert_same(there.rows.to_arrow(), here.rows.to_arrow(), in_order=True, why=sql)
+        assert_same(there.to_arrow(), here.to_arrow(), in_order=True, why=sql)
         assert there.notes == ()
         moved.append((there.moved_rows, here.moved_rows))
     modules = 7
@@ -158,5 +158,5 @@ def _asked(members: tuple[Member, ...], limit_s: float) -> tuple[Outcome[Any], .
     sql = "SELECT rank, count(*) AS n FROM python.steps GROUP BY rank ORDER BY rank"
     answer = Union(members, token=TOKEN).query(sql, timeout_s=limit_s)
     answered = [o.member.rank for o in answer.outcomes if o.state == "answered"]
-    assert [row["rank"] for row in answer.rows.to_pylist()] == answered
+    assert [row["rank"] for row in answer.to_pylist()] == answered
     return answer.outcomes

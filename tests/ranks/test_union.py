@@ -100,7 +100,7 @@ def test_answers_are_those_of_one_database(
 ) -> None:
     """A statement over eight ranks answers what one DuckDB over all their rows answers."""
     answer = Union(ranks.members()).query(sql)
-    given = answer.rows.to_arrow()
+    given = answer.to_arrow()
     expected = one_database.sql(sql).to_arrow_table()
     in_order = "ORDER BY" in sql.rpartition(")")[2]
     assert_same(given, expected, in_order=in_order, why=f"{sql}\n{answer.plan}")
@@ -121,7 +121,7 @@ OF_ONE = (
 def test_a_statement_over_many_runs_over_one(ranks: Ranks, sql: str) -> None:
     """Of one process, by its files and by its agent, it answers what it answers over that one."""
     member = ranks.members()[3]
-    expected = Union((member,)).query(sql).rows.to_arrow()
+    expected = Union((member,)).query(sql).to_arrow()
     assert expected.num_rows
     local = probing.connect(member.endpoint)
     assert local.folder is not None

@@ -54,7 +54,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
 def test_hung_stopped_and_dead_ranks_answer_from_their_rings(ranks: Ranks) -> None:
     """What ranks recorded is there while one holds the lock, one is stopped and one is dead."""
     answer = Union(ranks.members()).query(COUNT, timeout_s=PATIENCE_S)
-    assert answer.rows.to_pylist() == [{"rank": rank, "n": 10} for rank in range(4)]
+    assert answer.to_pylist() == [{"rank": rank, "n": 10} for rank in range(4)]
     words = Coverage.of(answer.outcomes).words()
     assert words == "asked 4 ranks: all answered (rank 2 from its record)"
 
@@ -98,7 +98,7 @@ def test_a_rank_with_a_fault_gives_no_short_answer(faulty: str) -> None:
         "SELECT rank, count(*) AS n, count(loss) AS losses FROM python.steps GROUP BY ALL",
         timeout_s=40,
     )
-    given = {row["rank"]: (row["n"], row["losses"]) for row in answer.rows.to_pylist()}
+    given = {row["rank"]: (row["n"], row["losses"]) for row in answer.to_pylist()}
     full = (STEPS_EACH, STEPS_EACH)
     assert given == {0: full, 1: full, 5: (STEPS_EACH, 0), 7: full}
     states = {o.member.rank: o.state for o in answer.outcomes}
@@ -115,7 +115,7 @@ def test_a_table_that_a_rank_lacks_is_a_note(faulty: str) -> None:
     answer = Union(members).query(
         "SELECT rank, count(*) AS n FROM python.torch_trace GROUP BY rank"
     )
-    assert answer.rows.to_pylist() == [{"rank": 0, "n": STEPS_EACH}]
+    assert answer.to_pylist() == [{"rank": 0, "n": STEPS_EACH}]
     assert answer.notes == ("rank 5: there is no table python.torch_trace there",)
 
 
@@ -134,7 +134,7 @@ def test_only_ranks_that_can_have_rows_are_asked(faulty: str) -> None:
     for sql in asked:
         answer = Union(members).query(sql, timeout_s=PATIENCE_S)
         assert [o.member.rank for o in answer.outcomes] == [0, 7], sql
-        assert answer.rows.to_arrow().num_rows > 0
+        assert answer.to_arrow().num_rows > 0
 
 
 def test_duplicate_ranks_are_kept(faulty: str) -> None:
@@ -144,7 +144,7 @@ def test_duplicate_ranks_are_kept(faulty: str) -> None:
     answer = Union([zero, twin]).query(
         "SELECT rank, pid, count(*) AS n FROM python.steps GROUP BY ALL"
     )
-    assert {(row["rank"], row["pid"]) for row in answer.rows.to_pylist()} == {(0, 1000), (0, 1001)}
+    assert {(row["rank"], row["pid"]) for row in answer.to_pylist()} == {(0, 1000), (0, 1001)}
     assert answer.notes == ("rank 0 is there more than once: processes 1000, 1001",)
 
 
@@ -166,7 +166,7 @@ def test_a_node_server_is_asked_once_for_all_of_its_ranks(ranks: Ranks) -> None:
                 Union(those).query(sql, timeout_s=PATIENCE_S)
                 for those in (ranks.members(), members)
             )
-            assert_same(far.rows.to_arrow(), near.rows.to_arrow(), in_order=True, why=sql)
+            assert_same(far.to_arrow(), near.to_arrow(), in_order=True, why=sql)
             assert [o.state for o in far.outcomes] == ["answered"] * 4
             assert (far.moved_rows, far.notes) == (near.moved_rows, ())
         with pytest.raises(ProbingError, match="B are allowed"):
@@ -183,7 +183,7 @@ def test_a_dead_node_server_costs_its_ranks_alone(faulty: str, ranks: Ranks) -> 
     )  # fmt: skip
     mine = next(m for m in ranks.members() if m.rank == 3)
     answer = Union([mine, gone]).query(COUNT, timeout_s=PATIENCE_S)
-    assert answer.rows.to_pylist() == [{"rank": 3, "n": 10}]
+    assert answer.to_pylist() == [{"rank": 3, "n": 10}]
     assert [o.state for o in answer.outcomes] == ["answered", "failed"]
 
 
@@ -195,7 +195,7 @@ def test_too_much_to_move_is_refused(faulty: str, ranks: Ranks) -> None:
         few = Union(members, budget_mib=0.0005)
         with pytest.raises(UnionTooLarge, match=rf"\({rows} rows of"):
             few.query("SELECT step, start_ns, loss FROM python.steps")
-        assert few.query("SELECT count(*) AS n FROM python.steps").rows.to_pylist() == [{"n": rows}]
+        assert few.query("SELECT count(*) AS n FROM python.steps").to_pylist() == [{"n": rows}]
 
 
 def _as_rank(member: Member, rank: int) -> Member:
@@ -207,4 +207,4 @@ def test_a_table_that_nobody_recorded_is_empty(ranks: Ranks) -> None:
     """A table without a ring at any rank has no rows, and no rank fails for it."""
     empty = "SELECT count(*) AS n FROM python.gradients"
     answer = Union(ranks.members()).query(empty, timeout_s=PATIENCE_S)
-    assert answer.rows.to_pylist() == [{"n": 0}]
+    assert answer.to_pylist() == [{"n": 0}]

@@ -65,7 +65,7 @@ def _check(members: tuple[Member, ...], expected: list[pa.Table]) -> str:
     for sql, rows in zip(QUERIES, expected, strict=True):
         answer = Union(members).query(sql, timeout_s=PATIENCE_S)
         words = Coverage.of(answer.outcomes).words()
-        assert_same(answer.rows.to_arrow(), rows, in_order=True, why=f"{sql}: {words}")
+        assert_same(answer.to_arrow(), rows, in_order=True, why=f"{sql}: {words}")
     return words
 
 
@@ -86,5 +86,5 @@ def _check_node_server(ranks: Ranks, expected: list[pa.Table]) -> None:
         find_members([card.listen])
     mine = [m for m in ranks.members() if m.rank == 3]
     answer = Union([*mine, *far[:2]]).query(QUERIES[0], timeout_s=PATIENCE_S)
-    assert [row["rank"] for row in answer.rows.to_pylist()] == [3]
+    assert [row["rank"] for row in answer.to_pylist()] == [3]
     assert [o.state for o in answer.outcomes] == ["answered", "failed", "failed"]

@@ -26,6 +26,14 @@ def test_a_misspelt_setting_is_told(program: Callable[..., Target]) -> None:
         assert f"problem: {none} them\n" in shown
 
 
+def test_where_nothing_can_listen_is_told(program: Callable[..., Target]) -> None:
+    """On stderr, and the agent is there without a listener."""
+    target = program("idle", PROBING="all", PROBING_LISTEN="foo")
+    target.wait_for_output("ready")
+    target.wait_for_agent()
+    assert "probing: no TCP listener: PROBING_LISTEN=foo is not host:port\n" in target.output
+
+
 def test_a_start_that_failed_is_told_by_who_asks(program: Callable[..., Target]) -> None:
     """Why, what to correct, and nothing of what the agent would have recorded."""
     target = program("idle", PROBING="all", PROBING_OVERHEAD="much")

@@ -6,9 +6,9 @@ the C part records, nothing is: then all that is done here is to write down what
 
 Caches decide what recording costs: between two module calls, the training's own work drives ours
 out of them, and the same code takes several times what it takes in a loop. So all is timed where it
-happens, but for what the C part does. What is done a few times per step has clocks of its own, and
-so have hooks. A recorded call can only afford to have its last part timed, and that in some calls:
-`_CALL_PER_EXIT` makes a whole of it. Before the first is timed, a loop of
+happens, but for what the C part does. What is done a few times per step is timed by `StepCosts`,
+and hooks have a clock of their own. A recorded call can only afford to have its last part timed,
+and that in some calls: `_CALL_PER_EXIT` makes a whole of it. Before the first is timed, a loop of
 what a row consists of stands for it. Not counted is what recording collectives costs.
 """
 
@@ -18,12 +18,13 @@ import math
 import struct
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ....ring.format import DONE, HEADER_SIZE
 from ....ring.writer import RingWriter
 from ..shared.recording import Recording
+from ..shared.step_costs import Usual
 from ..shared.thread_state import BACKWARD, FORWARD
 from .backward.module_backward import Hooked, ModuleBackward
 from .names.module_names import ModuleNames
@@ -39,11 +40,6 @@ _CALL_PER_EXIT = 1.5
 forgotten both: 1.2 to 1.9 were measured. Where they have not, it is the loop that counts."""
 _AROUND_HOOKS, _AROUND_HOOKS_IN_C = 1.3, 2.0
 """Hooks cost a step so many times what their own clock says (`tests.benchmarks hooks`)."""
-_NEW = 0.5
-"""What the last step counts for in a mean cost."""
-_OUTLIER = 4.0
-"""What a step costs beyond so many times the cheapest one is left out of the mean: the first use of
-something, or work that somebody has asked for."""
 _SEEN = 0.7
 """The part of the budget that may be spent by the clocks: they do not see that the training has to
 fetch again what recording has driven out of the caches."""
@@ -75,7 +71,7 @@ class Budget:
         thinned: Names of modules that are left out of most steps: too small, and too many.
         calls_ns: What recording the module calls of the last step has cost, by that estimate.
         hooks_ns: The same of their backward passes.
-        rest_ns: What was done a few times in the last step.
+        rest_ns: What is done a few times in a step.
     """
 
     def __init__(
@@ -97,11 +93,11 @@ class Budget:
         self.hooked = 0
         self.thinned: tuple[str, ...] = ()
         self.calls_ns = self.hooks_ns = self.rest_ns = 0.0
-        self._backward_calls = self._spent_ns = self._rest_ns = 0
+        self._backward_calls = self._spent_ns = 0
+        self._hook, self._exit = Usual(), Usual()
         self._in_c = (0, 0, 0, 0)  # what the C part has counted so far
         self._exits = self._exits_ns = 0
-        self._rests: deque[int] = deque(maxlen=_EVERY)  # of the steps since the last plan
-        self._lasted_ns: deque[int] = deque(maxlen=_EVERY)  # the same steps
+        self._lasted_ns: deque[int] = deque(maxlen=_EVERY)  # of the steps since the last plan
         self._chosen: dict[int, Hooked] = {}
         self._is_sample = False
         self._overhead = overhead
@@ -115,6 +111,11 @@ class Budget:
         self._next_plan = 1
         names.on_forget = self._forget
 
+    @property
+    def step_costs(self) -> Mapping[str, float]:
+        """What `rest_ns` consists of, by source."""
+        return self._recording.costs.step_ns
+
     def step_ended(self, first: int, last: int, took_ns: int) -> None:
         """A training step has ended, whose rows lie between two words."""
         self._learn_costs()
@@ -126,21 +127,20 @@ class Budget:
     def _learn_costs(self) -> None:
         """See what the clocks have added up since the last step."""
         recording, backward = self._recording, self._backward
-        rest, self._rest_ns = recording.spent_ns - self._rest_ns, recording.spent_ns
-        self.rest_ns = rest
+        recording.costs.step_ended()
+        self.rest_ns = recording.costs.total_ns
         if backward.in_c is not None:
             self._learn_hooks_in_c(backward.in_c)
             return
-        self._rests.append(rest)
         spent, self._spent_ns = backward.spent_ns - self._spent_ns, backward.spent_ns
         self.hooks_ns = _AROUND_HOOKS * spent
         if self._backward_calls:
-            each = self.hooks_ns / self._backward_calls
-            self.hook_ns += (each - self.hook_ns) * (_NEW if self.hook_ns else 1.0)
+            self._hook.add(self.hooks_ns / self._backward_calls)
+            self.hook_ns = self._hook.value
         if backward.exits > self._exits:
             exit_ns = (backward.exits_ns - self._exits_ns) / (backward.exits - self._exits)
-            is_first, each = not self._exits, max(self._least_row_ns, _CALL_PER_EXIT * exit_ns)
-            self.row_ns += (each - self.row_ns) * (1.0 if is_first else _NEW)
+            self._exit.add(max(self._least_row_ns, _CALL_PER_EXIT * exit_ns))
+            self.row_ns = self._exit.value
             self._exits, self._exits_ns = backward.exits, backward.exits_ns
         if not self.row_ns:
             self.row_ns = self._least_row_ns = _ROW_PER_LOOP * _time_of_a_loop()
@@ -151,8 +151,8 @@ class Budget:
         rows, hooks, timed, ns = costs = in_c.backward_costs()
         rows_before, hooks_before, timed_before, ns_before = self._in_c
         if timed > timed_before:
-            each = _AROUND_HOOKS_IN_C * (ns - ns_before) / (timed - timed_before)
-            self.hook_ns += (each - self.hook_ns) * (_NEW if self.hook_ns else 1.0)
+            self._hook.add(_AROUND_HOOKS_IN_C * (ns - ns_before) / (timed - timed_before))
+            self.hook_ns = self._hook.value
         self._in_c, self._backward_calls = costs, rows - rows_before
         self.hooks_ns = (hooks - hooks_before) * self.hook_ns
         self.hooked = len(self._backward.hooked)
@@ -176,7 +176,6 @@ class Budget:
             self._next_plan = min(2 * self._steps, self._steps + self._until_sample(usual_ns))
             self._learn(first, last)
             self._plan(usual_ns)
-            self._rests.clear()
             self._lasted_ns.clear()
         elif self._steps < self._next_plan - 2:
             return
@@ -207,7 +206,6 @@ class Budget:
         self._backward_calls = 0
         self._is_sample = False
         self._chosen = {}
-        self._rests.clear()
         self._lasted_ns.clear()
         self._made.clear()
 
@@ -230,8 +228,7 @@ class Budget:
     def _plan(self, took_ns: int) -> None:
         """Choose, now that it is known what each module takes."""
         whole = self.share * took_ns * _SEEN
-        most = _OUTLIER * min(self._rests)
-        rest = sum(min(rest, most) for rest in self._rests) / len(self._rests)
+        rest = self.rest_ns
         free = whole * (1 - _FOR_SAMPLES) - rest
         allowed = max(free, max(whole, rest) * _FOR_CALLS)
         known = dict(self._names.known)

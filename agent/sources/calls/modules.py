@@ -255,7 +255,8 @@ class ModuleCalls:
         """
         if thread.session != self._recording.session and not self._boundary.admit(module, thread):
             return None
-        start = time.perf_counter_ns()
+        clock = self._recording.costs.clock
+        start = clock()
         ids = self._names.known.get(id(module))
         if ids is None:
             ids = self._names.learn_call(module)
@@ -273,7 +274,7 @@ class ModuleCalls:
                 self._recording.safe_points.step_ended()
             if self._recording.safe_points.waiting:
                 self._recording.safe_points.root_called()
-                start = time.perf_counter_ns()  # that somebody has held the training is no cost
+                start = clock()  # that somebody has held the training is no cost
             thread.is_evaluating = self._progress.root_called(call, thread)
             if call.has_parameters:
                 thread.root_ids = IDS.pack(*call.ids)
@@ -282,7 +283,7 @@ class ModuleCalls:
                 self._enter_forward(size, args, kwargs)
             if self._recording.looks.modules is not None:
                 self._recording.looks.modules.root_called(module, self._recording.step)
-        self._recording.spent_ns += time.perf_counter_ns() - start
+        self._recording.costs.add("modules", clock() - start)
         return ids
 
     def _learn_inside(self, module: Module, root: Module) -> bytes:
@@ -321,7 +322,8 @@ class ModuleCalls:
 
     def _leave_root(self, module: Module, thread: ThreadState, result: object) -> None:
         """The call of a root has ended."""
-        start = time.perf_counter_ns()
+        clock = self._recording.costs.clock
+        start = clock()
         thread.root = None
         if self._recording.looks.modules is not None:
             self._recording.looks.modules.root_left(module)
@@ -331,8 +333,8 @@ class ModuleCalls:
             self._leave_phase(thread)
             self._progress.root_left(module)
             if self._recording.collectives is not None:
-                self._recording.collectives.rows.poll_seldom(start)
-        self._recording.spent_ns += time.perf_counter_ns() - start
+                self._recording.collectives.rows.poll_seldom(time.perf_counter_ns())
+        self._recording.costs.add("modules", clock() - start)
 
     def _leave_phase(self, thread: ThreadState) -> None:
         """The training thread is no longer in the forward pass."""

@@ -261,6 +261,8 @@ class DataLoaders:
     def _arrived(self, wait: _Wait, iterator: Any, batch: Any) -> None:
         """The batch is there."""
         took = time.perf_counter_ns() - wait.start_ns
+        clock = self._recording.costs.clock
+        start = clock()
         self._leave(wait)
         if not self.is_on:
             return
@@ -280,7 +282,7 @@ class DataLoaders:
             self._recording.safe_points.batch_came(batch)
         self._correct_worker(wait, iterator)
         self._close(wait, DONE, facts, took, is_exhausted=False)
-        self._recording.spent_ns += time.perf_counter_ns() - wait.start_ns - took
+        self._recording.costs.add("dataloaders", clock() - start)
 
     def _ended(self, wait: _Wait, error: BaseException) -> None:
         """The wait has ended without a batch; the exception goes on to the caller."""

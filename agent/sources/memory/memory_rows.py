@@ -204,7 +204,10 @@ class MemoryRows:
             if device != _HOST:
                 self._put(ATTACH, step, NULL_NAME, device, (*figures, NULL_INT))
         self._put(phase, step, label, device, (*figures, gc_ns))
-        self.cost_ns += self._processor_clock() - start
+        took = self._processor_clock() - start
+        self.cost_ns += took
+        costs = self._recording.costs
+        costs.count("memory", took, is_within=costs.clock is self._processor_clock)
 
     def _put(
         self, phase: int, step: int, label: int, device: str, figures: tuple[int, ...]

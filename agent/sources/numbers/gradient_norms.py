@@ -112,16 +112,18 @@ class GradientNorms:
     ) -> Any:
         """FSDP1 clips by the norm of all ranks' gradients, which it gives back."""
         norm = original(*args, **kwargs)
-        start = time.perf_counter_ns()
+        clock = self._recording.costs.clock
+        start = clock()
         self.guard.run(self._note_sharded, norm, *args[:2], **kwargs)
-        self._recording.spent_ns += time.perf_counter_ns() - start
+        self._recording.costs.add("gradient norms", clock() - start)
         return norm
 
     def _around(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """Gradients are clipped by their norm."""
-        start = time.perf_counter_ns()
+        clock = self._recording.costs.clock
+        start = clock()
         self.guard.run(self._note, args, kwargs)
-        self._recording.spent_ns += time.perf_counter_ns() - start
+        self._recording.costs.add("gradient norms", clock() - start)
         return original(*args, **kwargs)
 
     def _note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from ..steps.rows.step_rows import StepRows
 from .events import Events
 from .looks import Looks
 from .objects import Objects
+from .step_costs import StepCosts
 from .thread_state import ThreadStates
 
 
@@ -66,7 +67,7 @@ class Recording:
             stepped an optimizer; 0 before that.
         session: How often recording has begun or ended; a thread that has been let in since knows
             the number.
-        spent_ns: What has been done a few times per step so far, by the clock of each that does it.
+        costs: What sources do a few times per step.
         awaits_step: Whether recording began in the middle of a training and waits for the end of
             the step in progress.
     """
@@ -88,7 +89,7 @@ class Recording:
         self.carried = CarriedGradients()
         self.training_thread = 0
         self.session = 0
-        self.spent_ns = 0
+        self.costs = StepCosts()
         self.awaits_step = False
 
     @property

@@ -65,8 +65,14 @@ class StackSamples(RegularLooks):
             self._begin(1.0 / self.hz, first_s=1.0 / self.hz)
 
     def _look(self) -> None:
+        """One sample, and what it has cost: who trains waits meanwhile."""
+        start = time.thread_time_ns()
+        self._sample(time.perf_counter_ns())
+        took = time.thread_time_ns() - start
+        self._recording.costs.count("stack samples", took, is_within=False)
+
+    def _sample(self, now: int) -> None:
         """One sample of each thread of the program."""
-        now = time.perf_counter_ns()
         frames = sys._current_frames()
         del frames[threading.get_ident()]  # this very frame, which would hold itself and all others
         known = {thread.ident: thread for thread in threading.enumerate()}

@@ -106,11 +106,13 @@ class Marks:
 
     def _end_step(self) -> None:
         """A step ends, in the thread that trains from now on."""
-        start, recording = time.perf_counter_ns(), self._recording
+        recording = self._recording
+        clock = recording.costs.clock
+        start = clock()
         thread = recording.threads.state
         if self._boundary.admit_step(thread):
             has_ended = self._progress.step_marked(thread)
-            recording.spent_ns += time.perf_counter_ns() - start
+            recording.costs.add("marks", clock() - start)
             if has_ended:
                 recording.safe_points.step_ended()
 

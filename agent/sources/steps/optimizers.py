@@ -147,12 +147,13 @@ class OptimizerSteps:
         if is_part and id(optimizer) in self._open:
             self._in_base.add(id(optimizer))
             return
-        start = time.perf_counter_ns()
+        clock = recording.costs.clock
+        start = clock()
         for look in recording.events.before_step:
             look(optimizer, args, kwargs)
         self._open_row(optimizer, is_part=is_part)
         self._errors.watch(optimizer)
-        recording.spent_ns += time.perf_counter_ns() - start
+        recording.costs.add("optimizers", clock() - start)
 
     def _failed(self) -> None:
         """A step has ended by an exception, which goes on to the caller."""
@@ -188,8 +189,9 @@ class OptimizerSteps:
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         """Complete the row, and with it perhaps the step."""
-        entered_ns = time.perf_counter_ns()
         recording, thread = self._recording, self._recording.threads.state
+        clock = recording.costs.clock
+        entered = clock()
         if id(optimizer) in self._in_base:
             self._in_base.discard(id(optimizer))
             return
@@ -212,7 +214,7 @@ class OptimizerSteps:
             has_ended = self._boundary.admit_step(thread) and self._progress.optimizer_stepped(
                 optimizer, name, thread
             )
-        recording.spent_ns += time.perf_counter_ns() - entered_ns
+        recording.costs.add("optimizers", clock() - entered)
         if has_ended and recording.safe_points.waiting:
             recording.safe_points.step_ended()
 

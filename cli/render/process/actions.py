@@ -8,6 +8,7 @@ from ....cluster.job.rank_sets import rank_set
 from ....cluster.ranks.naming import Rank, rank_words
 from ....units import age, duration, size
 from ..table import Heading, render_table
+from ..text import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,15 +25,20 @@ def render_act(act: Act) -> str:
     return "\n".join([*lines, f"action {act.number} ({act.name}): {act.state}{at}{paused}{undo}"])
 
 
-def render_together(acts: Mapping[Rank, Act]) -> str:
-    """What goes to stdout for several ranks; those with equal changes once."""
+def render_together(acts: Mapping[Rank, Act], *, job: str | None = None) -> str:
+    """What goes to stdout for several ranks; those with equal changes once.
+
+    Args:
+        job: Whose ranks they are, in words.
+    """
+    of = f" of {escape_controls(job)}" if job else ""
     groups: dict[tuple[Change, ...], list[Rank]] = {}
     for rank, act in acts.items():
         groups.setdefault(act.changes, []).append(rank)
     lines = []
     for changes, ranks in groups.items():
         lines += [_change(change) for change in changes] or ["nothing was changed"]
-        lines.append(_summary(rank_words(ranks), [acts[rank] for rank in ranks]))
+        lines.append(_summary(f"{rank_words(ranks)}{of}", [acts[rank] for rank in ranks]))
     return "\n".join(lines)
 
 

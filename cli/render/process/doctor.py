@@ -82,8 +82,9 @@ def _nothing(report: Report) -> str:
     if report.is_blind:
         return f"Too little could be looked at in {about} to say that all is well."
     looked, rules = report.looked
-    some = f" by the {looked} of {rules} rules that could look" if looked < rules / 2 else ""
-    return f"Nothing wrong was found in {about}{some}."
+    if looked < rules / 2:
+        return f"Only {looked} of {rules} rules could look at {about}; these found nothing wrong."
+    return f"Nothing wrong was found in {about}."
 
 
 def _missed(missed: NotLooked) -> str:

@@ -252,7 +252,10 @@ def _hints(overview: Overview) -> Iterator[tuple[str, str]]:
     """Commands by what they tell, the best first; three of them."""
     who = shlex.quote(overview.endpoint)
     if overview.state == "no agent":
-        yield f"attach {who}", "record from its next step on"
+        if overview.problems:  # what keeps an agent out
+            yield "list --all", "the Python processes there are"
+        else:
+            yield f"attach {who}", "record from its next step on"
         yield f"{who} backtrace", "where it is, from outside"
         return
     if overview.state == "dead":

@@ -36,7 +36,7 @@ def render_settings(
             setting.name,
             escape_controls(setting.value) or "(unset)",
             setting.source,
-            "at run time" if setting.live else f"{setting.env} at start",
+            "at run time" if setting.live else "at start",
         ]
         for setting in shown
     ]
@@ -44,7 +44,8 @@ def render_settings(
     lines = [f"problem: {escape_controls(sentence)}" for sentence in unknown]
     lines += drawing.heading
     for line, setting in zip(drawing.rows, shown, strict=True):
-        lines += [line, *(wrap_doc(setting.doc, width) if is_whole else ())]
+        meaning = f"{setting.env}: {setting.doc}"
+        lines += [line, *(wrap_doc(meaning, width) if is_whole else ())]
     if len(shown) < len(settings):
         lines.append(f"… {plural(len(settings) - len(shown), 'more setting')}; -n 0 shows all")
     if not is_whole:

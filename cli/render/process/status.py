@@ -51,17 +51,18 @@ def _cost(report: StatusReport) -> str:
             " probing.step()"
         )
     cost = f"recording costs {duration(report.cost_s)} of a step, {100 * report.share:.2g} %"
-    basis = f"(median of the last {report.steps}; estimated)"
+    last = "the last step" if report.steps == 1 else f"the last {report.steps} steps"
+    basis = f"(estimated from {last})"
     limit, name = report.limit, "the limit"
     if limit is None:  # what was set stands in no file
         limit, name = Settings().overhead / 100, "the default limit"
     words = f"{name} of {100 * limit:.3g} %"
     if report.share <= limit:
         return f"{cost}, within {words} {basis}"
-    return (
-        f"{cost}, more than {words} {basis}: in steps so short, what is not left out of the record"
-        " takes more than that"
-    )
+    told = [source for source in report.sources or () if source.cost_s]
+    dearest = max(told, key=lambda source: source.cost_s or 0.0, default=None)
+    most = f"; most of that for {dearest.source}" if dearest is not None else ""
+    return f"{cost}, more than {words} {basis}{most}"
 
 
 def _table(sources: tuple[SourceStatus, ...], *, width: int | None, color: bool) -> list[str]:

@@ -7,11 +7,11 @@ word, by how many steps it is behind, and where there are colours by those.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....client.recent_steps import STILL
-from ....cluster.job.rank_sets import rank_set
 from ....units import duration, size
 from ..bars import stacked_bar
 from ..table import Drawing, Heading, draw_table, render_table
@@ -242,12 +242,10 @@ def _next(cells: Sequence[GridCell], asked: str) -> Iterator[str]:
     else:
         hints.append((f"{asked} stragglers", "which rank holds up the others"))
     hints.append((f"{asked} doctor", "what is wrong, and what to do"))
-    if odd and odd[0].rank is not None:
-        hints.append((f"rank:{rank_set([odd[0].rank])}", "this rank on one screen"))
-    elif cells and cells[0].pid is not None:
-        first = cells[0]
-        word = f"rank:{first.rank}" if first.rank is not None else str(first.pid)
-        hints.append((word, "one of them on one screen"))
+    if odd and odd[0].target:
+        hints.append((shlex.quote(odd[0].target), "this one on one screen"))
+    elif cells and cells[0].target:
+        hints.append((shlex.quote(cells[0].target), "one of them on one screen"))
     widest = max(len(command) for command, _ in hints)
     for index, (command, why) in enumerate(hints):
         yield f"{'' if index else 'next':5} probing {command:{widest}}  {why}"

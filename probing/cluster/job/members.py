@@ -6,6 +6,7 @@ member and a note. Only where nothing at all is found is that an error.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from ...linux import process
 from ...reach.endpoint import Local, Stranger, resolve
 from ...rundir.folders import RunDirectory, from_env
 from ..launchers import place_in
-from .membership import Member, Membership, in_order, missing_member, names_of
+from .membership import Member, Membership, in_order, jobs_among, missing_member, names_of
 from .outcomes import AT_ONCE
 from .parallel import Done, run_at_once
 from .plans import Plan, plan_of, where_named
@@ -65,10 +66,11 @@ def find_members(
         (address for plan in plans for address in plan.addresses),
         told=[address for plan in plans for address in plan.told],
     )
-    found, missing = [], []
+    found, missing, mixed = [], [], []
     for plan in plans:
         members = finder.members_of(plan)
         found += members
+        mixed += [plan.word] if _is_mixed(plan, members) else []
         if plan.ranks is not None:
             missing += _missing_of(plan, members)
     seen, notes = sift(without_repeats(found))
@@ -77,7 +79,8 @@ def find_members(
     if any(plan.is_whole for plan in plans):
         missing += _missing_ranks(seen)
     notes += [*(note for plan in plans for note in plan.notes), *finder.notes]
-    return _membership(words, [*seen, *missing, *finder.silent], notes)
+    membership = _membership(words, [*seen, *missing, *finder.silent], notes)
+    return dataclasses.replace(membership, mixed=tuple(mixed))
 
 
 class _Finder:
@@ -240,6 +243,12 @@ def _ended_notes(members: list[Member]) -> list[str]:
         for job, those in jobs.items()
         if all(m.is_alive is False for m in those)
     ]
+
+
+def _is_mixed(plan: Plan, members: list[Member]) -> bool:
+    """Whether one endpoint that names no job stands for more than one job or process."""
+    jobs, alone = jobs_among(sift(without_repeats(members))[0])
+    return plan.job is None and len(jobs) + len(alone) > 1
 
 
 def _missing_of(plan: Plan, members: list[Member]) -> list[Member]:

@@ -5,10 +5,11 @@ Rules of this file: records and pure functions; nothing is looked for here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ...messages import rank_paths
 from ...messages.card import Card
 from .rank_sets import MOST_RANKS, rank_set
 
@@ -58,6 +59,14 @@ class Member:
                 object.__setattr__(self, name, None)
 
     @property
+    def target(self) -> str:
+        """What a command takes for this one, of whatever else runs."""
+        is_here = self.via is None and self.endpoint.startswith("/")
+        if self.rank is not None and self.job is not None and is_here:
+            return rank_paths.of_job(self.rank, self.job)
+        return str(self.pid) if is_here and self.pid is not None else self.endpoint
+
+    @property
     def name(self) -> str:
         """What people call it: its rank, else its pid, else its endpoint."""
         if self.rank is not None:
@@ -72,6 +81,18 @@ def names_of(members: Sequence[Member]) -> str:
     return ", ".join([*words, *(member.name for member in members if member.rank is None)])
 
 
+def jobs_among(members: Iterable[Member]) -> tuple[list[list[Member]], list[Member]]:
+    """The ranks of each job, and the processes that are by themselves."""
+    jobs: dict[tuple[str | None, int], list[Member]] = {}
+    alone = []
+    for member in members:
+        if member.rank is None or (member.world_size or 1) == 1:
+            alone.append(member)
+        else:
+            jobs.setdefault((member.job, member.attempt), []).append(member)
+    return list(jobs.values()), alone
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
     """What was found behind some endpoints.
@@ -82,6 +103,7 @@ class Membership:
         world_size: How many ranks that job has.
         members: By rank, those without one behind; the missing ones among them.
         notes: What a person should know about how this was found.
+        mixed: Which of the endpoints stand for more than one job, or process of none.
     """
 
     label: str
@@ -89,6 +111,7 @@ class Membership:
     world_size: int | None
     members: tuple[Member, ...]
     notes: tuple[str, ...] = ()
+    mixed: tuple[str, ...] = ()
 
     @property
     def seen(self) -> tuple[Member, ...]:

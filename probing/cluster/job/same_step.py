@@ -11,12 +11,14 @@ rank ever waits for another one on our account.
 from __future__ import annotations
 
 import math
+import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from ...errors import ActRefused, ProbingError
+from ...errors import ActRefused, ActTimedOut, ProbingError, RemoteError
+from ...messages import rank_paths
 from ...messages.about.act import MARKS, Commit, Prepared, Undo
 from .membership import Member
 from .outcomes import AT_ONCE, Outcome, ask_all
@@ -38,10 +40,6 @@ _FURTHER = 4
 _POLL_S = 0.05
 _LONGEST_S = 86_400.0
 _DONE = ("done", "in force")
-_BY_ITSELF = (
-    "Where the ranks need not stay alike, `probing -t rank:0 act ...` asks one by itself;"
-    " `probing -t all backtrace` shows where all are."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +53,17 @@ class Together:
 
     outcomes: tuple[Outcome[Act], ...]
     failure: ProbingError | None = None
+
+
+def _by_itself(members: Iterable[Member]) -> str:
+    """What else can be asked."""
+    first = next(iter(members))
+    whole = shlex.quote(rank_paths.of_ranks(first.job))
+    return (
+        "Where the ranks need not stay alike,"
+        f" `probing -t {shlex.quote(first.target)} act ...` asks one by itself;"
+        f" `probing -t {whole} backtrace` shows where all are."
+    )
 
 
 def act_together(
@@ -139,16 +148,24 @@ class _Acting:
         applied = {o.member: o.value for o in read if o.value is not None and _is_done(o.value)}
         if failure is None:
             bad = next((act for act in acts if not _is_done(act)), None)
-            failure = _first_failure(read) or (_refusal_of(bad) if bad is not None else None)
+            failure = _first_failure(read) or (self._refusal_of(bad) if bad else None)
         if failure is not None:
             failure = self._taken_back(applied, failure) if applied else self._nowhere(failure)
         outcomes = tuple(found.get(o.member, _without_value(o)) for o in prepared)
         return Together(outcomes=outcomes, failure=failure)
 
+    def _refusal_of(self, act: Act) -> ProbingError:
+        """Why an action was not applied."""
+        why = "; ".join(note.rstrip(".") for note in act.notes) or f"it was {act.state}"
+        way_out = f"Nothing was changed. {_by_itself(self._members)}"
+        is_late = act.state == "timed out"
+        error = ActTimedOut(self._timeout_s) if is_late else ActRefused(why)
+        return _saying(error, f"{why}.", help=way_out)
+
     def _nowhere(self, failure: ProbingError) -> ProbingError:
         """The same reason, with the ranks on which nothing was changed for it."""
         where = f"it was applied on none of {_names(self._members)}"
-        return ActRefused(f"{failure.message.rstrip('.')}; {where}", help=failure.help)
+        return _saying(failure, f"{failure.message.rstrip('.')}; {where}.")
 
     def _taken_back(self, applied: dict[Member, Act], failure: ProbingError) -> ProbingError:
         """Take it back where it was applied; says what has been and what could not be."""
@@ -163,7 +180,7 @@ class _Acting:
         ]
         if left:
             parts = [*parts[: bool(back)], f"it stays applied on {_names(left)}, and on no other"]
-        return ActRefused(f"{failure.message.rstrip('.')}; {', '.join(parts)}", help=failure.help)
+        return _saying(failure, f"{failure.message.rstrip('.')}; {', '.join(parts)}.")
 
     def _ask(
         self,
@@ -212,12 +229,6 @@ def _is_done(act: Act) -> bool:
     return act.state in _DONE
 
 
-def _refusal_of(act: Act) -> ActRefused:
-    """Why an action was not applied."""
-    why = "; ".join(note.rstrip(".") for note in act.notes) or f"it was {act.state}"
-    return ActRefused(why, help=f"Nothing was changed. {_BY_ITSELF}")
-
-
 def _first_failure(outcomes: Sequence[Outcome[T]]) -> ProbingError | None:
     """The first reason why not all have done it, and which others have not either."""
     failed = [o for o in outcomes if o.error is not None or o.state == "missing"]
@@ -230,7 +241,19 @@ def _first_failure(outcomes: Sequence[Outcome[T]]) -> ProbingError | None:
     named = said if said.startswith(f"{name} ") else f"{name}{apart}{said}"
     if others:
         named = f"{named}; nor could {_names(others)}"
-    return ActRefused(named, help=None if error is None else error.help)
+    return ActRefused(named) if error is None else _saying(error, f"{named}.")
+
+
+def _saying(error: ProbingError, message: str, *, help: str | None = None) -> ProbingError:
+    """An error of the same kind, of more than one rank."""
+    return RemoteError(
+        code=error.code,
+        status=error.status,
+        exit_code=error.exit_code,
+        message=message,
+        help=help or error.help,
+        detail=error.detail,
+    )
 
 
 def no_place(places: dict[Member, Prepared], limit_s: float) -> ProbingError | None:
@@ -240,7 +263,7 @@ def no_place(places: dict[Member, Prepared], limit_s: float) -> ProbingError | N
         return ActRefused(
             "no step is known to be the same on all: some have begun collectives of the job's"
             f" process group ({_names(by_mark[MARKS[0]])}), some not ({_names(by_mark[MARKS[1]])})",
-            help=f"Nothing was changed. Ask again once all of them train. {_BY_ITSELF}",
+            help=f"Nothing was changed. Ask again once all of them train. {_by_itself(places)}",
         )
     if by_mark[MARKS[0]] or not places:
         return None
@@ -259,7 +282,7 @@ def _too_far_apart(places: dict[Member, Prepared], limit_s: float) -> ProbingErr
         "no collectives of the whole job tell which step is the same on all ranks, and by the count"
         f" of their steps they do not meet within {limit_s:g} s: {first.name} is in step"
         f" {places[first].position}, {last.name} in step {places[last].position}",
-        help=f"Nothing was changed. --timeout SECONDS waits longer. {_BY_ITSELF}",
+        help=f"Nothing was changed. --timeout SECONDS waits longer. {_by_itself(places)}",
     )
 
 

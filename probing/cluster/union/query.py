@@ -44,44 +44,48 @@ class UnionAnswer:
     What is told about it beside its rows is complete once they have been read.
 
     Attributes:
-        rows: The answer itself.
+        answer: The rows, as one process gives them.
         plan: What was asked of the processes, and what ran over their rows.
     """
 
     def __init__(self, rows: Answer, plan: Plan, gathered: Sequence[Gathered]) -> None:
-        self.rows, self.plan = rows, plan
+        self.answer, self.plan = rows, plan
         self._gathered = gathered
 
     def to_arrow(self) -> pa.Table:
         """All rows as one table."""
-        return self.rows.to_arrow()
+        return self.answer.to_arrow()
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as Python values, a dictionary each."""
-        return self.rows.to_pylist()
+        return self.answer.to_pylist()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows as Python values, a dictionary each."""
+        return self.answer.rows()
 
     def arrow(self) -> pa.Table:
         """All rows as one table."""
-        return self.rows.to_arrow()
+        return self.answer.to_arrow()
 
     def df(self) -> Any:
         """All rows as a `pandas.DataFrame`."""
-        return self.rows.df()
+        return self.answer.df()
 
     def pl(self) -> Any:
         """All rows as a `polars.DataFrame`."""
-        return self.rows.pl()
+        return self.answer.pl()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Each row as a dictionary."""
-        return iter(self.rows)
+        return iter(self.answer)
 
     def __len__(self) -> int:
         """How many rows there are."""
-        return len(self.rows)
+        return len(self.answer)
 
     def _repr_html_(self) -> str:
-        return self.rows._repr_html_()
+        return self.answer._repr_html_()
 
     @property
     def coverage(self) -> Coverage:

@@ -24,7 +24,7 @@ from ...safety import off_switch
 from ...tables import STEP_PHASES
 from ..hang.seen.doings import IMPORTS
 from .hot_lines import HotLine, lines_in
-from .not_looked_at import LATE, NotLookedAt
+from .not_looked_at import LATE, NotLookedAt, why_not
 from .series import Floats
 
 if TYPE_CHECKING:
@@ -169,6 +169,20 @@ class Facts:
     def folder(self) -> ProcessFolder | None:
         """Its run folder; None where it is on another machine, or has no agent."""
         return self._process.folder
+
+    def pid_here(self) -> int:
+        """Its number, which `/proc` of this machine has.
+
+        Raises:
+            NotLookedAt: It is elsewhere, or has ended.
+        """
+        member = self.member
+        if not self.is_alive:
+            raise NotLookedAt("the process has ended")
+        if member.pid is None or not (self.folder is not None or member.endpoint.isdecimal()):
+            where = f"on {member.host}" if member.host else "elsewhere"
+            raise NotLookedAt(f"it runs {where}, and only a command there can look at that")
+        return member.pid
 
     @property
     def process(self) -> Process:
@@ -349,7 +363,8 @@ class Facts:
         def sample() -> list[HotLine]:
             self.need_answers()
             if self.folder is None:
-                raise NotLookedAt("only a command on its own machine can sample it")
+                self.pid_here()
+                raise NotLookedAt("no agent is in it")
             samples = self._process.sample(_SAMPLED_S, hz=_HZ, idle=True)
             return lines_in(samples.stacks)
 
@@ -363,7 +378,7 @@ class Facts:
             except NotLookedAt as error:
                 self._known[key] = error
             except ProbingError as error:
-                self._known[key] = NotLookedAt(self._agent_comes or error.message.rstrip("."))
+                self._known[key] = NotLookedAt(self._agent_comes or why_not(error))
                 if error.exit_code in {Unreachable.exit_code, TimedOut.exit_code}:
                     self._silent = str(self._known[key])
         found = self._known[key]
@@ -379,7 +394,6 @@ def may_hang(verdict: Verdict) -> bool:
     return verdict.still_s >= (verdict.threshold_s or _HANG_S) / 2
 
 
-@functools.cache
 def percent(share: float) -> str:
     """A share as people write it: `61 %`; below one per cent with a digit more."""
     return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1g} %"

@@ -5,8 +5,20 @@ Rules of this file: no more than that, so that facts and rules may both say it.
 
 from __future__ import annotations
 
+from ...attach.preflight import find_obstacle
+from ...errors import NotProbed, ProbingError
+
 LATE = "the looks before it took longer than"
 """How the message begins where there was no time left."""
+
+
+def why_not(error: ProbingError) -> str:
+    """An error as the end of a sentence; of a process that wants an agent, how it gets one."""
+    message = error.message.rstrip(".")
+    if type(error) is not NotProbed or (obstacle := find_obstacle(error.pid)) is None:
+        way = f"; `probing attach {error.pid}` puts one in" if type(error) is NotProbed else ""
+        return f"{message}{way}"
+    return f"{message}, and {obstacle.message.rstrip('.')}"
 
 
 class NotLookedAt(Exception):

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
+from typing import get_args
 
+from ...errors import UsageError
 from ..limits import TimeLimit
 
 
@@ -240,8 +243,22 @@ class Commit:
     more: int = 0
 
 
-def request_for(asked: Asked, timeout_s: float | None, ranks: int | None = None) -> ActRequest:
-    """The request of what is asked for."""
+def request_for(asked: object, timeout_s: float | None, ranks: int | None = None) -> ActRequest:
+    """The request of what is asked for.
+
+    Raises:
+        UsageError: It is nothing that can be asked for.
+    """
+    if not isinstance(asked, Asked):
+        names = ", ".join(kind.__name__ for kind in get_args(Asked))
+        raise UsageError(
+            f"act takes an action, and {asked!r} is none.",
+            help=f"The actions of probing.actions: {names}; as in act(Lr(scale=0.1)).",
+        )
+    for field in dataclasses.fields(asked):
+        value = getattr(asked, field.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"{_member_of(asked)} takes a finite number, and {value} is none.")
     kinds: dict[str, Asked] = {_member_of(asked): asked}
     request = ActRequest(timeout_s=timeout_s, ranks=ranks)
     return dataclasses.replace(request, **kinds)  # type: ignore[arg-type]

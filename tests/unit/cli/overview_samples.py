@@ -132,6 +132,7 @@ def _cell(rank: int, *, ranks: int) -> GridCell:
         data_wait_s=0.02,
         sync_s=None if rank == 1 else 0.1,
         loss=2.125,
+        target=f"job:big/rank:{rank}",
     )
 
 

@@ -14,8 +14,9 @@ from probing.cli.group import probing
 from probing.cli.help.examples import EXAMPLES
 from probing.cli.main import run
 from probing.cli.output import terminal
+from probing.cli.target import Target
 from probing.cli.tasks import COMMANDS, SHORT_FORMS, TASKS
-from probing.errors import UsageError
+from probing.errors import NoSuchProcess, UsageError
 from tests.unit.cli.test_cli_parsing import parse
 
 pytestmark = pytest.mark.anypython
@@ -214,4 +215,48 @@ def test_a_hint_without_an_endpoint_says_where_it_stands(
 ) -> None:
     """Nobody was named, so nobody is made up."""
     assert run(["stragglers"]) == UsageError.exit_code
-    assert "`probing ENDPOINT stragglers ...`" in capsys.readouterr().err
+    assert "`probing ENDPOINT stragglers`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "endpoint", "command"),
+    [
+        (["query", "4242", "SELECT 1"], "4242", "query"),
+        (["bt", "node1:8080"], "node1:8080", "bt"),
+        (["act", "job:gpt", "lr", "0.1"], "job:gpt", "act"),
+    ],
+)
+def test_an_endpoint_may_stand_behind_the_command(
+    words: list[str], endpoint: str, command: str
+) -> None:
+    """The same as before it, for every command that asks one."""
+    _, found = parse(*words)
+    assert Target.of(found).endpoints == (endpoint,)
+    assert found.info_name == command
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["query", "@slow-steps"], "query needs an endpoint"),
+        (["query", "SELECT 1 AS a:b"], "query needs an endpoint"),
+        (["attach"], "attach needs an endpoint: `probing attach PID`."),
+        (["--json"], "--json is no option of probing itself"),
+        (["1", "--timeout", "abc", "status"], "'--timeout': 'abc' is not a number."),
+        (["1", "query", "-n", "x", "SELECT 1"], "'x' is not a whole number."),
+        (["1", "query", "@slow-steps", "-p", "factor=abc"], "the parameter factor is a number"),
+    ],
+)
+def test_a_mistake_is_told_in_plain_words(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not in the names of types, and with the usage that the command has."""
+    assert run(words) == UsageError.exit_code
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_short_word_is_like_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is a process's name then; a folder that is not there is no process, too."""
+    for word in ("foo", "/nowhere/at/all"):
+        assert run([word]) == NoSuchProcess.exit_code
+        assert "there is no process" in capsys.readouterr().err

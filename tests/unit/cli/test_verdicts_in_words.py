@@ -9,7 +9,7 @@ import pytest
 
 from probing.cli.render.process.status import render_status
 from probing.cli.render.training.gradients import render_gradients
-from probing.cli.reports.status_report import StatusReport
+from probing.cli.reports.status_report import SourceStatus, StatusReport
 from probing.messages.card import Card
 
 pytestmark = pytest.mark.anypython
@@ -18,21 +18,31 @@ pytestmark = pytest.mark.anypython
 @pytest.mark.parametrize(
     ("share", "limit", "says"),
     [
-        (0.004, 0.01, "0.4 %, within the limit of 1 % (median of the last 9; estimated)"),
-        (0.031, 0.01, "3.1 %, more than the limit of 1 %"),
+        (0.004, 0.01, "0.4 %, within the limit of 1 % (estimated from the last 9 steps)"),
+        (
+            0.031,
+            0.01,
+            "3.1 %, more than the limit of 1 % (estimated from the last 9 steps)"
+            "; most of that for memory",
+        ),
         (0.031, None, "3.1 %, more than the default limit of 1 %"),
         (0.004, None, "0.4 %, within the default limit of 1 %"),
     ],
 )
 def test_the_cost_stands_beside_its_limit(share: float, limit: float | None, says: str) -> None:
-    """One within the limit says so, one beyond it says why; of ended runs the default is known."""
+    """Within the limit says so, beyond it what is dearest; of ended runs the default is known."""
     card = Card(
         pid=1, start_time=1, boot_id="", pid_namespace=0, uid=0, host="here",
         command=("python", "train.py"), executable="", python="", version="", started_ns=0,
         rank=None, local_rank=None, world_size=None,
     )  # fmt: skip
+    sources = tuple(
+        SourceStatus(source=name, state="on", table=name, cost_s=cost_s, faults=0, note=None,
+                     rows=0, dropped=0)
+        for name, cost_s in (("modules", 0.0002), ("memory", 0.0008), ("marks", None))
+    )  # fmt: skip
     report = StatusReport(
-        card=card, sources=(), silence=None, steps=9, cost_s=0.001, share=share, limit=limit
+        card=card, sources=sources, silence=None, steps=9, cost_s=0.001, share=share, limit=limit
     )
     assert says in render_status(report, width=None, color=False)
     early = dataclasses.replace(report, steps=0, cost_s=None, share=None, passes=1700)

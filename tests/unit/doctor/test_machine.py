@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,8 +79,12 @@ def test_a_quota_that_hardly_ever_bit_is_not_looked_at_twice(tmp_path: Path) -> 
 
 def test_another_machine_is_not_looked_at() -> None:
     """What is true of this moment is no fact of a process elsewhere."""
-    with pytest.raises(NotLookedAt, match="its own machine"):
-        signs("throttled", facts())
+    there = facts()
+    there.member = dataclasses.replace(there.member, host="node2", endpoint="node2:8080")
+    with pytest.raises(NotLookedAt, match="it runs on node2, and only a command there can look"):
+        signs("throttled", there)
+    with pytest.raises(NotLookedAt, match="the process has ended"):
+        signs("throttled", facts(is_alive=False))
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ process takes some tenths of a second; it keeps them alive only as long as the a
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .....errors import ActRefused
 from .....messages.about.act import MARKS
+from .....messages.rank_paths import of_ranks
 from ...calls.names.module_names import outermost
 from ...calls.observation import is_compiled
 from ...model.known_names import scalers_there_are, schedulers_among, schedulers_there_are
@@ -57,6 +59,7 @@ class Scene:
         until: When nobody waits for the action any more, by the monotonic clock.
         number: The number of the action.
         ranks: How many ranks apply it at the same step; None for this one by itself.
+        job: What the job is called.
         ring: Gives the ring of a table, which is made when it is first asked for.
     """
 
@@ -70,6 +73,7 @@ class Scene:
         ring: Callable[[Table], RingWriter],
         number: int = 0,
         ranks: int | None = None,
+        job: str | None = None,
     ) -> None:
         self.training = training
         self.hooks = hooks
@@ -78,6 +82,7 @@ class Scene:
         self.ring = ring
         self.number = number
         self.ranks = ranks
+        self.job = job
         self.names = training.names()
         self._model: Any = None
 
@@ -246,7 +251,8 @@ class Scene:
             raise ActRefused(
                 f"{what} on {self.ranks or 1} of {size} ranks would let the copies of the model"
                 " drift apart that DistributedDataParallel keeps equal",
-                help="Nothing was changed. Ask all ranks by one command: `probing -t all act ...`.",
+                help="Nothing was changed. Ask all ranks by one command:"
+                f" `probing -t {shlex.quote(of_ranks(self.job))} act ...`.",
             )
 
     def refuse_sharded(self, what: str, instead: str) -> None:

@@ -156,7 +156,8 @@ class BackwardPasses:
             args[0], thread, has_optimizer=self._boundary.has_optimizer()
         ):
             recording.safe_points.step_ended()
-        entered = begun.start_ns = time.perf_counter_ns()
+        clock = recording.costs.clock
+        entered, begun.start_ns = clock(), time.perf_counter_ns()
         if counts:
             self._begin_counted(begun, args, kwargs)
         elif thread.native_id == trains:  # a hook may carry on what earlier passes have made
@@ -171,7 +172,7 @@ class BackwardPasses:
             begun.word = recording.trace.open_row(*self._opening(begun))
             if self._timer is not None:
                 self._timer.entered(begun.word, begun.ids, DEVICE_BACKWARD, 0)
-        recording.spent_ns += time.perf_counter_ns() - entered
+        recording.costs.add("backward", clock() - entered)
         thread.floor = self._modules.count(thread)
         thread.passes += 1
 
@@ -258,7 +259,8 @@ class BackwardPasses:
         thread, recording = begun.thread, self._recording
         if not begun.start_ns:
             return
-        entered = time.perf_counter_ns()
+        clock = recording.costs.clock
+        entered = clock()
         if state == FAILED and recording.ooms is not None:
             recording.ooms.raised(BACKWARD)
         if thread.passes > begun.around:
@@ -284,7 +286,7 @@ class BackwardPasses:
         has_ended = is_counted and self._progress.pass_ended(
             thread, args[0], trains=begun.trains, creates_graph=begun.creates_graph
         )
-        recording.spent_ns += time.perf_counter_ns() - entered
+        recording.costs.add("backward", clock() - entered)
         if has_ended:
             recording.safe_points.step_ended()
 

@@ -23,7 +23,6 @@ from .speed import processor_share
 _LOOK_S = 1.0
 _ROBBED = 1 / 3
 """Steps take three times as long as they would: less comes and goes on a machine that is shared."""
-_ELSEWHERE = "only a command on its own machine can look at that"
 _THROTTLED = 0.25
 _THROTTLED_EVER = 0.1
 """This part of all time: a command that has only just begun to use the quota is no cause."""
@@ -55,8 +54,9 @@ def _crowded(facts: Facts) -> Iterator[Sign]:
 
 def _others(facts: Facts) -> list[User]:
     """Who uses processors beside the training and this command; none where that is not seen."""
-    pid = _pid(facts)
-    if pid is None:
+    try:
+        pid = facts.pid_here()
+    except NotLookedAt:
         return []
     before, began = facts.processor_times
     seconds = time.monotonic() - began
@@ -83,9 +83,7 @@ def _in_words(users: list[User]) -> list[str]:
 
 def _throttled(facts: Facts) -> Iterator[Sign]:
     """The kernel stops the training's threads, since their cgroup has used up its quota."""
-    pid = _pid(facts)
-    if pid is None:
-        raise NotLookedAt(_ELSEWHERE)
+    pid = facts.pid_here()
     before = find_throttling(pid, proc=facts.proc)
     if before is None or before.share < _THROTTLED_EVER:
         return
@@ -138,11 +136,6 @@ def _swapping(facts: Facts) -> Iterator[Sign]:
         ),
         weight=min(1.0, faults / 1000),
     )
-
-
-def _pid(facts: Facts) -> int | None:
-    """Its number, where it runs on this machine."""
-    return facts.member.pid if facts.folder is not None and facts.is_alive else None
 
 
 RULES = (

@@ -37,22 +37,9 @@ _POOLS = re.compile(r"ThreadPoolExecutor|pin_memory|MainThread|asyncio|^pt_|Dumm
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def _pid(facts: Facts) -> int:
-    """Its number, where this machine can look at it.
-
-    Raises:
-        NotLookedAt: It is elsewhere, or has ended.
-    """
-    if facts.folder is None or facts.member.pid is None:
-        raise NotLookedAt("it is on another machine, or has no agent")
-    if not facts.is_alive:
-        raise NotLookedAt("the process has ended")
-    return facts.member.pid
-
-
 def _descriptors(facts: Facts) -> Iterator[Sign]:
     """One file is open many times."""
-    pid = _pid(facts)
+    pid = facts.pid_here()
     counts: Counter[str] = Counter()
     names: dict[str, str] = {}
     for link in _links(pid):
@@ -94,7 +81,7 @@ def _links(pid: int) -> list[str]:
 
 def _threads(facts: Facts) -> Iterator[Sign]:
     """Threads of one kind are started again and again, and do not end."""
-    pid = _pid(facts)
+    pid = facts.pid_here()
     rows = facts.live("threads")
     kinds: defaultdict[str, list[int]] = defaultdict(list)
     for row in rows:
@@ -122,7 +109,7 @@ def _threads(facts: Facts) -> Iterator[Sign]:
 
 def _children(facts: Facts) -> Iterator[Sign]:
     """Processes are started again and again, and do not end."""
-    pid = _pid(facts)
+    pid = facts.pid_here()
     rows = [row for row in facts.live("host_memory") if row["role"] in {"data_worker", "child"}]
     for role in ("data_worker", "child"):
         own = [row for row in rows if row["role"] == role]
@@ -149,7 +136,7 @@ def _children(facts: Facts) -> Iterator[Sign]:
 
 def _shared_files(facts: Facts) -> Iterator[Sign]:
     """Files in /dev/shm come all along and stay."""
-    pid = _pid(facts)
+    pid = facts.pid_here()
     began = _start_s(f"/proc/{pid}/stat")
     uid = process.owner(pid)
     now, boot = time.time(), _since_boot()
