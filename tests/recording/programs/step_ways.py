@@ -662,6 +662,30 @@ def retried() -> dict[str, Any]:
     return {"steps": 6, "losses": losses, "per_step": 1}
 
 
+def windows() -> dict[str, Any]:
+    """Gradients of four micro-batches are accumulated; the last window of an epoch is a part."""
+    model = net()
+    optimizer = sgd(model)
+    steps = list[list[float]]()
+    for count in (4, 1, 4, 3, 4, 2):
+        losses = []
+        for _ in range(count):
+            x = torch.randn(8, 4)
+            loss = (model(x) - Y).square().mean()
+            (loss / 4).backward()
+            losses.append(loss.item())
+        optimizer.step()
+        optimizer.zero_grad()
+        steps.append(losses)
+    return {
+        "steps": 6,
+        "losses": [sum(losses) / len(losses) for losses in steps],
+        "firsts": [losses[0] for losses in steps],
+        "lasts": [losses[-1] for losses in steps],
+        "samples": [8 * len(losses) for losses in steps],
+    }
+
+
 WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "gan": gan,
     "critics": lambda: gan(5),
@@ -698,6 +722,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "penalty": penalty,
     "bare": bare,
     "retried": retried,
+    "windows": windows,
 }
 
 if __name__ == "__main__":

@@ -240,9 +240,7 @@ class StepRows:
             closing: Where those are filled in that are here.
         """
         at = self._at
-        later, is_one = self._losses_at.fill(
-            closing, self._losses, self._dropped, have_one=self._optimizers.have_one_loss
-        )
+        later, is_one = self._losses_at.fill(closing, self._losses, self._dropped, self._optimizers)
         if is_one and self.norm is not None:
             later += self._losses_at.norms(self.norm, self.max_norm)
         if self.amp_scale is not None:
