@@ -125,8 +125,8 @@ STEPS = Table(
         _LOSS._replace(
             doc="The mean of the micro-batches' losses; their sum, where each was divided by"
             " their number; of a partial window the mean, undivided; without those whose"
-            " gradients were set to None before the step. On a device it arrives with the next step. NULL where optimizers have"
-            " losses of their own: see `python.optimizer_steps`."
+            " gradients were set to None before the step. On a device it arrives with the next"
+            " step. NULL where optimizers have losses of their own: see `python.optimizer_steps`."
         ),
         number(
             "first_loss",
