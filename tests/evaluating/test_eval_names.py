@@ -40,7 +40,7 @@ class OnlyAtHand(dict[str, object]):
 def test_listing_names_looks_for_none() -> None:
     """`dir()` holds the training up no longer than one name does: what is at hand is listed."""
     names = Names(Place(0), OnlyAtHand())
-    listed = eval("dir(), list(globals()), dir", LiveGlobals(names))[:2]  # noqa: S307 - as sent
+    listed = eval("dir(), list(globals()), dir", LiveGlobals(names))[:2]
     for found in listed:
         assert "model" in found
         assert "scheduler" not in found
