@@ -13,7 +13,8 @@ from probing.agent.sources.accelerator import DeviceModel, PendingNumber, Pendin
 from probing.agent.sources.model.model_flops import Precision, peak_of
 from probing.agent.sources.numbers.number import Number
 from probing.agent.sources.steps.phases import BACKWARD, FORWARD
-from probing.agent.sources.steps.rows.step_rows import StepEnd, StepRows
+from probing.agent.sources.steps.rows.step_places import StepEnd
+from probing.agent.sources.steps.rows.step_rows import StepRows
 from probing.ring.format import NULL_FLOAT
 from probing.ring.peek import RingPeek
 from probing.ring.writer import RingWriter
