@@ -312,7 +312,7 @@ class StepRows:
     def pass_begins(self, now_ns: int, *, trains: bool, keeps_graph: bool) -> None:
         """A backward pass begins: one of a call that was made ahead begins a micro-batch."""
         size = self._ahead.pass_begins(keeps_graph=keeps_graph) if trains else None
-        if size is not None:
+        if size is not None and self._batch is not None and self._batch.has_pass:
             self.phases.end_batch()
         self.phases.ensure_batch(now_ns)
         if size is not None and self._batch is not None:
