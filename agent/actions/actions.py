@@ -314,6 +314,7 @@ class _Undoing:
             f" ({change.before} -> {change.after}), so that was left as it is"
             for change in undone.overwritten
         )
+        notes += undone.notes
         return Applied(changes=undone.changes, notes=notes)
 
     def finish(self, scene: object, applied: Applied, until: float) -> Applied:

@@ -205,8 +205,11 @@ class Names:
         return nearest(name, origins)
 
     def origins(self) -> dict[str, str]:
-        """Every name there is, and where it comes from."""
-        return self._origins(dict.fromkeys(self._found, _KNOWN))
+        """Every name at hand, and where it comes from.
+
+        Those are left out that only a look at every object of the process could find.
+        """
+        return self._origins(self._at_hand())
 
     def _near(self, name: str) -> dict[str, str]:
         """The names of recorded calls that are at hand, and those that an unknown one may mean.
@@ -216,11 +219,16 @@ class Names:
         """
         from difflib import get_close_matches  # only after a mistake
 
-        at_hand = getattr(self._found, "at_hand", self._found)
+        at_hand = self._at_hand()
         possible = getattr(self._found, "possible", ())
         close = get_close_matches(name, possible, n=_MOST_CLOSE, cutoff=_CLOSE)
-        sought = {n: _SOUGHT for n in close if n not in at_hand}
-        return {n: _KNOWN for n in at_hand if n in self._found} | sought
+        sought = set(close).difference(getattr(self._found, "at_hand", self._found))
+        return at_hand | {n: _SOUGHT for n in close if n in sought}
+
+    def _at_hand(self) -> dict[str, str]:
+        """The names of recorded calls that are found at once."""
+        at_hand = getattr(self._found, "at_hand", self._found)
+        return {n: _KNOWN for n in at_hand if n in self._found}
 
     def _origins(self, known: dict[str, str]) -> dict[str, str]:
         """The names of the frames and of the script, and some of recorded calls."""
@@ -288,7 +296,7 @@ class LiveGlobals(dict[str, Any]):
         return iter(self.keys())
 
     def keys(self) -> Any:
-        """All names, as ``dir()`` lists them."""
+        """All names at hand, as ``dir()`` lists them."""
         return {**dict.fromkeys(dict.keys(self)), **self._names.origins()}.keys()
 
     def settle(self) -> None:

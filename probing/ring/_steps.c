@@ -81,6 +81,15 @@ static int may_divide(const Phases *self)
     return self->depth == 0 || (self->depth == 1 && self->inside[0] == OPTIMIZER);
 }
 
+/* What was done until a phase begins: also a closure has a loss between its passes. */
+static int before_phase(const Phases *self, int phase)
+{
+    int gap = gap_between(self->last, phase);
+    if (self->depth == 0)
+        return gap;
+    return gap == LOSS && may_divide(self) ? LOSS : self->inside[self->depth - 1];
+}
+
 static int finish_batch(Phases *self)
 {
     if (!self->in_batch)
@@ -102,8 +111,7 @@ static int come_to(Phases *self, int phase, int64_t now, int divides)
     if (divides && self->had_backward && (is_first || phase == OPTIMIZER)
         && finish_batch(self) != 0)
         return -1;
-    int before = self->depth > 0 ? self->inside[self->depth - 1] : gap_between(self->last, phase);
-    pass_time(self, before, now);
+    pass_time(self, before_phase(self, phase), now);
     return divides && !self->in_batch && is_first ? start_batch(self, now) : 0;
 }
 
@@ -197,6 +205,8 @@ static PyObject *phases_enter(PyObject *object, PyObject *const *args, Py_ssize_
     if (come_to(self, phase, now, divides) != 0
         || (divides && tell_watch(self, "entered", phase) != 0))
         return NULL;
+    if (phase == OPTIMIZER) /* what it calls comes behind nothing */
+        self->last = OPTIMIZER;
     return none_or_raise(push(self, phase));
 }
 
@@ -217,7 +227,7 @@ static PyObject *phases_leave(PyObject *object, PyObject *args, PyObject *kwargs
     pass_time(self, phase, now);
     if (trains && phase == BACKWARD && self->in_batch && divides)
         self->had_backward = 1;
-    if (self->depth == 0)
+    if (divides)
         self->last = phase;
     return none_or_raise(divides ? tell_watch(self, "left", phase) : 0);
 }
@@ -271,12 +281,12 @@ static PyObject *phases_now(PyObject *object, PyObject *Py_UNUSED(ignored))
 {
     const Phases *self = (const Phases *)object;
     int doing = OTHER;
-    if (self->depth > 0)
+    if (self->is_on && self->in_batch && self->last == FORWARD && may_divide(self))
+        doing = LOSS;
+    else if (self->depth > 0)
         doing = self->inside[self->depth - 1];
     else if (self->is_on && self->last == DATA)
         doing = DATA;
-    else if (self->is_on && self->in_batch && self->last == FORWARD)
-        doing = LOSS;
     return PyLong_FromLong(doing);
 }
 

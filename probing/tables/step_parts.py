@@ -54,10 +54,10 @@ EVALUATIONS = Table(
     name="evaluations",
     kind="recorded",
     doc="One row per evaluation inside a training: consecutive calls of models that train"
-    " nothing, and the loading of their data. Their time is in no step. A row grows until"
-    " the training goes on.",
+    " nothing, and the loading of their data. Their time is in no step, but for those amid"
+    " one. A row grows until the training goes on.",
     columns=(
-        STEP._replace(doc="The step of the training that comes next."),
+        STEP._replace(doc="The step of the training that comes next, or goes on."),
         DURATION,
         text("model", "The first model that was called.", closing=True),
         count("calls", "Calls of models.", closing=True),

@@ -124,9 +124,9 @@ STEPS = Table(
         DURATION,
         _LOSS._replace(
             doc="The mean of the micro-batches' losses; their sum, where each was divided by"
-            " their number; without those whose gradients were set to None before the"
-            " step. On a device it arrives with the next step. NULL where optimizers have"
-            " losses of their own: see `python.optimizer_steps`."
+            " their number; of a partial window the mean, undivided; without those whose"
+            " gradients were set to None before the step. On a device it arrives with the next"
+            " step. NULL where optimizers have losses of their own: see `python.optimizer_steps`."
         ),
         number(
             "first_loss",

@@ -9,6 +9,8 @@ from collections.abc import Callable
 import pytest
 
 import probing
+from probing.agent.eval.frame_names import Place
+from probing.agent.eval.namespace import LiveGlobals, Names
 from probing.errors import ProbingError
 from tests.harness.targets import Target, wait_until
 
@@ -22,6 +24,26 @@ def test_what_probing_knows_has_the_usual_names(asked: probing.Process) -> None:
         " dataloader is feed, loss is error, batch[0] is x and batch[1] is y, step > 0)"
     )
     assert asked.eval(code).value == str((True,) * 8)
+
+
+class OnlyAtHand(dict[str, object]):
+    """Knows names, and may be asked only for those that are found at once."""
+
+    possible = ("model", "scheduler")
+    at_hand = ("model",)
+
+    def __contains__(self, name: object) -> bool:
+        assert name in self.at_hand, "this looks at every object of the process"
+        return True
+
+
+def test_listing_names_looks_for_none() -> None:
+    """`dir()` holds the training up no longer than one name does: what is at hand is listed."""
+    names = Names(Place(0), OnlyAtHand())
+    listed = eval("dir(), list(globals()), dir", LiveGlobals(names))[:2]
+    for found in listed:
+        assert "model" in found
+        assert "scheduler" not in found
 
 
 def test_neither_loss_nor_batch_is_kept(asked: probing.Process) -> None:

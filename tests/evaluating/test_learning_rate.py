@@ -125,6 +125,11 @@ class Trained:
         """Of both groups."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
+    def told(self) -> list[float]:
+        """What the scheduler says that they are."""
+        told: list[float] = self.scheduler.get_last_lr()
+        return told
+
     def act(self, asked: Lr) -> Any:
         """Apply an action at once."""
         action = LearningRate(asked)
@@ -147,6 +152,8 @@ def test_a_scaled_rate_stays_scaled_until_undone(name: str) -> None:
         assert scaled.step() == pytest.approx(expected, rel=1e-6)
     applied.undo()
     assert scaled.rates() == pytest.approx(plain.rates(), rel=1e-6)
+    if plain.scheduler is not None:
+        assert scaled.told() == pytest.approx(plain.told(), rel=1e-6)
     for _ in range(10):
         assert scaled.step() == pytest.approx(plain.step(), rel=1e-6)
 
@@ -181,6 +188,36 @@ def test_an_optimizer_that_is_made_in_the_place_of_another_is_told(*, is_new: bo
     told = " ".join(action.finish(trained.scene, applied, time.monotonic() + 0.2).notes)
     assert ("has made another optimizer since" in told) == is_new
     assert ("no two steps have ended" in told) != is_new
+
+
+@pytest.mark.parametrize(("is_new", "steps_again"), [(True, False), (True, True), (False, False)])
+def test_a_rate_of_a_replaced_optimizer_is_not_taken_back(
+    *, is_new: bool, steps_again: bool
+) -> None:
+    """What steps since has the script's own rate: that is said, and nothing is changed.
+
+    One that was there before, or that steps beside it, has replaced nothing.
+    """
+    trained, other = Trained("LambdaLR"), Trained("none")
+    events, made = trained.scene.recording.events, trained.scene.recording.objects.made
+    if not is_new:
+        made.add(other.optimizer)
+    applied = trained.act(Lr(scale=0.1))
+    for _ in range(3):
+        for who in (trained, other) if steps_again else (other,):
+            for look in events.before_step:
+                look(who.optimizer, (), {})
+    undone, rates = applied.undo(), trained.rates()
+    if is_new and not steps_again:
+        assert rates == pytest.approx([0.01, 0.001])
+        (note,) = undone.notes
+        assert "lr of group 0: 0.01" in note
+        assert "has made another optimizer since" in note
+        assert (undone.changes, undone.overwritten) == ((), ())
+    else:
+        assert rates == pytest.approx([0.1, 0.01])
+        assert undone.notes == ()
+    assert all(type(look.__self__).__name__ != "Successors" for look in events.before_step)
 
 
 def test_a_scheduler_that_was_put_back_takes_the_rate_along() -> None:

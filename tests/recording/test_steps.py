@@ -17,6 +17,7 @@ NEAR = 1e-5
 OFTEN = (
     *("in_backward", "by_hand", "evaluated", "teacher", "wrapped", "attacked", "policy"),
     *("clipped", "forward", "heads", "penalty", "bare", "turns", "cached", "sampled", "labelled"),
+    *("windows", "ahead"),
 )
 SELDOM = ("twelve", "marked_in_backward", "shared", "functional", "rollouts")
 WITH_LOSSES = (*OFTEN, *(pytest.param(way, marks=pytest.mark.nightly) for way in SELDOM))
@@ -146,6 +147,30 @@ def test_passes_that_train_nothing_are_no_part_of_the_loss(runs: Runs) -> None:
     assert [row["first_loss"] for row in rows] == pytest.approx(run.ends["firsts"], rel=NEAR)
     assert [row["last_loss"] for row in rows] == pytest.approx(run.ends["lasts"], rel=NEAR)
     assert {row["samples"] for row in rows} == {run.ends["samples"]}
+
+
+def test_losses_of_partial_windows_are_undivided(runs: Runs) -> None:
+    """They are shares of a whole one, which the full window before has shown."""
+    run = runs("windows")
+    rows = run.ask("FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
+    assert [row["first_loss"] for row in rows] == pytest.approx(run.ends["firsts"], rel=NEAR)
+    assert [row["last_loss"] for row in rows] == pytest.approx(run.ends["lasts"], rel=NEAR)
+    assert [row["samples"] for row in rows] == run.ends["samples"]
+    rows = run.ask("SELECT loss FROM python.optimizer_steps ORDER BY seq")
+    assert [row["loss"] for row in rows] == pytest.approx(run.ends["losses"], rel=NEAR)
+
+
+def test_passes_made_ahead_are_of_micro_batches_of_their_own(runs: Runs) -> None:
+    """A failed call, and what is evaluated amid a step, are of none."""
+    run = runs("ahead")
+    rows = run.ask("FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
+    assert [row["micro_batches"] for row in rows] == [4] * 8
+    assert [row["samples"] for row in rows] == [16] * 7 + [32]
+    rows = run.ask("FROM python.micro_batches WHERE step < 8 ORDER BY step, micro_batch")
+    assert [row["samples"] for row in rows] == [4] * 28 + [8] * 4
+    assert [row["elements"] for row in rows] == [16] * 28 + [32] * 4
+    rows = run.ask("SELECT step, calls, samples FROM python.evaluations ORDER BY step")
+    assert [tuple(row.values()) for row in rows] == [(0, 2, 100), (5, 2, 100), (6, 2, 8)]
 
 
 def test_pseudo_labels_behind_a_validation_are_part_of_the_step(runs: Runs) -> None:

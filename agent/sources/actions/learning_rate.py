@@ -16,7 +16,7 @@ from ....messages.about.act import Change, Lr
 from ..torch_types import LRScheduler, Optimizer
 from .ledger import Applied, Ledger, Undone, is_number, number_of, write
 from .moments.step_hooks import StepHooks, exchange
-from .rate_watch import RateWatch, are_same, last_rates, rates_of
+from .rate_watch import RateWatch, Successors, are_same, last_rates, rates_of
 from .targets.scene import Scene
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class LearningRate:
             for rates in self._rates:
                 rates.ledger.roll_back()
             raise
+        self._successors = Successors(scene.recording, self._optimizers)
+        self._successors.begin()
         self._watches = [rates.watch(scene.recording) for rates in self._rates]
         for watch in self._watches:
             watch.begin()
@@ -113,11 +115,14 @@ class LearningRate:
         return applied._replace(notes=(*applied.notes, note))
 
     def _take_back(self) -> Undone:
-        """As it would be by now without this action, where it is still there."""
-        undone = [rates.take_back() for rates in self._rates]
+        """As it would be by now without this action, where that is still there and in use."""
+        self._successors.end()
+        gone = [r for r in self._rates if self._successors.have_replaced(r.optimizer)]
+        undone = [rates.take_back() for rates in self._rates if rates not in gone]
         return Undone(
             tuple(change for one in undone for change in one.changes),
             tuple(change for one in undone for change in one.overwritten),
+            tuple(rates.told_replaced() for rates in gone),
         )
 
     def _hold(self, scene: Scene) -> Applied:
@@ -213,8 +218,21 @@ class _Rates:
                 return 1 / scale
             return before / after if after else 1.0
 
+        scaled = rates_of(self.optimizer)
         undone = self.ledger.undo(factor, self._carries)
+        for scheduler in self.schedulers:
+            _tell_scheduler(scheduler, scaled, rates_of(self.optimizer))
         return Undone(self._named(undone.changes), self._named(undone.overwritten))
+
+    def told_replaced(self) -> str:
+        """That there is nothing to take back, in words."""
+        whose = self._name or type(self.optimizer).__name__
+        told = ", ".join(f"{change.what}: {change.after}" for change in self.ledger.changes())
+        return (
+            f"{whose}, which has what the action had set ({told}), steps no more: the script has"
+            " made another optimizer since, which steps with the script's own rate. Nothing was"
+            " changed"
+        )
 
     def _are_kept(self, rates: list[float], wanted: list[float]) -> bool:
         """Whether rates are those that were set, or what a scheduler has made of them since."""
@@ -282,6 +300,16 @@ class _Rates:
             if is_there and len(set(factors)) == 1:
                 self.ledger.set(f"{attribute} of {name}", scheduler, attribute,
                                 own[attribute] * factors[0])  # fmt: skip
+
+
+def _tell_scheduler(scheduler: LRScheduler, before: list[float], now: list[float]) -> None:
+    """Have a scheduler report the rates there are, where it has reported those before."""
+    told = vars(scheduler).get(_LAST)
+    if not isinstance(told, list) or not len(told) == len(before) == len(now):
+        return
+    for index, (old, new) in enumerate(zip(before, now, strict=True)):
+        if old != new and are_same([number_of(told[index])], [old]):
+            write(told, index, new)
 
 
 class _Held:

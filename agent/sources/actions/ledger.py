@@ -36,10 +36,12 @@ class Undone(NamedTuple):
         changes: What is as it was, or as it would be by now.
         overwritten: What somebody has overwritten since: what the action had made of it, and what
             it is; it was left alone.
+        notes: What else there is to say.
     """
 
     changes: tuple[Change, ...] = ()
     overwritten: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class _Entry(NamedTuple):

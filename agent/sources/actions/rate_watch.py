@@ -21,6 +21,8 @@ from .ledger import is_number, number_of
 
 _LEAST = 1e-15
 _LOOKS, _LOOK_S = 5, 0.01
+_SURE = 2
+"""So many steps of later optimizers: beside one of them, another may still have its turn."""
 _MOST_WAIT_S = 20.0
 """How long the answer to an eval is kept for the step after it."""
 
@@ -83,6 +85,47 @@ class RateWatch:
             self.found = rates
         if self.found is not None or not self._steps_left:
             self.done.set()
+
+
+class Successors:
+    """Knows which optimizers have been replaced: others step since, which were made later.
+
+    As for each fold of a cross-validation. One that steps again is in use, whatever else does.
+    """
+
+    def __init__(self, recording: Recording, optimizers: list[Optimizer]) -> None:
+        self._recording = recording
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet(recording.objects.made.alive())
+        self._known.update(optimizers)
+        self._later = {id(optimizer): 0 for optimizer in optimizers}
+        self._look: Callable[..., None] = self._step_begins
+        self._guard = Guard("learning rate", self.end)
+
+    def begin(self) -> None:
+        """Look from now on; the training must stand still."""
+        self._recording.events.before_step += (self._look,)
+
+    def end(self) -> None:
+        """Look no more."""
+        self._recording.events.forget(self._look)
+
+    def have_replaced(self, optimizer: Optimizer) -> bool:
+        """Whether they step in the place of this one, which must live."""
+        return self._later[id(optimizer)] >= _SURE
+
+    def _step_begins(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
+        """See `Events.before_step`."""
+        self._guard.run(self._count, optimizer)
+
+    def _count(self, optimizer: Optimizer) -> None:
+        """Count the steps of others since those of each."""
+        if id(optimizer) in self._later:
+            self._later[id(optimizer)] = 0
+        elif optimizer not in self._known:
+            for key in self._later:
+                self._later[key] += 1
 
 
 class RatesSet:

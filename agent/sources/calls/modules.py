@@ -280,7 +280,7 @@ class ModuleCalls:
                 thread.root_ids = IDS.pack(*call.ids)
             is_trainings = thread.native_id == self._recording.training_thread
             if is_trainings and not thread.is_evaluating:
-                self._enter_forward(size, args, kwargs)
+                self._enter_forward(call, size, args, kwargs)
             if self._recording.looks.modules is not None:
                 self._recording.looks.modules.root_called(module, self._recording.step)
         self._recording.costs.add("modules", clock() - start)
@@ -308,16 +308,15 @@ class ModuleCalls:
         )
 
     def _enter_forward(
-        self, size: Size, args: tuple[object, ...], kwargs: dict[str, object]
+        self, call: RootCall, size: Size, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         """The training thread is in the forward pass from now on."""
-        rows, (shape, samples, tokens) = self._recording.rows, size
+        rows, shape = self._recording.rows, size[0]
         rows.phases.enter(FORWARD_PHASE, time.perf_counter_ns())
         if shape != rows.shape:
             rows.shape = shape
             self._memory.hurry()
-        rows.batch_seen(samples, tokens)
-        rows.given(shape)
+        rows.called(id(call.root), size, trains=call.has_grad and call.has_parameters)
         self._recording.objects.inputs.root_called(args, kwargs)
 
     def _leave_root(self, module: Module, thread: ThreadState, result: object) -> None:
@@ -336,13 +335,15 @@ class ModuleCalls:
                 self._recording.collectives.rows.poll_seldom(time.perf_counter_ns())
         self._recording.costs.add("modules", clock() - start)
 
-    def _leave_phase(self, thread: ThreadState) -> None:
+    def _leave_phase(self, thread: ThreadState, *, failed: bool = False) -> None:
         """The training thread is no longer in the forward pass."""
         if thread.is_evaluating:
             thread.is_evaluating = False
             self._progress.evaluated()
         elif thread.native_id == self._recording.training_thread:
             self._recording.rows.phases.leave(time.perf_counter_ns())
+            if failed:
+                self._recording.rows.call_failed()
 
     def _note_failure(self, depth: int, word: int, start: int) -> None:
         """Close the row of a call that has ended by an exception, which goes on to the caller.
@@ -360,7 +361,7 @@ class ModuleCalls:
         if not depth and thread.root is not None:
             root, thread.root = thread.root, None
             if not (thread.recomputing or thread.is_agents):
-                self._leave_phase(thread)
+                self._leave_phase(thread, failed=True)
             if self._recording.looks.modules is not None:
                 self._recording.looks.modules.root_left(root, failed=True)
         if self.is_on and word:

@@ -60,6 +60,7 @@ class Evaluations:
         self._ring = ring
         self._at = _Places(*ring.places_of(*_Places._fields))
         self._is_trained = is_trained
+        self._in_training: set[int] = set()
         self.is_on = False
         self.forget()
 
@@ -100,6 +101,25 @@ class Evaluations:
         if is_evaluated:
             self._in_evaluation_mode = weakref.ref(root)
         return is_again or is_evaluated
+
+    def step_ended(self) -> None:
+        """Nothing has been trained since."""
+        self._in_training.clear()
+
+    def trained(self, root: Module, called: Module) -> None:
+        """A root, or the module in it that is called, is called in the step, with gradients."""
+        if called.training:
+            self._in_training.add(id(root))
+
+    def is_amid(self, root: Module, called: Module) -> bool:
+        """Whether a call without gradients evaluates what the step trains, between two passes.
+
+        It must be in evaluation mode, in which the step has not trained it.
+        """
+        is_amid = not called.training and id(root) in self._in_training
+        if is_amid and not self.is_on:
+            self.forget()  # batches from before the step's first pass
+        return is_amid
 
     def _trains_again(self, root: Module) -> bool:
         """Whether a model that was evaluated in evaluation mode is in training mode again."""
@@ -162,6 +182,13 @@ class Evaluations:
             start -= sum(wait.took_ns for wait in waits)
         self.forget()
         return start, waits
+
+    def resumed_amid(self) -> list[Wait]:
+        """The same in a step that had begun before: the batches that are the training's."""
+        waits = list(self._after)
+        if self.is_on:
+            self.forget()
+        return waits
 
 
 def _is_more(samples: int | None, others: int | None) -> bool:

@@ -97,6 +97,8 @@ class Phases:
         self._come_to(phase, now_ns, may_divide=may_divide)
         if self.watch is not None and may_divide:
             self.watch.entered(phase)
+        if phase == OPTIMIZER:  # what it calls comes behind nothing
+            self._last = OPTIMIZER
         self._inside.append(phase)
 
     def leave(self, now_ns: int, *, trains: bool = True) -> None:
@@ -115,7 +117,7 @@ class Phases:
             self._end_batch()
         self._pass(phase, now_ns)
         self._had_backward |= trains and phase == BACKWARD and self._in_batch and may_divide
-        if not inside:
+        if may_divide:
             self._last = phase
         if self.watch is not None and may_divide:
             self.watch.left(phase)
@@ -167,13 +169,11 @@ class Phases:
 
     def now(self) -> int:
         """What is being done now, as far as that can be told before it is over."""
+        if self.is_on and self._in_batch and self._last == FORWARD and self._may_divide():
+            return LOSS
         if self._inside:
             return self._inside[-1]
-        if not self.is_on:
-            return OTHER
-        if self._last == DATA:
-            return DATA
-        return LOSS if self._in_batch and self._last == FORWARD else OTHER
+        return DATA if self.is_on and self._last == DATA else OTHER
 
     def _may_divide(self) -> bool:
         """Whether micro-batches may begin and end here.
@@ -190,11 +190,17 @@ class Phases:
         """
         if may_divide and self._had_backward and phase in _BATCH_ENDS:
             self._end_batch()
-        before = self._inside[-1] if self._inside else _GAPS.get((self._last, phase), OTHER)
-        self._pass(before, now_ns)
+        self._pass(self._before(phase), now_ns)
         if may_divide and not self._in_batch and phase in _BATCH_BEGINS:
             self._in_batch = True
             self.batch_began(now_ns)
+
+    def _before(self, phase: int) -> int:
+        """What was done until a phase begins: also a closure has a loss between its passes."""
+        gap = _GAPS.get((self._last, phase), OTHER)
+        if not self._inside:
+            return gap
+        return LOSS if gap == LOSS and self._inside == _IN_OPTIMIZER else self._inside[-1]
 
     def _end_batch(self) -> None:
         """The micro-batch ended with the last backward pass."""

@@ -26,7 +26,7 @@ from .ends.held_end import HeldEnd
 from .ends.main_model import MainModel
 from .ends.members import Members
 from .ends.reached import Reached
-from .ends.step_count import StepCount
+from .ends.step_count import INFERENCE, StepCount
 from .ends.step_pattern import Place, StepPattern
 from .ends.trainings import Trainings
 from .evaluations import Evaluations, Wait
@@ -34,10 +34,6 @@ from .optimizer_facts import learning_rate_of
 from .phases import OPTIMIZER
 from .rows.open_step import Ended, Ids, OpenStep
 from .rows.optimizer_rows import OptimizerStep, Stepped
-
-_INFERENCE = (
-    "no training is seen: each call of a model is a step, unless the script calls probing.step()"
-)
 
 
 class Progress:
@@ -102,6 +98,7 @@ class Progress:
                 return True
             if call.has_grad:
                 self._go_on()
+                self._evaluations.trained(root, call.called)
             self._members.root_called(root, call.ids)
         is_main = self._main.take(call) is root
         if not is_main and (self._rows.is_open or not (may_train and call.has_parameters)):
@@ -135,8 +132,8 @@ class Progress:
         if held is not None:
             self._end_step(held, thread)
         elif self.hand.has_ended():
-            self._end_by_hand(wait.start_ns, thread)
-        if self._has_trained:
+            self._end_step(Ended(now_ns=wait.start_ns), thread)
+        if self._has_trained and not self._evaluations.is_on:
             return False
         self._evaluations.data_waited(wait)
         return self._evaluations.is_on
@@ -164,7 +161,7 @@ class Progress:
             return False
         has_ended = self.hand.has_ended()
         if has_ended:
-            self._end_by_hand(time.perf_counter_ns(), thread)
+            self._end_step(Ended(now_ns=time.perf_counter_ns()), thread)
         self.hand.meet_leaves(losses)
         return has_ended
 
@@ -243,7 +240,7 @@ class Progress:
     def told(self) -> str | None:
         """What ends a step, in words; None before the first has ended."""
         if not self._recording.safe_points.stepping:
-            return _INFERENCE if self._count.inferred else None
+            return INFERENCE if self._count.inferred else None
         if self._is_marked:
             return "a step ends where the script calls probing.step()"
         if self.hand.is_on:
@@ -284,7 +281,13 @@ class Progress:
 
     def _is_evaluation(self, call: RootCall) -> bool:
         """Whether a call trains nothing, and lies before what the next step trains."""
-        if call.has_grad or self._has_trained or self._passes:
+        if call.has_grad or self._passes:
+            return False
+        if self._has_trained:
+            if self._evaluations.is_amid(call.root, call.called):
+                self._recording.rows.evaluation_begins()
+                return True
+            self._go_on()
             return False
         is_training = call.has_optimizer or self.hand.is_on or self._recording.safe_points.stepping
         if not is_training:
@@ -297,6 +300,8 @@ class Progress:
     def _go_on(self) -> None:
         """Something is trained: what was evaluated since the last step is no part of this one."""
         if self._has_trained:
+            for wait in self._evaluations.resumed_amid():
+                self._recording.rows.count_wait(wait)
             return
         self._has_trained = True
         if self._evaluations.is_on:
@@ -368,10 +373,6 @@ class Progress:
         self._recording.training_thread = thread.native_id
         self._end_step(Ended(), thread)
 
-    def _end_by_hand(self, now_ns: int, thread: ThreadState) -> None:
-        """A step without an optimizer has ended."""
-        self._end_step(Ended(now_ns=now_ns), thread)
-
     def _end_step(self, ended: Ended, thread: ThreadState) -> None:
         """A step of training ends, and the next one begins."""
         recording = self._recording
@@ -385,6 +386,7 @@ class Progress:
         models = self._main.trained(list(training.trained.values()))
         rows.close(ended, thread.native_id, self._main.now(), models)
         self._members.step_ended()
+        self._evaluations.step_ended()
         self._open(self._main.ids, thread, ended.now_ns)
         if first is not None and rows.trace_word is not None:
             self.on_step(first, rows.trace_word, rows.started_ns - started_ns)

@@ -662,6 +662,102 @@ def retried() -> dict[str, Any]:
     return {"steps": 6, "losses": losses, "per_step": 1}
 
 
+def windows() -> dict[str, Any]:
+    """Gradients of four micro-batches are accumulated; the last window of an epoch is a part."""
+    model = net()
+    optimizer = sgd(model)
+    steps = list[list[float]]()
+    for count in (4, 1, 4, 3, 4, 2):
+        losses = []
+        for _ in range(count):
+            x = torch.randn(8, 4)
+            loss = (model(x) - Y).square().mean()
+            (loss / 4).backward()
+            losses.append(loss.item())
+        optimizer.step()
+        optimizer.zero_grad()
+        steps.append(losses)
+    return {
+        "steps": 6,
+        "losses": [sum(losses) / len(losses) for losses in steps],
+        "firsts": [losses[0] for losses in steps],
+        "lasts": [losses[-1] for losses in steps],
+        "samples": [8 * len(losses) for losses in steps],
+    }
+
+
+def part_of_four(out: Tensor, y: Tensor) -> float:
+    loss = (out - y).square().mean()
+    (loss / 4).backward()
+    return loss.item()
+
+
+def in_pipeline(model: nn.Module, parts: list[tuple[Tensor, ...]], ahead: int) -> list[float]:
+    """Forward passes are made so many ahead of the backward ones."""
+    outs, found = list[Tensor](), list[float]()
+    for number, (x, _) in enumerate(parts):
+        outs.append(model(x))
+        if number >= ahead:
+            found.append(part_of_four(outs[number - ahead], parts[number - ahead][1]))
+    for place in range(len(found), len(parts)):
+        found.append(part_of_four(outs[place], parts[place][1]))
+    return found
+
+
+def evaluated_amid(model: nn.Module, parts: list[tuple[Tensor, ...]]) -> list[float]:
+    found = list[float]()
+    for x, y in parts:
+        if len(found) == 1:
+            model.eval()
+            with torch.no_grad():
+                model(torch.randn(50, 4)), model(torch.randn(50, 4))
+            model.train()
+        found.append(part_of_four(model(x), y))
+    return found
+
+
+def halved(model: nn.Module) -> list[float]:
+    """A call that fails is done again in two halves."""
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    handle = model.register_forward_pre_hook(fail)
+    try:
+        model(torch.cat([X, X]))
+    except MemoryError:
+        handle.remove()
+    return [part_of_four(model(X), Y) for _ in range(4)]
+
+
+def ahead() -> dict[str, Any]:
+    """Four micro-batches in each step, as pipelines make them, and amid other things."""
+    model = net()
+    optimizer = sgd(model)
+    train, valid, losses = batches(), batches(), list[float]()
+    for step in range(8):
+        parts = [next(train) for _ in range(4)] if step < 6 else []
+        if 0 < step < 4:
+            found = in_pipeline(model, parts, 1 if step % 2 else 4)
+        elif step == 4:
+            found = in_pipeline(model, parts, 0)
+        elif step in {0, 5}:
+            found = evaluated_amid(model, parts)
+        elif step == 6:
+            found = []
+            for number in range(4):
+                if number == 2:
+                    estimate(model, valid, 2)
+                x, y = next(train)
+                found.append(part_of_four(model(x), y))
+        else:
+            found = halved(model)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(sum(found) / 4)
+    return {"steps": 8, "losses": losses, "per_step": 1}
+
+
 WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "gan": gan,
     "critics": lambda: gan(5),
@@ -698,6 +794,8 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "penalty": penalty,
     "bare": bare,
     "retried": retried,
+    "windows": windows,
+    "ahead": ahead,
 }
 
 if __name__ == "__main__":

@@ -160,6 +160,9 @@ CASES = (
     Case("no-update", gradients(update_ratio=(1e-4, 1e-3), live={"parameters": [
          {"optimizers": 1, "dtype": "bfloat16"}]}), None),
     Case("no-update", gradients(update_ratio=0.0, step_lr=0.0), None),
+    Case("no-update", gradients(update_ratio=0.0, norm=1e-6), "possible", None, "has converged"),
+    Case("no-update", gradients(update_ratio=0.0, norm=1e-4, step_optimizer="LBFGS"), "possible",
+         None, "tolerance_grad"),
     Case("denormals", gradients(200, state_subnormal_share=(0.5, 0.0),
          step_optimizer_s=after(100, 0.02, 0.2)), "likely", None, "most for first.weight"),
     Case("denormals", gradients(200, state_subnormal_share=(0.9, 0.5)), "possible"),
@@ -211,6 +214,12 @@ CASES = (
     Case("uneven-micro-batches", lambda: facts({"micro_batches": [  # of two tasks
         {"step": n // 2, "micro_batch": n % 2, "samples": 8 + n % 2, "duration": 0.1,
          "elements": 100 + 900 * (n % 2) + n % 7} for n in range(80)]}), None),
+    Case("uneven-micro-batches", lambda: facts({"micro_batches": [  # of an epoch the last is small
+        {"step": n // 4, "micro_batch": n % 4, "samples": 5 - (n % 52 == 48), "duration": 0.1,
+         "elements": 160 - 32 * (n % 52 == 48)} for n in range(80)]}), None),
+    Case("uneven-micro-batches", lambda: facts({"micro_batches": [  # done again in two halves
+        {"step": n // 3, "micro_batch": n % 3, "samples": 8 if n % 3 else 16, "failed": not n % 3,
+         "duration": 0.1} for n in range(60)]}), None),
     # speed
     Case("slower-since", of_steps(backward_s=after(120, 0.04, 0.14), duration=after(120, 0.1, 0.2),
          cpu_s=after(120, 0.1, 0.2)), "likely", 120, "the backward pass"),

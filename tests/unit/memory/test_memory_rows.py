@@ -24,7 +24,8 @@ from probing.agent.sources.memory.memory_rows import PART_OF_BUDGET, MemoryRows
 from probing.agent.sources.memory.sampler import MemorySampler
 from probing.agent.sources.shared.recording import Recording
 from probing.agent.sources.steps.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
-from probing.agent.sources.steps.rows.step_rows import StepEnd, StepRows
+from probing.agent.sources.steps.rows.step_places import StepEnd
+from probing.agent.sources.steps.rows.step_rows import StepRows
 from probing.ring.format import NULL_INT
 from probing.ring.names import decode_names
 from probing.ring.peek import RingPeek

@@ -9,6 +9,7 @@ import pytest
 from probing.agent.sources.steps.phases import (
     BACKWARD,
     FORWARD,
+    LOSS,
     OPTIMIZER,
     PHASES,
     Phases,
@@ -110,12 +111,22 @@ def test_two_backward_passes_of_one_forward_are_one_micro_batch(told: Told) -> N
 
 
 def test_a_forward_within_the_optimizer_is_not_counted_twice(told: Told) -> None:
-    """LBFGS calls the model from inside its step."""
-    told.phases.enter(OPTIMIZER, 100)
-    told.spans((FORWARD, 110, 130), (BACKWARD, 130, 150))
+    """LBFGS calls the model from inside its step, and what lies before the passes is the loss."""
+    told.spans((FORWARD, 100, 104), (BACKWARD, 105, 106))
+    told.phases.enter(OPTIMIZER, 106)
+    told.spans((FORWARD, 110, 130), (BACKWARD, 133, 150))
+    told.spans((FORWARD, 152, 155))
+    assert told.phases.now() == LOSS
+    told.phases.enter(BACKWARD, 157)
+    told.phases.leave(159)
+    assert told.phases.now() == OPTIMIZER
     told.phases.leave(160)
-    assert told.end(160) == {"optimizer": 20, "forward": 20, "backward": 20}
-    assert told.batches == [(110, 150, {"forward": 20, "backward": 20})]
+    spent = {"optimizer": 4 + 2 + 1, "forward": 27, "backward": 20, "loss": 6}
+    assert told.end(160) == spent
+    assert told.batches[1:] == [
+        (110, 150, {"forward": 20, "loss": 3, "backward": 17}),
+        (152, 159, {"forward": 3, "loss": 2, "backward": 2}),
+    ]
 
 
 def test_what_follows_a_model_without_backward_is_no_loss(told: Told) -> None:

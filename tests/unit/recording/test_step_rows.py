@@ -13,7 +13,9 @@ from probing.agent.sources.accelerator import DeviceModel, PendingNumber, Pendin
 from probing.agent.sources.model.model_flops import Precision, peak_of
 from probing.agent.sources.numbers.number import Number
 from probing.agent.sources.steps.phases import BACKWARD, FORWARD
-from probing.agent.sources.steps.rows.step_rows import StepEnd, StepRows
+from probing.agent.sources.steps.rows.micro_batch_rows import CallsAhead
+from probing.agent.sources.steps.rows.step_places import StepEnd
+from probing.agent.sources.steps.rows.step_rows import StepRows
 from probing.ring.format import NULL_FLOAT
 from probing.ring.peek import RingPeek
 from probing.ring.writer import RingWriter
@@ -207,3 +209,43 @@ def test_peaks_go_by_the_device_and_what_it_multiplies(
     """A device's name as the driver writes it; an unknown one has no peak, a slice its share."""
     assert peak_of(DeviceModel(name, 16), precision) == peak
     assert peak_of(None, precision) is None
+
+
+@pytest.mark.parametrize(
+    ("events", "begun"),
+    [
+        ("FFFBBB", "12"),  # all calls first
+        ("FFBFBB", "3"),  # one call ahead
+        ("FBFB", ""),
+        ("FFB", ""),  # two calls in one loss
+        ("FKB", ""),  # two losses of one call
+        ("FFKBKB", "1"),
+        ("FBB", ""),  # two heads on a trunk that is not trained
+        ("FxFFBB", "3"),  # one that failed
+        ("GFFBB", "2"),
+        ("FGBB", ""),  # two models
+    ],
+)
+def test_a_pass_of_a_call_made_ahead_is_of_a_micro_batch_of_its_own(
+    events: str, begun: str
+) -> None:
+    """F, G: calls of two models, x: that failed, K, B: a pass that keeps its graph, and one not."""
+    ahead, found = CallsAhead(), ""
+    for place, event in enumerate(events):
+        if event in "FG":
+            ahead.called(ord(event), (None, place, None))
+        elif event == "x":
+            ahead.call_failed()
+        else:
+            size = ahead.pass_begins(keeps_graph=event == "K")
+            found += str(size[1]) if size is not None else ""
+    assert found == begun
+
+
+def test_only_a_share_that_a_full_window_has_shown_is_undone(rings: Rings, tmp_path: Path) -> None:
+    """Of ``mse / 2`` nothing is, though now and then two of them make a step."""
+    rows = StepRows(*rings, NoAccelerator())
+    for count, part in ((1, 0.5), (1, 0.5), (2, 0.5), (1, 0.5), (4, 0.25), (3, 0.25), (1, 0.125)):
+        run_step(rows, [(Number(1.0), Number(part))] * count, 0)
+    found = [row["loss"] for row in steps(tmp_path)]
+    assert found == [1.0, 1.0, 2.0, 1.0, 4.0, 4.0, 1.0]

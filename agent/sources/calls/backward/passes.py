@@ -33,7 +33,7 @@ from ..names.module_names import IDS
 from .module_backward import ModuleBackward
 
 BACKWARD_STAGE = STAGES.index("backward")
-_CREATES_GRAPH = 3
+_KEEPS_GRAPH, _CREATES_GRAPH = 2, 3
 """Which argument of the engine says so."""
 
 
@@ -197,19 +197,19 @@ class BackwardPasses:
         self._progress.pass_begins(
             begun.thread, has_optimizer=has_optimizer, creates_graph=creates_graph
         )
-        recording.rows.phases.ensure_batch(begun.start_ns)
+        is_by_hand = self._progress.hand.is_on and not creates_graph
+        begun.trains = is_functional or bool(kwargs.get("accumulate_grad")) or is_by_hand
+        recording.rows.pass_begins(
+            begun.start_ns, trains=begun.trains, keeps_graph=_keeps_graph(args)
+        )
         if recording.looks.memory is not None:
             self._look_at_memory(recording.looks.memory, args)
         if is_functional:
-            begun.trains = True
             loss = read_transformed(args[0][0], self._accelerator)
             recording.objects.loss = None if loss is None else (None, loss)
             recording.rows.lost(loss, None)
-        else:
-            is_by_hand = self._progress.hand.is_on and not creates_graph
-            begun.trains = bool(kwargs.get("accumulate_grad")) or is_by_hand
-            if begun.trains:
-                self._note_begin(args)
+        elif begun.trains:
+            self._note_begin(args)
 
     def _is_admitted(self, thread: ThreadState) -> bool:
         """Whether a pass of a thread is recorded."""
@@ -303,6 +303,11 @@ class BackwardPasses:
             look(args, result)
         if recording.looks.numerics is not None:
             recording.looks.numerics.backward_ended()
+
+
+def _keeps_graph(args: tuple[Any, ...]) -> bool:
+    """Whether another pass may go through the same graph."""
+    return bool(args[_KEEPS_GRAPH]) if len(args) > _KEEPS_GRAPH else False
 
 
 def _creates_graph(args: tuple[Any, ...]) -> bool:

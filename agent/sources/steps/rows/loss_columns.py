@@ -14,6 +14,7 @@ from .....ring.writer import RingWriter
 from ...numbers.number import Number
 from .late_rows import Later
 from .losses import AreFinite, ClippedNorm, Loss, OneLoss, are_one, loss_of, used_of
+from .optimizer_rows import OptimizerRows
 
 
 class _Places(NamedTuple):
@@ -80,20 +81,22 @@ class LossColumns:
         dropped: int,
         *,
         step: int,
-        have_one: bool,
+        optimizers: OptimizerRows,
     ) -> tuple[list[tuple[int, Later]], bool]:
         """Fill in what is here of the losses of a step's micro-batches.
 
         Args:
             dropped: How many of them, the first, were of passes whose gradients are gone.
             step: The number of the step.
-            have_one: Whether there are no optimizers with losses of their own.
+            optimizers: Those of the step's own optimizers.
 
         Returns:
             The others with their columns, and whether all of them are of one thing.
         """
-        at = self._at
-        is_plain = len(losses) == 1 and not losses[0].parts
+        at, have_one = self._at, optimizers.have_one_loss
+        own = [losses[place] for place in used_of(losses, dropped)]
+        share = optimizers.windows.of(0).seen(own)
+        is_plain = len(losses) == 1 and not losses[0].parts and share is None
         if is_plain and (value := losses[0].number.read()) is not None:
             closing[at.first_loss] = closing[at.last_loss] = value
             if value is not NULL_FLOAT:
@@ -105,15 +108,14 @@ class LossColumns:
             return [], have_one
         are_finite = AreFinite(losses)
         later: list[tuple[int, Later]] = [
-            (at.first_loss, OneLoss(losses, 0)),
-            (at.last_loss, OneLoss(losses, -1)),
+            (at.first_loss, OneLoss(losses, 0, share)),
+            (at.last_loss, OneLoss(losses, -1, share)),
             (at.loss_finite, are_finite),
             (at.not_finite_since, _LateSince(self._since, step, are_finite)),
         ]
-        own = [losses[place] for place in used_of(losses, dropped)]
         is_one = have_one and are_one(own)
         if is_one:
-            later.append((at.loss, loss_of(own)))
+            later.append((at.loss, loss_of(own, share)))
         return later, is_one
 
     def norms(self, norm: Number, max_norm: float | None) -> list[tuple[int, Later]]:

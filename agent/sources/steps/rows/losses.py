@@ -18,6 +18,8 @@ _EPSILON = 1e-6
 _SAME = 0.1
 """How far the shares of micro-batches may be from one when added up: ``loss * 0.333`` is meant as
 1/3, and a rank's tokens need not be just as many as those of the others."""
+_NEARLY = 0.02
+_MOST_WINDOWS = 64
 
 
 class Total:
@@ -112,15 +114,64 @@ def _are_shares(losses: list[Loss]) -> bool | None:
     return None if len(parts) < len(shares) else abs(math.fsum(parts) - 1.0) < _SAME
 
 
+class Window:
+    """By what a script divides the losses that it accumulates, as a full window has shown.
+
+    The last window of an epoch is mostly a partial one: its shares do not add up to one. Where
+    such are as many as others, what divides is no number of passes: ``mse / 2``, now and then of
+    two batches.
+    """
+
+    def __init__(self) -> None:
+        self._share: float | None = None
+        self._full = self._partial = 0
+
+    def seen(self, losses: list[Loss]) -> float | None:
+        """A step was trained by these losses: what share each is, where that is known so."""
+        shares = {1.0 if loss.share is None else loss.share.read() for loss in losses}
+        share = shares.pop() if len(shares) == 1 else None
+        if not share or not 0.0 < share < 1.0:
+            return None
+        if share != self._share:
+            self._share, self._full, self._partial = share, 0, 0
+        is_full = len(losses) > 1 and bool(_are_shares(losses)) and _is_part(share)
+        is_known = is_full or self._full > self._partial
+        self._full += is_full
+        self._partial += not is_full
+        return share if is_known else None
+
+
+class Windows:
+    """The same of several optimizers, by their numbers; 0 is of whole steps."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Window] = {}
+
+    def of(self, who: int) -> Window:
+        """That of one of them."""
+        if len(self._known) >= _MOST_WINDOWS and who not in self._known:
+            self._known.clear()
+        return self._known.setdefault(who, Window())
+
+
+def _is_part(share: float) -> bool:
+    """Whether it is one by a whole number: not that of a number of tokens."""
+    return abs(share * round(1.0 / share) - 1.0) < _NEARLY
+
+
 class MeanLoss:
     """The loss of a step, from those of its micro-batches.
 
     Where each is a share of it already, divided by their number or by that of all their tokens
     before its backward pass, as for gradient accumulation, it is their sum.
+
+    Args:
+        share: What share each is, where `Window` knows that.
     """
 
-    def __init__(self, losses: list[Loss]) -> None:
+    def __init__(self, losses: list[Loss], share: float | None = None) -> None:
         self._losses = losses
+        self._share = share
 
     def read(self) -> float | None:
         """See `Later`."""
@@ -128,6 +179,8 @@ class MeanLoss:
             return NULL_FLOAT
         values = [loss.number.read() for loss in self._losses]
         here = [value for value in values if value is not None]
+        if self._share is not None and len(here) == len(values):
+            return math.fsum(here) / self._share / len(here)
         are_shares = _are_shares(self._losses)
         if are_shares is None or len(here) < len(values):
             return None
@@ -138,11 +191,15 @@ class OneLoss:
     """The loss of one of the passes, the first or the last, as it was before it was divided.
 
     Where the losses are shares of the step's, what a script prints is mostly the whole one.
+
+    Args:
+        share: What share those that it was trained by are, where `Window` knows that.
     """
 
-    def __init__(self, losses: list[Loss], place: int) -> None:
+    def __init__(self, losses: list[Loss], place: int, share: float | None = None) -> None:
         self._losses = losses
         self._place = place
+        self._share = share
 
     def read(self) -> float | None:
         """See `Later`."""
@@ -152,7 +209,11 @@ class OneLoss:
         if loss.parts:
             return loss.parts[self._place].read()
         value, share = loss.number.read(), loss.share
-        if value is None or share is None or len(self._losses) == 1:
+        if value is None or share is None:
+            return value
+        if self._share is not None and share.read() == self._share:
+            return value / self._share
+        if len(self._losses) == 1:
             return value
         are_shares = _are_shares(self._losses)
         part = share.read() if are_shares else 1.0
@@ -193,6 +254,7 @@ class ClippedNorm:
         return norm if norm is None else norm * clip_factor(norm, self._max_norm)
 
 
-def loss_of(losses: list[Loss]) -> Later:
-    """The loss of several micro-batches; that of one is itself."""
-    return losses[0].number if len(losses) == 1 else MeanLoss(losses)
+def loss_of(losses: list[Loss], share: float | None) -> Later:
+    """The loss of several micro-batches; that of one is itself, unless it is a known share."""
+    is_itself = len(losses) == 1 and share is None
+    return losses[0].number if is_itself else MeanLoss(losses, share)

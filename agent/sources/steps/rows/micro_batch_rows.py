@@ -6,16 +6,19 @@ Rules of this file: used by the training thread only, a few times per micro-batc
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import NamedTuple
 
 from .....ring.format import DONE
 from .....ring.writer import RingWriter
+from ...data.shapes import Size
 from ...numbers.number import Number
 from ..phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
 from .late_rows import Later, LateRows
 from .losses import Loss, summed
 from .phase_columns import PhaseColumns
 
+_MOST_CALLS = 256
 _PHASES = sorted(set(range(len(PHASES))) - {GRADIENTS, OPTIMIZER, OTHER})
 """Those that a micro-batch has."""
 
@@ -37,10 +40,13 @@ class MicroBatch:
         word: Its row.
         losses: What its backward passes began with.
         state: How it has ended: done, or failed.
+        has_call: Whether a root was called in it.
+        has_pass: Whether a backward pass has ended in it.
     """
 
     __slots__ = (
-        "before_ns", "elements", "losses", "samples", "started_ns", "state", "tokens", "word",
+        "_is_unsure", "before_ns", "elements", "has_call", "has_pass", "losses", "samples",
+        "started_ns", "state", "tokens", "word",
     )  # fmt: skip
 
     def __init__(self, word: int, started_ns: int, before_ns: list[int]) -> None:
@@ -52,16 +58,27 @@ class MicroBatch:
         self.tokens: int | None = None
         self.elements: int | None = None
         self.state = DONE
+        self.has_call = self.has_pass = False
+        self._is_unsure = False
 
     def seen(self, samples: int | None, tokens: int | None) -> None:
-        """How large it is; who knows first is believed."""
+        """How large it is; who knows first is believed, unless that failed."""
+        if self._is_unsure and samples is not None:
+            self.samples, self.tokens, self._is_unsure = samples, tokens, False
         self.samples = samples if self.samples is None else self.samples
         self.tokens = tokens if self.tokens is None else self.tokens
 
-    def given(self, shape: tuple[int, ...] | None) -> None:
-        """A root is called with a tensor of such sizes; the first one tells."""
+    def called(self, size: Size) -> None:
+        """A root is called with a tensor of such a size; the first one tells."""
+        shape, samples, tokens = size
+        self.has_call = True
+        self.seen(samples, tokens)
         if self.elements is None and shape is not None:
             self.elements = math.prod(shape)
+
+    def call_failed(self) -> None:
+        """The call has ended by an exception: it may be done again, in smaller parts."""
+        self._is_unsure, self.elements = True, None
 
     def lost(self, loss: Number, share: Number | None) -> None:
         """A backward pass begins with a loss."""
@@ -73,6 +90,7 @@ class MicroBatch:
         Args:
             trains: Whether it made some of anything that is trained, as far as is known.
         """
+        self.has_pass = True
         if self.losses:
             last = self.losses[-1]
             reached, trains = optimizers or last.reached, trains and last.trains
@@ -82,6 +100,52 @@ class MicroBatch:
     def trains(self) -> bool:
         """Whether any of its passes made some, as far as is known."""
         return not self.losses or any(loss.trains for loss in self.losses)
+
+
+class CallsAhead:
+    """Calls of one root that no backward pass has come for yet.
+
+    In a pipeline all are made first, or some: then each pass is of another micro-batch, though no
+    call lies between two of them. Passes that share a graph are of one call: all but the last keep
+    it.
+    """
+
+    def __init__(self) -> None:
+        self._calls: deque[Size] = deque(maxlen=_MOST_CALLS)
+        self._root = 0
+        self._has_passed = self._has_freed = False  # since the last call
+
+    def called(self, root: int, size: Size) -> None:
+        """A root, by its identity, is called with gradients."""
+        if root != self._root:
+            self._calls.clear()
+        self._root, self._has_passed, self._has_freed = root, False, False
+        self._calls.append(size)
+
+    def call_failed(self) -> None:
+        """The last of them has ended by an exception."""
+        if self._calls:
+            self._calls.pop()
+
+    def pass_begins(self, *, keeps_graph: bool) -> Size | None:
+        """A backward pass that is trained by begins.
+
+        Returns:
+            What the call was given that it is of, if that is another one than of the pass before
+            and no call lies between the two.
+        """
+        is_other = self._has_freed
+        if is_other or not self._has_passed:
+            size = self._calls.popleft() if self._calls else None
+        else:
+            size = None
+        self._has_passed, self._has_freed = True, not keeps_graph
+        return size if is_other else None
+
+    def forget(self) -> None:
+        """A step begins."""
+        self._calls.clear()
+        self._root, self._has_passed, self._has_freed = 0, False, False
 
 
 class MicroBatchRows:

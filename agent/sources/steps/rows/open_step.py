@@ -14,7 +14,7 @@ from .....tables import STAGES
 from ...memory.sampler import MemorySampler
 from ...shared.recording import Recording
 from ..evaluations import Wait
-from .step_rows import StepEnd
+from .step_places import StepEnd
 
 STEP_STAGE = STAGES.index("step")
 Ids = tuple[int, int, int]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from .....ring.writer import RingWriter
 from ...numbers.number import Number
 from .late_rows import Later, LateRows
-from .losses import Loss, loss_of, used_of
+from .losses import Loss, Windows, loss_of, used_of
 
 
 class Stepped(NamedTuple):
@@ -60,6 +60,7 @@ class OptimizerRows:
 
     Attributes:
         count: How many there were.
+        windows: How the script divides the losses of each.
     """
 
     def __init__(self, ring: RingWriter, late: LateRows) -> None:
@@ -67,6 +68,7 @@ class OptimizerRows:
         self._late = late
         names = (name.strip("_") for name in _OptimizerPlaces._fields)
         self._at = _OptimizerPlaces(*ring.places_of(*names))
+        self.windows = Windows()
         self.forget()
 
     def forget(self) -> None:
@@ -74,6 +76,7 @@ class OptimizerRows:
         self.count = 0
         self._used: set[int] = set()  # which of the losses
         self._last: list[Loss] = []
+        self._share: float | None = None  # of each of the last
         self._norm: Number | None = None
         self._with_loss: set[int] = set()
 
@@ -105,13 +108,14 @@ class OptimizerRows:
         own = [losses[n] for n in places]
         if own:
             self._last = own
+            self._share = self.windows.of(step.who).seen(own)
             self._with_loss.add(step.who)
         self.count += 1
         at, closing = self._at, self._ring.no_closing()
         closing[at.optimizer], closing[at.class_] = step.name, step.class_name
         closing[at.optimizers], closing[at.model] = step.optimizers, step.models
         closing[at.lr] = step.lr
-        later: list[tuple[int, Later]] = [(at.loss, loss_of(self._last))]
+        later: list[tuple[int, Later]] = [(at.loss, loss_of(self._last, self._share))]
         if norm is not self._norm and norm is not None:
             later.append((at.grad_norm, norm))
         self._norm = norm

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from .....ring.format import FAILED, NULL_FLOAT, NULL_NAME
+from .....ring.format import FAILED, NULL_FLOAT
 from .....ring.writer import RingWriter
 from ...accelerator import Accelerator
+from ...data.shapes import Size
 from ...model.model_flops import ModelFlops, autocast_type
 from ...numbers.number import Number
 from ...torch_types import Module
@@ -22,52 +23,13 @@ from .host_times import COLUMNS as HOST_COLUMNS, HostTimes, Reading
 from .late_rows import Later, LateRows
 from .loss_columns import LossColumns
 from .losses import Loss, Skipped
-from .micro_batch_rows import MicroBatch, MicroBatchRows
+from .micro_batch_rows import CallsAhead, MicroBatch, MicroBatchRows
 from .optimizer_rows import OptimizerRows, OptimizerStep
 from .phase_columns import PhaseColumns
+from .step_places import StepEnd, StepPlaces
 from .step_watch import DeviceTimer, MemoryMoments
 
 _NS = 1e-9
-
-
-class StepEnd(NamedTuple):
-    """What is known of a step at its end.
-
-    Attributes:
-        optimizer: The number of its optimizer's class name.
-        lr: The learning rate; `NULL_FLOAT` where there is none.
-        model: The root module that was trained; None where none was.
-        models: The number of the name of all that were.
-    """
-
-    took_ns: int
-    memory_bytes: int
-    optimizer: int
-    lr: float
-    model: Any
-    models: int = NULL_NAME
-
-
-class _StepPlaces(NamedTuple):
-    """Where the columns of python.steps are that a step's end fills in, beside those of phases."""
-
-    duration_ns: int
-    allocated_bytes: int
-    optimizer: int
-    lr: int
-    micro_batches: int
-    samples: int
-    tokens: int
-    tokens_per_s: int
-    flops: int
-    mfu: int
-    skipped: int
-    amp_scale: int
-    device_s: int
-    host_bound: int
-    other_s: int
-    optimizer_steps: int
-    model: int
 
 
 class StepRows:
@@ -120,21 +82,21 @@ class StepRows:
         self._batches = MicroBatchRows(batches, self._late)
         self._new_optimizers = functools.partial(OptimizerRows, optimizers, self._late)
         self._optimizers = self._new_optimizers()
-        self._training = 0
         self._others: dict[int, tuple[list[Loss], int, OptimizerRows]] = {}
-        self._at = _StepPlaces(*steps.places_of(*_StepPlaces._fields))
+        self._at = StepPlaces(*steps.places_of(*StepPlaces._fields))
         self._host_at = steps.piece_of(*HOST_COLUMNS)
         self._losses_at = LossColumns(steps)
         self._phases_at = PhaseColumns(steps, range(len(PHASES)))
         self._word: int | None = None
         self._batch: MicroBatch | None = None
-        self._step = self._thread_id = 0
+        self._training = self._step = self._thread_id = 0
         self.has_stepped = self.on_device = False
         self.autocast: Any = None
         self.shape: tuple[int, ...] | None = None
         self.took_ns = 0
         self.before_wait: Callable[[Wait], bool] = lambda _: False
         self._ended: tuple[int, MicroBatch | None] | None = None
+        self._ahead = CallsAhead()
         self._forget()
 
     def watch_memory(self, memory: MemoryMoments) -> None:
@@ -159,6 +121,7 @@ class StepRows:
     def _forget(self) -> None:
         """A new step knows nothing of the one before."""
         self._count = 0
+        self._ahead.forget()
         self._losses: list[Loss] = []
         self._dropped = 0  # how many of them, the first, were of passes whose gradients are gone
         self._last_batch: MicroBatch | None = None
@@ -239,9 +202,9 @@ class StepRows:
         Args:
             closing: Where those are filled in that are here.
         """
-        at, have_one = self._at, self._optimizers.have_one_loss
+        at = self._at
         later, is_one = self._losses_at.fill(
-            closing, self._losses, self._dropped, step=self._step, have_one=have_one
+            closing, self._losses, self._dropped, step=self._step, optimizers=self._optimizers
         )
         if is_one and self.norm is not None:
             later += self._losses_at.norms(self.norm, self.max_norm)
@@ -327,17 +290,45 @@ class StepRows:
     def count_wait(self, wait: Wait) -> None:
         """The same, of a batch that is known to be the step's own."""
         self.phases.data_waited(wait.start_ns, wait.took_ns)
-        self.batch_seen(wait.samples, wait.tokens)
-
-    def batch_seen(self, samples: int | None, tokens: int | None) -> None:
-        """How large the micro-batch is; who knows first is believed."""
         if self._batch is not None:
-            self._batch.seen(samples, tokens)
+            self._batch.seen(wait.samples, wait.tokens)
 
-    def given(self, shape: tuple[int, ...] | None) -> None:
-        """A root is called with a tensor of such sizes; the first one tells."""
+    def called(self, root: int, size: Size, *, trains: bool) -> None:
+        """A root is called in the step: the first tensor that it is given tells how large that is.
+
+        Args:
+            root: Its identity.
+            trains: Whether a backward pass may come of it.
+        """
         if self._batch is not None:
-            self._batch.given(shape)
+            self._batch.called(size)
+        if trains:
+            self._ahead.called(root, size)
+
+    def call_failed(self) -> None:
+        """It has ended by an exception."""
+        self._ahead.call_failed()
+        if self._batch is not None:
+            self._batch.call_failed()
+
+    def pass_begins(self, now_ns: int, *, trains: bool, keeps_graph: bool) -> None:
+        """A backward pass begins: one of a call that was made ahead begins a micro-batch."""
+        size = self._ahead.pass_begins(keeps_graph=keeps_graph) if trains else None
+        if size is not None and self._batch is not None and self._batch.has_pass:
+            self.phases.end_batch()
+        self.phases.ensure_batch(now_ns)
+        if size is not None and self._batch is not None:
+            self._batch.called(size)
+
+    def evaluation_begins(self) -> None:
+        """What is called now is no part of the step: nor were batches that were waited for last."""
+        batch = self._batch
+        if batch is None or (batch.has_call and not batch.has_pass):
+            return
+        if not batch.has_pass:
+            self._batches.take_back(batch)
+            self._batch = None
+        self.phases.end_batch()
 
     def lost(self, loss: Number | None, share: Number | None) -> None:
         """A backward pass begins with a loss."""

@@ -32,12 +32,14 @@ _BATCHES = (
 )
 _MICRO_BATCHES = (
     "SELECT step, min(size) AS least, max(size) AS most, count(*) AS number"
-    " FROM (SELECT step, coalesce(tokens, CASE WHEN varies THEN elements END, samples) AS size"
+    " FROM (SELECT step, CASE WHEN count(tokens) OVER own = count(*) OVER own THEN tokens"
+    "   WHEN bool_and(coalesce(varies, false)) OVER own THEN elements ELSE samples END AS size"
     "  FROM (SELECT step, tokens, samples, elements,"
-    "   min(elements) OVER one <> max(elements) OVER one"
+    "   min(elements / samples) OVER one <> max(elements / samples) OVER one"
     "   AND min(samples) OVER own = max(samples) OVER own AS varies"
-    "   FROM python.micro_batches WHERE duration IS NOT NULL"
-    "   WINDOW one AS (PARTITION BY micro_batch), own AS (PARTITION BY step)))"
+    "   FROM python.micro_batches WHERE duration IS NOT NULL AND failed IS NOT TRUE"
+    "   WINDOW one AS (PARTITION BY micro_batch), own AS (PARTITION BY step))"
+    "  WINDOW own AS (PARTITION BY step))"
     " GROUP BY step HAVING count(*) > 1 ORDER BY step DESC LIMIT 100"
 )
 
@@ -303,9 +305,9 @@ RULES = (
         group="numbers",
         subject="data",
         symptom="Accumulation gives other results than the same samples in one batch.",
-        evidence="`tokens`, else `elements` where they vary from step to step and `samples` not"
-        " within one, else `samples` of python.micro_batches: the largest of a step is twice the"
-        " smallest in most steps.",
+        evidence="`tokens`, else `elements` where those of a sample vary from step to step and"
+        " `samples` not within one, else `samples` of python.micro_batches: the largest of a step"
+        " is twice the smallest in most steps.",
         certainty="possible",
         gravity=45,
         fix="Divide the sum of all losses by the number of all tokens of the step.",

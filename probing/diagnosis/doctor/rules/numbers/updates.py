@@ -99,6 +99,11 @@ def _lost_steps(rows: Sequence[Row]) -> list[Row]:
 _ROUNDED = 1e-6
 """Of a weight: bfloat16 tells apart what differs by 1/256 of it, float16 by 1/2048."""
 _FULL_WEIGHTS = "Keep the weights in float32 and compute with torch.autocast, or raise the rate."
+_ENDS_ITSELF = ("LBFGS",)
+_DONE = (
+    "If the loss is as low as it can be, end the training; else look at what makes the gradients"
+    " so small, or lower the optimizer's tolerances."
+)
 _CONDITION = (
     "Look at the condition under which optimizer.step() is called: a norm that is taken before"
     " clipping, a threshold that is too low, a check that is true for other reasons."
@@ -122,15 +127,32 @@ def _no_update(facts: Facts) -> Iterator[Sign]:
         yield _rounded(still, moved, sorted(types))
     if any(row["update_ratio"] for row in known) or not moved:
         return
+    reach = max(rate * row["norm"] / row["weight_norm"] for row in moved)
+    is_own_end = now.rows[-1]["optimizer"] in _ENDS_ITSELF
+    may_be_done = not is_half and (is_own_end or reach < _ROUNDED)
+    words = (
+        f"; each change is less than {', '.join(sorted(types))} can tell"
+        if is_half
+        else f"; it has converged, or the gradients are too small: {_why_done(reach, is_own_end)}"
+        if may_be_done
+        else ""
+    )
     yield Sign(
-        certainty="certain",
+        certainty="possible" if may_be_done else "certain",
         summary="The optimizer steps and changes nothing: no parameter was changed in steps"
         f" {min(steps)} to {max(steps)}, though the rate is {rate:.3g} and there are gradients"
-        + (f"; each change is less than {', '.join(sorted(types))} can tell" if is_half else ""),
+        + words,
         evidence=(f"{len(known)} changes of parameters were compared, bit by bit",),
-        weight=1.0,
-        fix=_FULL_WEIGHTS if is_half else "",
+        weight=0.2 if may_be_done else 1.0,
+        fix=_FULL_WEIGHTS if is_half else _DONE if may_be_done else "",
     )
+
+
+def _why_done(reach: float, is_own_end: bool) -> str:  # noqa: FBT001 - of one caller
+    """Why an optimizer may have nothing to change."""
+    if is_own_end:
+        return "LBFGS changes nothing where no gradient is above its tolerance_grad"
+    return f"rate times gradient is {reach:.1g} of the weights at most"
 
 
 def _rounded(still: Sequence[Row], moved: Sequence[Row], types: Sequence[str]) -> Sign:
@@ -208,7 +230,8 @@ RULES = (
         subject="optimizer",
         symptom="The loss does not fall at all, though gradients and rate are as they should be.",
         evidence="`update_ratio` of python.gradients over 3 steps: exactly 0 for all parameters,"
-        " with a rate that is not and gradients that are not.",
+        " with a rate that is not and gradients that are not; only possible where rate times"
+        " gradient is less than a millionth of the weights, or LBFGS may have converged.",
         certainty="certain",
         gravity=77,
         fix="Look at what undoes the step: weights that are loaded again, an optimizer of copies.",

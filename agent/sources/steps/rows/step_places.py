@@ -1,0 +1,50 @@
+"""What a step's end fills in, and where.
+
+Rules of this file: names and places only.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .....ring.format import NULL_NAME
+
+
+class StepEnd(NamedTuple):
+    """What is known of a step at its end.
+
+    Attributes:
+        optimizer: The number of its optimizer's class name.
+        lr: The learning rate; `NULL_FLOAT` where there is none.
+        model: The root module that was trained; None where none was.
+        models: The number of the name of all that were.
+    """
+
+    took_ns: int
+    memory_bytes: int
+    optimizer: int
+    lr: float
+    model: Any
+    models: int = NULL_NAME
+
+
+class StepPlaces(NamedTuple):
+    """Where the columns of python.steps are that a step's end fills in, beside those of phases."""
+
+    duration_ns: int
+    allocated_bytes: int
+    optimizer: int
+    lr: int
+    micro_batches: int
+    samples: int
+    tokens: int
+    tokens_per_s: int
+    flops: int
+    mfu: int
+    skipped: int
+    amp_scale: int
+    device_s: int
+    host_bound: int
+    other_s: int
+    optimizer_steps: int
+    model: int
