@@ -154,9 +154,11 @@ async def act(
 
 
 _STEPS = (
-    "SELECT step, duration, loss, grad_norm, lr, samples, tokens_per_s, data_wait_s, to_device_s,"
-    " forward_s, loss_s, backward_s, gradient_sync_s, gradients_s, optimizer_s, other_s, device_s,"
-    " allocated AS allocated_mib, failed FROM python.steps ORDER BY step DESC"
+    "SELECT step, round(duration, 4) AS duration, loss, grad_norm, lr, samples,"
+    " round(tokens_per_s) AS tokens_per_s, round(COLUMNS(['data_wait_s', 'to_device_s',"
+    " 'forward_s', 'loss_s', 'backward_s', 'gradient_sync_s', 'gradients_s', 'optimizer_s',"
+    " 'other_s', 'device_s']), 4), round(allocated, 1) AS allocated_mib, failed"
+    " FROM python.steps ORDER BY step DESC"
 )
 _READING: tuple[Callable[..., Any], ...] = (
     list_targets, doctor, hang, stacks, steps, query, describe_tables, memory, look, history,
