@@ -62,8 +62,9 @@ class Recording:
         ooms: What records out-of-memory errors, while recording is on.
         collectives: What records collectives, while it does.
         carried: What knows passes that carry on the gradients of others.
-        training_thread: The kernel number of the thread that last called a root module or
-            stepped an optimizer; 0 before that.
+        training_thread: The kernel number of the thread whose steps are counted: that which last
+            called a root module or stepped an optimizer of its training; 0 before that.
+        passing: The kernel numbers of the threads that are inside a backward pass.
         session: How often recording has begun or ended; a thread that has been let in since knows
             the number.
         spent_ns: What has been done a few times per step so far, by the clock of each that does it.
@@ -87,6 +88,7 @@ class Recording:
         self.collectives: Any = None
         self.carried = CarriedGradients()
         self.training_thread = 0
+        self.passing: set[int] = set()
         self.session = 0
         self.spent_ns = 0
         self.awaits_step = False
