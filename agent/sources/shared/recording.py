@@ -65,6 +65,7 @@ class Recording:
         training_thread: The kernel number of the thread whose steps are counted: that which last
             called a root module or stepped an optimizer of its training; 0 before that.
         passing: The kernel numbers of the threads that are inside a backward pass.
+        sees_passes: Whether all passes that begin are among those.
         session: How often recording has begun or ended; a thread that has been let in since knows
             the number.
         spent_ns: What has been done a few times per step so far, by the clock of each that does it.
@@ -89,6 +90,7 @@ class Recording:
         self.carried = CarriedGradients()
         self.training_thread = 0
         self.passing: set[int] = set()
+        self.sees_passes = False
         self.session = 0
         self.spent_ns = 0
         self.awaits_step = False

@@ -20,7 +20,7 @@ def test_a_profile_begins_only_once_a_step_has_ended() -> None:
     for _ in range(3):
         assert not profile.step_ended()
     assert profile.state == "waiting"
-    assert not torch.autograd._profiler_enabled()
+    assert not torch._C._autograd._profiler_enabled()
     profile.cancel()
     assert profile.step_ended()
     assert profile.state == "cancelled"
@@ -40,4 +40,4 @@ def test_a_profile_is_ended_by_its_own_thread_alone() -> None:
     assert profile.state == "running"
     assert profile.step_ended()
     assert profile.state == "cancelled"
-    assert not torch.autograd._profiler_enabled()
+    assert not torch._C._autograd._profiler_enabled()

@@ -109,9 +109,11 @@ class BackwardPasses:
         """Stand in."""
         self._modules.start()
         self._engine.start()
+        self._recording.sees_passes = self._engine.is_on
 
     def stop(self) -> None:
         """Stand in no more."""
+        self._recording.sees_passes = False
         self._engine.stop()
         self._modules.stop()
 

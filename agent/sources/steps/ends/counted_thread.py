@@ -8,6 +8,7 @@ counted training, or only steps its optimizers, takes part in that.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -104,11 +105,12 @@ class CountedThread:
 
     def told(self) -> str | None:
         """Who trains beside the counted one, in words; None for nobody."""
-        names = {other.native_id: other.name for other in threading.enumerate()}
-        beside = [name for number, name in self._beside.items() if number in names]
+        names = {getattr(t, "native_id", None): t.name for t in threading.enumerate()}
+        beside = [name for number, name in list(self._beside.items()) if _is_there(number)]
         if not beside:
             return None
-        counted = names.get(self._recording.training_thread, "one that has ended")
+        number = self._recording.training_thread
+        counted = names.get(number, str(number))
         train = "trains" if len(beside) == 1 else "train"
         return (
             f"steps, losses and phases are those of thread {counted}; {', '.join(beside)} {train}"
@@ -133,8 +135,7 @@ class CountedThread:
 
     def _follows(self, thread: ThreadState) -> bool:
         """Whether the counted thread has ended, and another one trains in its place."""
-        counted = self._recording.training_thread
-        if any(other.native_id == counted for other in threading.enumerate()):
+        if _is_there(self._recording.training_thread):
             return False
         self._take(thread)
         return True
@@ -147,3 +148,8 @@ class CountedThread:
         recording = self._recording
         recording.objects.beside.clear()
         recording.training_thread = thread.native_id
+
+
+def _is_there(number: int) -> bool:
+    """Whether a thread of this process has not ended; Python does not know all of them."""
+    return os.path.exists(f"/proc/self/task/{number}")
