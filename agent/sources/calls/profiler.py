@@ -8,7 +8,9 @@ makes way when the program starts its own.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
 import sys
 import threading
@@ -24,6 +26,8 @@ from ..stand_in import StandIn
 from .quiet_start import quiet_start
 
 _LOG_LEVEL = "KINETO_LOG_LEVEL"
+_LOOKED_UP = "torch._inductor.config"
+"""What torch's profiler imports as it starts, a second and more, in the thread that starts it."""
 _MAKE_WAY_S = 60.0
 _BEGINNINGS = ("_prepare_profiler", "_enable_profiler")
 """The functions of torch that every profiler of it begins with."""
@@ -67,9 +71,11 @@ class StepsProfile:
         self._theirs = _OthersProfilers(self._make_way)
 
     def prepare(self) -> None:
-        """Look for a profiler of the program's, and stay on the look-out."""
+        """Look for a profiler of the program's, and stay on the look-out; in the agent's thread."""
+        with contextlib.suppress(Exception):  # which torch's profiler would fail with, too
+            importlib.import_module(_LOOKED_UP)
         self._theirs.start()
-        self._asked_in = self._step()
+        self._asked_in, self.moved_s = self._step(), time.monotonic()
         if self._torch.autograd.profiler._is_profiler_enabled or _is_warming_up(self._torch):
             self._refuse(THEIRS)
         with self._lock:
