@@ -103,6 +103,7 @@ class Profiling(ThreadJob[Path]):
     def cancel(self) -> None:
         """Nobody wants it any more."""
         self._profile.cancel()
+        self._safe_points.hurry(self._profile)
 
     def close(self) -> None:
         """The agent goes: end it, and wait for that as long as may be."""
@@ -122,7 +123,7 @@ class Profiling(ThreadJob[Path]):
             self._wait()
             return self._save()
         except BaseException:
-            profile.cancel()
+            self.cancel()
             raise
 
     def _leave(self) -> None:
@@ -158,7 +159,7 @@ class Profiling(ThreadJob[Path]):
             return "nothing was profiled"
         return (
             f"the profile was given up after {profile.done} of {profile.steps} steps; the profiler"
-            " stays on until the step in progress ends"
+            " is turned off as a model is called next, or the step in progress ends"
         )
 
 

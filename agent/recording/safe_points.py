@@ -168,6 +168,7 @@ class SafePoints:
         self.looks: tuple[Look, ...] = ()
         self._visits: list[Visit] = []
         self._jobs: list[StepEndJob] = []
+        self._hurried: tuple[StepEndJob, ...] = ()
         self._guard = Guard("step ends", self._drop_jobs)
         self._lock = threading.Lock()
 
@@ -190,6 +191,8 @@ class SafePoints:
         if not self.at_work.is_here():
             for look in self.looks:
                 look.root_called()
+            if self._hurried:
+                self._hurry()
             if not self.stepping:
                 self._come(works=True)
 
@@ -279,7 +282,14 @@ class SafePoints:
         with self._lock:
             if job in self._jobs:
                 self._jobs.remove(job)
+            self._hurried = tuple(other for other in self._hurried if other is not job)
             self._settle()
+
+    def hurry(self, job: StepEndJob) -> None:
+        """Have a job run as a root module is called next, too: no step may end for long."""
+        with self._lock:
+            if job in self._jobs:
+                self._hurried = (*self._hurried, job)
 
     def _settle(self) -> None:
         """Let the training thread pass by when nobody needs it; called with the lock."""
@@ -327,10 +337,19 @@ class SafePoints:
         with self._lock:
             return [visit for visit in self._visits if visit.is_beside or not beside]
 
+    def _hurry(self) -> None:
+        """Run those that cannot wait, unless this thread is the agent's own."""
+        if not threading.current_thread().name.startswith(AGENT_THREAD_PREFIX):
+            self._run_jobs(self._hurried)
+
     def _work(self) -> None:
-        """Run the jobs, each under the guard."""
+        """Run the jobs."""
         with self._lock:
-            jobs = list(self._jobs)
+            jobs = tuple(self._jobs)
+        self._run_jobs(jobs)
+
+    def _run_jobs(self, jobs: tuple[StepEndJob, ...]) -> None:
+        """Run some, each under the guard."""
         for job in jobs:
             faults = self._guard.faults
             self._guard.run(self._run_job, job)
@@ -347,4 +366,5 @@ class SafePoints:
         """Too many have failed: the others may end as if they had."""
         with self._lock:
             self._jobs.clear()
+            self._hurried = ()
             self._settle()

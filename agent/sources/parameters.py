@@ -1,7 +1,8 @@
 """The parameters of the models and what trains them, for ``python.parameters``.
 
 Rules of this file: runs in the agent's thread while others train; reads what stands beside a
-tensor's data, never the data. Nothing read stays referenced.
+tensor's data, never the data, and a gradient between backward passes only. Nothing read stays
+referenced.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from .calls.names.class_names import class_name, unwrap
 from .calls.names.module_names import outermost, walk
 from .model.tensor_facts import layout_of, name_of, sizes_of
 from .shared.found import found_optimizers, found_roots
+from .shared.gradients import UNKNOWN, GradientsBeside
 from .torch_types import Module, Optimizer
 
 if TYPE_CHECKING:
     from ..live.question import LiveQuestion
     from .shared.recording import Recording
+
+_WAIT_S = 2.0
+"""How long the ends of backward passes are waited for."""
 
 Row = tuple[str | int | float | bool | None, ...]
 
@@ -42,15 +47,18 @@ def _rows(recording: Recording) -> list[Row]:
         owners = _owners(recording, found_optimizers()) | owners
     seen: set[int] = set()
     found: list[Row] = []
+    gradients = GradientsBeside(recording, _WAIT_S)
     for root, name, parameter in named:
         if id(parameter) not in seen:
             seen.add(id(parameter))
             of_root = recording.objects.models.name_of(root), class_name(unwrap(root))
-            found.append(_row(of_root, name, parameter, owners.get(id(parameter), [])))
+            those = owners.get(id(parameter), [])
+            found.append(_row(of_root, name, parameter, those, gradients))
     for key, those in owners.items():
         if key not in seen:
             optimizer, place, parameter = those[0]
-            found.append(_row((None, None), f"{optimizer.name}[{place}]", parameter, those))
+            name = f"{optimizer.name}[{place}]"
+            found.append(_row((None, None), name, parameter, those, gradients))
     return found
 
 
@@ -94,7 +102,11 @@ def _named(root: Module) -> list[tuple[str, Any]]:
 
 
 def _row(
-    of_root: tuple[str | None, str | None], name: str, parameter: Any, owners: list[Owned]
+    of_root: tuple[str | None, str | None],
+    name: str,
+    parameter: Any,
+    owners: list[Owned],
+    gradients: GradientsBeside,
 ) -> Row:
     """The row of one parameter, in the order of the table's columns."""
     tensor_class = sys.modules["torch"].Tensor
@@ -107,7 +119,8 @@ def _row(
         if isinstance(value, tensor_class)
     ]
     held = sizes_of([parameter])
-    gradient = parameter.grad if parameter.is_leaf else None
+    gradient = gradients.of(parameter) if parameter.is_leaf else UNKNOWN
+    is_known = gradient is not UNKNOWN
     return (
         *of_root,
         name,
@@ -117,8 +130,8 @@ def _row(
         str(parameter.device),
         layout_of(parameter),
         bool(parameter.requires_grad),
-        gradient is not None if parameter.is_leaf else None,
-        None if gradient is None else _version(gradient),
+        gradient is not None if is_known else None,
+        None if gradient is None or not is_known else _version(gradient),
         _version(parameter),
         len(owners),
         ", ".join(owner.name for owner, _, _ in owners) or None,

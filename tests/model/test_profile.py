@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -282,7 +283,7 @@ def test_a_training_that_hangs_in_the_midst(start: Start, ask: Ask) -> None:
     asking.go("hang")
     code, _, err = asking.end()
     assert code == 5
-    assert "the profiler stays on until the step in progress ends" in err
+    assert "turned off as a model is called next, or the step in progress ends" in err
     again = target.run(str(target.pid), "profile", "--steps", "1")
     assert "already has 1 profile under way" in again.stderr
     asking.go()
@@ -426,3 +427,34 @@ def test_a_timeline_of_samples(stranger: Target) -> None:
     names = {event["name"] for event in events}
     assert "work" in names
     assert "rest" not in names
+
+
+_IN_A_THREAD = """
+import ctypes, threading, torch
+from probing.agent.sources.calls.quiet_start import quiet_start
+
+def profile():
+    profiler = torch.profiler._KinetoProfile(activities=[torch.profiler.ProfilerActivity.CPU])
+    with quiet_start():
+        library = ctypes.CDLL(None)
+        library.fputs(b"of the program\\n", ctypes.c_void_p.in_dll(library, "stderr"))
+        profiler.start()
+    profiler.stop()
+
+thread = threading.Thread(target=profile)
+thread.start()
+thread.join()
+"""
+
+
+def test_the_first_profile_in_another_thread_prints_nothing() -> None:
+    """What other C code writes to stderr meanwhile gets there."""
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_A_THREAD],
+        env={**os.environ, "KINETO_LOG_LEVEL": "99", "PROBING": "0"},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    assert done.stderr == "of the program\n"

@@ -15,7 +15,16 @@ pytestmark = pytest.mark.torch
 Runs = Callable[[str], Run]
 NEAR = 1e-5
 OFTEN = (
-    *("in_backward", "by_hand", "evaluated", "teacher", "wrapped", "attacked", "policy"),
+    *(
+        "zeroed_late",
+        "in_backward",
+        "by_hand",
+        "evaluated",
+        "teacher",
+        "wrapped",
+        "attacked",
+        "policy",
+    ),
     *("clipped", "forward", "heads", "penalty", "bare", "turns", "cached", "sampled", "labelled"),
     *("windows", "ahead"),
 )
@@ -46,7 +55,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     "way",
     [
         *(*WITH_LOSSES, *PAIRS, "phases", "layerwise", "temperature", "second_phase"),
-        *("by_forward", "marked_by_forward", "tasks", "one_behind_the_other"),
+        *("by_forward", "marked_by_forward", "tasks", "threads", "one_behind_the_other"),
         "ensemble",
         pytest.param("closure", marks=pytest.mark.nightly),
     ],
@@ -253,6 +262,17 @@ def test_tasks_of_asyncio_keep_their_losses_apart(runs: Runs) -> None:
         (model,) = {row["model"] for row in rows if row["loss"] == pytest.approx(wanted[0], NEAR)}
         found = [row["loss"] for row in rows if row["model"] == model]
         assert found == pytest.approx(wanted, rel=NEAR), place
+
+
+def test_of_two_threads_that_train_one_is_on_record(runs: Runs) -> None:
+    """Wholly: each of its steps with its loss and rate, and nothing of the other's."""
+    run = runs("threads")
+    rows = run.ask("SELECT loss, lr FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
+    lrs = {row["lr"] for row in rows}
+    assert lrs in ({1e-3}, {2e-3})
+    wanted = run.ends["first" if lrs == {1e-3} else "second"]
+    assert [row["loss"] for row in rows] == pytest.approx(wanted, rel=NEAR)
+    assert run.ask("SELECT count(*) AS n FROM python.optimizer_steps") == [{"n": 200}]
 
 
 def test_models_trained_side_by_side_keep_their_losses(runs: Runs) -> None:

@@ -8,7 +8,9 @@ makes way when the program starts its own.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
 import sys
 import threading
@@ -21,8 +23,11 @@ from typing import Any
 from ....script.profile_mark import MARK, MARKS_PER_STEP
 from ..accelerator import profiler_activity
 from ..stand_in import StandIn
+from .quiet_start import quiet_start
 
 _LOG_LEVEL = "KINETO_LOG_LEVEL"
+_LOOKED_UP = "torch._inductor.config"
+"""What torch's profiler imports as it starts, a second and more, in the thread that starts it."""
 _MAKE_WAY_S = 60.0
 _BEGINNINGS = ("_prepare_profiler", "_enable_profiler")
 """The functions of torch that every profiler of it begins with."""
@@ -57,6 +62,7 @@ class StepsProfile:
         self._offset_ns = clock_offset_ns
         self._torch: Any = sys.modules["torch"]
         self._first = 0
+        self._asked_in: int | None = None
         self._marked_ns = 0
         self._thread = 0
         self._profiler: Any = None
@@ -65,8 +71,11 @@ class StepsProfile:
         self._theirs = _OthersProfilers(self._make_way)
 
     def prepare(self) -> None:
-        """Look for a profiler of the program's, and stay on the look-out."""
+        """Look for a profiler of the program's, and stay on the look-out; in the agent's thread."""
+        with contextlib.suppress(Exception):  # which torch's profiler would fail with, too
+            importlib.import_module(_LOOKED_UP)
         self._theirs.start()
+        self._asked_in, self.moved_s = self._step(), time.monotonic()
         if self._torch.autograd.profiler._is_profiler_enabled or _is_warming_up(self._torch):
             self._refuse(THEIRS)
         with self._lock:
@@ -78,6 +87,8 @@ class StepsProfile:
         with self._lock:
             if self.over.is_set():
                 return True
+            if self.state == "running" and threading.get_ident() != self._thread:
+                return False
             if self._is_cancelled:
                 self._end("cancelled")
                 return True
@@ -92,7 +103,7 @@ class StepsProfile:
             self._refuse(f"torch.profiler failed in this process with {reason}")
 
     def cancel(self) -> None:
-        """End it: at once if it has not begun, else at the end of the step in progress."""
+        """End it: at once if it has not begun, else as its thread comes by next."""
         with self._lock:
             self._is_cancelled = True
             if self.state in {"idle", "waiting"}:
@@ -122,7 +133,8 @@ class StepsProfile:
         """A step has ended, and another begins."""
         self.moved_s = time.monotonic()
         if self.state == "waiting":
-            self._begin(step)
+            if step != self._asked_in:  # else no step has ended, and perhaps none ever does
+                self._begin(step)
         elif threading.get_ident() == self._thread and step - self._first > self.done:
             self.done = step - self._first
             self._mark(step)
@@ -136,7 +148,7 @@ class StepsProfile:
             self._refuse(THEIRS)
             return
         self._profiler = self._make_profiler()
-        with self._theirs.our_own(), _silence():
+        with self._theirs.our_own(), _silence(), quiet_start():
             self._profiler.start()
         self._first, self._thread, self.state = step, threading.get_ident(), "running"
         self._mark(step)

@@ -106,7 +106,7 @@ class KeptTensors:
         """Where all that is lies that a copy of the step has, too."""
         parameters = list(root.parameters())
         tensors = [*parameters, *root.buffers(), *tensors_in(arguments, torch)]
-        for optimizer in self._recording.objects.optimizers.alive():
+        for optimizer in self._recording.objects.counted_optimizers():
             for group in optimizer.param_groups:
                 parameters += group["params"]
             for state in list(optimizer.state.values()):

@@ -275,7 +275,7 @@ class StepLook:
         largest = max(trained, key=lambda seen: _weight(seen.root()), default=None)
         if self._is_whole and largest is not None and self._is_known(largest):
             largest.others = {type(s.root()).__name__ for s in trained if s is not largest}
-            alive = [o for o in self._recording.objects.optimizers.alive() if o is not optimizer]
+            alive = [o for o in self._recording.objects.counted_optimizers() if o is not optimizer]
             stepped = alive if optimizer is None else [optimizer, *alive]
             self._enter("optimizer")
             largest.kept = self._kept[id(largest.root())].found()

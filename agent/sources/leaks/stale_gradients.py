@@ -43,7 +43,7 @@ class StaleGradients:
 
     def _read(self) -> None:
         """See whether any of some gradients holds something."""
-        optimizers = self._recording.objects.optimizers.alive()
+        optimizers = self._recording.objects.counted_optimizers()
         if len(optimizers) != 1:
             return  # one may be zeroed later than this
         gradients: list[Any] = []

@@ -153,7 +153,7 @@ class GradientRows:
 
         Of several optimizers some may have stepped already: then from the next step on.
         """
-        are_several = len(self._recording.objects.optimizers.alive()) > 1
+        are_several = len(self._recording.objects.counted_optimizers()) > 1
         self._from_step = self._recording.step + are_several
         self._armed = steps
 
@@ -201,7 +201,7 @@ class GradientRows:
 
     def _count_pass(self) -> None:
         """Note what a backward pass has done to the gradients of all optimizers."""
-        for optimizer in self._recording.objects.optimizers.alive():
+        for optimizer in self._recording.objects.counted_optimizers():
             self._kept.passed(parameters_of(optimizer))
 
     def _is_wanted(self) -> bool:

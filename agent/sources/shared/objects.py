@@ -36,6 +36,7 @@ class Objects:
         roots: The modules that were called from outside of any other.
         models: What root modules are called.
         optimizers: Those that have stepped.
+        beside: Those of them that have stepped in a thread whose steps are not counted.
         optimizer_names: What optimizers are called.
         made: Those that exist, as far as they were met.
         inputs: The tensors that came in last.
@@ -52,9 +53,21 @@ class Objects:
         self.roots = Met()
         self.models = ModelNames()
         self.optimizers = Met()
+        self.beside = Met()
         self.optimizer_names = optimizer_names()
         self.made = Met()
         self.inputs = Inputs()
         self.loss: tuple[weakref.ref[Any] | None, Number] | None = None
         self.clip: Clip | None = None
         self.held_lr: dict[int, float] = {}
+
+    def counted_optimizers(self, met: Met | None = None) -> list[Any]:
+        """Those that have stepped, but for those of other threads' trainings.
+
+        The gradients of the others may be replaced at any moment.
+
+        Args:
+            met: Which are meant instead of those that have stepped.
+        """
+        beside = set(map(id, self.beside.alive()))
+        return [o for o in (met or self.optimizers).alive() if id(o) not in beside]

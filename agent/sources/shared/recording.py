@@ -63,8 +63,10 @@ class Recording:
         ooms: What records out-of-memory errors, while recording is on.
         collectives: What records collectives, while it does.
         carried: What knows passes that carry on the gradients of others.
-        training_thread: The kernel number of the thread that last called a root module or
-            stepped an optimizer; 0 before that.
+        training_thread: The kernel number of the thread whose steps are counted: that which last
+            called a root module or stepped an optimizer of its training; 0 before that.
+        passing: The kernel numbers of the threads that are inside a backward pass.
+        sees_passes: Whether all passes that begin are among those.
         session: How often recording has begun or ended; a thread that has been let in since knows
             the number.
         costs: What sources do a few times per step.
@@ -88,6 +90,8 @@ class Recording:
         self.collectives: Any = None
         self.carried = CarriedGradients()
         self.training_thread = 0
+        self.passing: set[int] = set()
+        self.sees_passes = False
         self.session = 0
         self.costs = StepCosts()
         self.awaits_step = False

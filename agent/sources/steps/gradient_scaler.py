@@ -72,12 +72,17 @@ class GradientScaler(StandInSource):
     ) -> None:
         """An optimizer is about to step; one that is fused leaves out a step on the device."""
         found = getattr(optimizer, "found_inf", None)
-        if found is not None:
+        if found is not None and self._is_trainings():
             self.guard.run(self._note_found, found)
 
     def _note_found(self, found: Any) -> None:
         """Have it told whether gradients have overflowed."""
         self._recording.rows.found_inf = read_number(found, self._accelerator)
+
+    def _is_trainings(self) -> bool:
+        """Whether the calling thread is that whose steps are counted."""
+        recording = self._recording
+        return recording.training_thread in {0, recording.threads.state.native_id}
 
     def _around_scale(
         self, original: Callable[..., object], *args: object, **kwargs: object
@@ -97,14 +102,14 @@ class GradientScaler(StandInSource):
 
     def _note(self, args: tuple[Any, ...], result: object) -> None:
         """Remember which tensor was scaled, and by what."""
-        is_enabled = args[0].is_enabled()
+        is_enabled = args[0].is_enabled() and self._is_trainings()
         if is_enabled and type(result) is sys.modules["torch"].Tensor:
             self._scaled, self._scale = weakref.ref(result), args[0]._scale
 
     def _count(self, scaler: Any) -> None:
         """A step of the optimizer that was left out leaves the step in progress where it was."""
-        if not scaler.is_enabled():  # it passes everything through
-            return
+        if not scaler.is_enabled() or not self._is_trainings():
+            return  # it passes everything through, or is another thread's
         rows = self._recording.rows
         rows.skipped = (rows.skipped or 0) + (0 if rows.has_stepped else 1)
         rows.has_stepped = False

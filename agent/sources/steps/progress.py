@@ -1,10 +1,9 @@
 """The training step: when one ends, and the rows of whole steps.
 
 Rules of this file: runs in the training threads, a few times per step. What ends a step is decided
-here: by the script's own marks, by the pattern in which optimizers step, or without any by what
-becomes of gradients; docs/explanation/training-step.md says how. No step ends in the middle of a
-backward pass: what steps in one has stepped when it is over. Where no optimizer is, and nothing is
-trained, a call of the first root module that has parameters is a step of inference.
+here, as docs/explanation/training-step.md says. No step ends in the middle of a backward pass: what
+steps in one has stepped when it is over. Where no optimizer is, and nothing is trained, a call of
+the first root module that has parameters is a step of inference.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from .ends.held_end import HeldEnd
 from .ends.main_model import MainModel
 from .ends.members import Members
 from .ends.reached import Reached
-from .ends.step_count import INFERENCE, StepCount
+from .ends.step_count import StepCount
 from .ends.step_pattern import Place, StepPattern
 from .ends.trainings import Trainings
 from .evaluations import Evaluations, Wait
@@ -34,6 +33,7 @@ from .optimizer_facts import learning_rate_of
 from .phases import OPTIMIZER
 from .rows.open_step import Ended, Ids, OpenStep
 from .rows.optimizer_rows import OptimizerStep, Stepped
+from .step_words import StepWords
 
 
 class Progress:
@@ -43,6 +43,7 @@ class Progress:
         on_step: Called when a training step has ended and the next one begun, with the words of
             both steps' rows in torch_trace and the time it took.
         hand: The steps of a training without an optimizer of torch.
+        counted: Which thread's steps are counted.
     """
 
     def __init__(
@@ -59,13 +60,12 @@ class Progress:
         self._task_id = getattr(sys.modules["torch"]._C, "_current_graph_task_id", lambda: -1)
         self._trainings = Trainings()
         self._held = HeldEnd(members, self._trainings)
-        self._thread = CountedThread(recording, members)
+        self.counted = CountedThread(recording, members, self._restart)
         self.hand = HandSteps()
         self._dropped = DroppedPasses(recording)
         self._reached = Reached(recording, members)
         self._main = MainModel(recording)
-        self._is_inference = False
-        self._is_marked = False
+        self._is_inference = self._is_marked = self._has_ended_in_wait = False
         self._has_trained = False  # in the step in progress
         self._passes = 0
         self._pending: list[Stepped] = []
@@ -80,21 +80,15 @@ class Progress:
             Whether the call is evaluation: then it is no part of a step.
         """
         root, recording = call.root, self._recording
-        is_ours = thread.native_id == recording.training_thread or root is self._main.now()
-        if recording.safe_points.stepping and not is_ours:
+        is_main = root is self._main.now()
+        if self.counted.is_apart(thread, is_main=is_main, has_trained=self._has_trained):
             return False
         self._settle(thread)
         may_train = call.has_grad and call.has_optimizer
         self._come(is_training=call.has_grad)
         if call.has_parameters:
             if self._is_evaluation(call):
-                self._main.take(call)
-                recording.training_thread = recording.training_thread or thread.native_id
-                now = time.perf_counter_ns()
-                name = call.ids[0]
-                self._evaluations.call_begins(
-                    now, recording.step, thread.native_id, name, call.samples
-                )
+                self._evaluate(call, thread)
                 return True
             if call.has_grad:
                 self._go_on()
@@ -104,6 +98,7 @@ class Progress:
         if not is_main and (self._rows.is_open or not (may_train and call.has_parameters)):
             return False
         recording.training_thread = thread.native_id
+        self.counted.trains(is_certain=may_train)
         if self._rows.is_open:
             if self._rows.trace_word is None:
                 self._rows.open_trace(call.ids, thread.native_id)
@@ -129,17 +124,17 @@ class Progress:
     def data_waited(self, wait: Wait) -> bool:
         """A batch has been waited for; returns whether it is that of an evaluation so far."""
         thread, held = self._recording.threads.state, self._held.ended()
-        if held is not None:
-            self._end_step(held, thread)
-        elif self.hand.has_ended():
-            self._end_step(Ended(now_ns=wait.start_ns), thread)
+        ended = held or (Ended(now_ns=wait.start_ns) if self.hand.has_ended() else None)
+        if ended is not None:
+            self._end_step(ended, thread)
+            self._has_ended_in_wait = True
         if self._has_trained and not self._evaluations.is_on:
             return False
         self._evaluations.data_waited(wait)
         return self._evaluations.is_on
 
     def ends_before(self, call: RootCall, thread: ThreadState) -> bool:
-        """Whether a step has ended before a call of a root, which only that call shows."""
+        """Whether a step has ended before a call of a root, which that or a batch has shown."""
         if thread.native_id != self._recording.training_thread:
             return False
         held = self._held.ended(call)
@@ -147,27 +142,31 @@ class Progress:
             held = Ended(now_ns=time.perf_counter_ns())
         if held is not None:
             self._end_step(held, thread)
-        return held is not None
+        has_ended, self._has_ended_in_wait = self._has_ended_in_wait, False
+        return held is not None or has_ended
 
     def ends_before_pass(
         self, losses: Sequence[Any], thread: ThreadState, *, has_optimizer: bool
     ) -> bool:
-        """Whether a step without module and optimizer has ended, which only the next pass shows.
+        """Whether a step without optimizer has ended, which only the next pass shows.
 
         Args:
             losses: What that begins with.
         """
-        if self._main.is_met or (has_optimizer and not self.hand.is_on):
+        has_modules = self._main.is_met
+        if not self.hand.is_on and (has_optimizer or has_modules):
             return False
-        has_ended = self.hand.has_ended()
+        has_ended = self.hand.has_ended_before_pass() if has_modules else self.hand.has_ended()
         if has_ended:
             self._end_step(Ended(now_ns=time.perf_counter_ns()), thread)
-        self.hand.meet_leaves(losses)
+        if not has_modules:
+            self.hand.meet_leaves(losses)
         return has_ended
 
     def pass_begins(self, thread: ThreadState, *, has_optimizer: bool, creates_graph: bool) -> None:
         """A backward pass of the training thread is about to begin, outside of any other."""
         self._passes += 1
+        self.counted.trains()
         self._go_on_with_held(thread)
         self._come()
         if creates_graph and not has_optimizer and not self.hand.is_on:
@@ -208,6 +207,8 @@ class Progress:
             name: The number of its class name.
         """
         self._recording.objects.made.add(optimizer)
+        if self.counted.is_elsewhere(optimizer, thread):
+            return False
         self.hand.optimizer_stepped()
         self._dropped.optimizer_stepped()
         self._reached.optimizer_stepped()
@@ -215,8 +216,6 @@ class Progress:
             self._pending.append(Stepped(optimizer, name))
             return False
         has_ended = self._settle(thread)
-        if self._thread.is_elsewhere(optimizer, thread):
-            return has_ended
         return self._step([Stepped(optimizer, name)], thread) or has_ended
 
     def step_marked(self, thread: ThreadState) -> bool:
@@ -225,6 +224,8 @@ class Progress:
         Returns:
             Whether it has ended: in the middle of a backward pass it does so when that is over.
         """
+        if self.counted.is_marked_elsewhere(thread):
+            return False
         self._is_marked = True
         self.hand.step_marked()
         if self._is_inside(thread):
@@ -239,15 +240,9 @@ class Progress:
 
     def told(self) -> str | None:
         """What ends a step, in words; None before the first has ended."""
-        if not self._recording.safe_points.stepping:
-            return INFERENCE if self._count.inferred else None
-        if self._is_marked:
-            return "a step ends where the script calls probing.step()"
-        if self.hand.is_on:
-            return "no optimizer of torch steps: a step ends as the gradients of a pass were used"
-        training = self._trainings.now
-        ends = self._trainings.told() or self._members.told(training.pattern, training.learned_at)
-        return f"{ends}; {self._count.told()}"
+        words = StepWords(self.hand, self._trainings, self._members, self.counted)
+        is_stepping = self._recording.safe_points.stepping
+        return words.told(self._count, is_stepping=is_stepping, is_marked=self._is_marked)
 
     def abandon(self) -> None:
         """Recording stops: the rows of the step in progress stay open."""
@@ -267,6 +262,11 @@ class Progress:
         """Which optimizers make a step of the training that goes on."""
         return self._trainings.now.pattern
 
+    def _restart(self) -> None:
+        """What the step in progress has done was another thread's: it begins now."""
+        self._has_trained = False
+        self._rows.restart(time.perf_counter_ns(), ())
+
     def _come(self, *, is_training: bool = True) -> None:
         """Something is trained: another asyncio task may train another model than the last."""
         if is_training and self._trainings.come():
@@ -278,6 +278,13 @@ class Progress:
         held = self._held.settle()
         if held is not None:
             self._end_step(held, thread)
+
+    def _evaluate(self, call: RootCall, thread: ThreadState) -> None:
+        """A call that is evaluation begins."""
+        recording, now, name = self._recording, time.perf_counter_ns(), call.ids[0]
+        self._main.take(call)
+        recording.training_thread = recording.training_thread or thread.native_id
+        self._evaluations.call_begins(now, recording.step, thread.native_id, name, call.samples)
 
     def _is_evaluation(self, call: RootCall) -> bool:
         """Whether a call trains nothing, and lies before what the next step trains."""
@@ -326,7 +333,7 @@ class Progress:
         self._go_on()
         recording.training_thread = thread.native_id
         numbers = [members.number_of(one.optimizer) for one in stepped]
-        self._thread.count(numbers)
+        self.counted.count(numbers)
         who = members.group_of(set(numbers)) if in_pass else numbers[0]
         last = stepped[-1]
         lr = recording.objects.held_lr.get(id(last.optimizer))
@@ -356,16 +363,9 @@ class Progress:
         models = [pair for one in stepped for pair in self._members.roots_of(one.optimizer)]
         for root, ids in models:
             self._trainings.now.trained[id(root)] = (root, ids)
-        last = stepped[-1]
-        step = OptimizerStep(
-            who=who,
-            name=self._recording.names.intern(self._members.name_of(last.optimizer)),
-            class_name=last.name,
-            optimizers=len(stepped),
-            models=self._main.named([root for root, _ in models]),
-            lr=lr,
-            numbers=numbers,
-        )
+        last, named = stepped[-1], self._main.named([root for root, _ in models])
+        name = self._recording.names.intern(self._members.name_of(last.optimizer))
+        step = OptimizerStep(who, name, last.name, len(stepped), named, lr, numbers)
         self._recording.rows.stepped(time.perf_counter_ns(), step)
 
     def _end_marked(self, thread: ThreadState) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -136,6 +137,46 @@ def by_hand() -> dict[str, Any]:
                 parameter.data -= 1e-2 * parameter.grad
                 parameter.grad = None if step % 2 else torch.zeros_like(parameter)
     return {"steps": 6, "losses": losses, "open": 1}
+
+
+def zeroed_late() -> dict[str, Any]:
+    """Steps made by hand that only the next step's zeroing shows, behind its call of the model."""
+    model, losses = net(), []
+    for _ in DataLoader(TensorDataset(X, Y), batch_size=1):
+        loss = (model(X) - Y).square().mean()
+        model.zero_grad()
+        loss.backward()
+        losses.append(loss.item())
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter.data -= 1e-2 * parameter.grad
+    return {"steps": len(losses), "losses": losses}
+
+
+def threads() -> dict[str, Any]:
+    """Two models, each trained in a thread of its own, neither of which ends before the other."""
+    told: dict[str, list[float]] = {"first": [], "second": []}
+    both = threading.Barrier(2)
+
+    def train(name: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        while len(told[name]) < 200:
+            loss = (model(X) - Y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            told[name].append(loss.item())
+        both.wait()
+
+    models = {"first": net(), "second": net()}
+    started = [
+        threading.Thread(target=train, args=(name, model, sgd(model, lr)))
+        for (name, model), lr in zip(models.items(), (1e-3, 2e-3), strict=True)
+    ]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    return {"steps": 200, "per_step": 1, "settled": 0, **told}
 
 
 def functional() -> dict[str, Any]:
@@ -768,6 +809,8 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "phases": phases,
     "shared": shared,
     "by_hand": by_hand,
+    "zeroed_late": zeroed_late,
+    "threads": threads,
     "functional": functional,
     "evaluated": evaluated,
     "rollouts": rollouts,

@@ -154,3 +154,20 @@ def test_the_agents_own_steps_do_not_count() -> None:
     thread.start()
     thread.join()
     assert job.left == 2
+
+
+def test_a_job_that_cannot_wait_runs_as_a_model_is_called() -> None:
+    """Also while no step ends; one that can does not."""
+    points, job, other = SafePoints(), Countdown(2), Countdown(2)
+    points.stepping = True
+    points.begin_job(job)
+    points.begin_job(other)
+    points.root_called()
+    assert job.left == 2
+    points.hurry(job)
+    points.root_called()
+    points.root_called()
+    points.root_called()
+    assert (job.left, other.left) == (0, 2)
+    points.end_job(other)
+    assert not points.waiting

@@ -109,9 +109,11 @@ class BackwardPasses:
         """Stand in."""
         self._modules.start()
         self._engine.start()
+        self._recording.sees_passes = self._engine.is_on
 
     def stop(self) -> None:
         """Stand in no more."""
+        self._recording.sees_passes = False
         self._engine.stop()
         self._modules.stop()
 
@@ -129,13 +131,19 @@ class BackwardPasses:
 
     def _around(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """A backward pass from its first to its last node."""
-        begun = _Pass(self._recording.threads.state)
+        begun, passing = _Pass(self._recording.threads.state), self._recording.passing
+        is_first = begun.thread.native_id not in passing
         try:
             try:
                 self._begin(begun, args, kwargs)
             except Exception:  # noqa: BLE001 - never harm the host
                 self.guard.fault()
-            result = original(*args, **kwargs)
+            try:
+                passing.add(begun.thread.native_id)
+                result = original(*args, **kwargs)
+            finally:
+                if is_first:
+                    passing.discard(begun.thread.native_id)
             self.guard.run(self._end, begun, DONE, args, result)
         except BaseException:  # of the pass, or an interrupt in the midst of ours
             self.guard.run(self._end, begun, FAILED, args, None)
@@ -145,13 +153,15 @@ class BackwardPasses:
     def _begin(self, begun: _Pass, args: tuple[Any, ...], kwargs: dict[str, object]) -> None:
         """A pass is about to begin."""
         recording, thread = self._recording, begun.thread
+        if recording.safe_points.closed:  # also one that is not recorded waits
+            recording.safe_points.torch_called()
         if not self._is_admitted(thread):
             return
-        if recording.safe_points.closed:
-            recording.safe_points.torch_called()
         is_outermost = not thread.passes
         trains = recording.training_thread = recording.training_thread or thread.native_id
-        counts = is_outermost and thread.native_id == trains
+        counts = is_outermost and (
+            thread.native_id == trains or self._progress.counted.passes_elsewhere(thread)
+        )
         if counts and self._progress.ends_before_pass(
             args[0], thread, has_optimizer=self._boundary.has_optimizer()
         ):

@@ -1,42 +1,155 @@
 """Which thread's steps are counted, where several train.
 
-Rules of this file: runs in the training threads, once per step of an optimizer.
+Rules of this file: runs in the training threads, once per pass and step. What belongs to a training
+beside the counted one is no part of any step: its calls, passes, losses and optimizers. A thread
+trains by itself if it makes backward passes and steps an optimizer; one that only computes for the
+counted training, or only steps its optimizers, takes part in that.
 """
 
 from __future__ import annotations
 
+import os
 import threading
+import time
+from collections.abc import Callable
 
 from ...shared.recording import Recording
 from ...shared.thread_state import ThreadState
 from ...torch_types import Optimizer
 from .members import Members
 
-_PATIENCE = 8
-"""How often an optimizer steps in another thread before that counts as the one that trains."""
+_PATIENCE, _PATIENCE_NS = 8, 10_000_000_000
+"""How often an optimizer steps in another thread, and how long the counted one trains nothing,
+before that is the one that counts."""
 
 
 class CountedThread:
-    """That which stepped first, until another one steps again and again while it makes no step."""
+    """That which trained first, until it ends, or another one steps again and again meanwhile."""
 
-    def __init__(self, recording: Recording, members: Members) -> None:
+    def __init__(self, recording: Recording, members: Members, restart: Callable[[], None]) -> None:
+        """Begin with none.
+
+        Args:
+            restart: Has the step in progress begin anew: what it has done was another thread's.
+        """
         self._recording = recording
         self._members = members
-        self._elsewhere = 0
+        self._restart = restart
+        self._trains = False  # the counted one does
+        self._elsewhere = self._trained_ns = 0
         self._counted: set[int] = set()
+        self._passed: set[int] = set()  # threads that made a pass since they stepped
+        self._beside: dict[int, str] = {}
 
     def count(self, numbers: list[int]) -> None:
         """Optimizers of these numbers make the steps that are counted."""
         self._counted.update(numbers)
 
+    def trains(self, *, is_certain: bool = True) -> None:
+        """The counted thread trains, as far as its call of a model tells."""
+        self._trains = self._trains or is_certain
+        if is_certain:
+            self._elsewhere, self._trained_ns = 0, time.perf_counter_ns()
+
+    def is_apart(self, thread: ThreadState, *, is_main: bool, has_trained: bool) -> bool:
+        """Whether a root that a thread calls is no part of the counted training.
+
+        Args:
+            is_main: Whether it is the model that counts.
+            has_trained: Whether the step in progress has trained something.
+        """
+        if not self._is_other(thread):
+            return False
+        if self._follows(thread):
+            if not is_main:
+                self._restart()
+            return False
+        return has_trained or not is_main or thread.native_id in self._beside
+
+    def passes_elsewhere(self, thread: ThreadState) -> bool:
+        """Another thread than the counted one makes a backward pass.
+
+        Returns:
+            Whether it is the counted one from now on, because that has ended.
+        """
+        self._passed.add(thread.native_id)
+        return self._is_other(thread) and self._follows(thread)
+
+    def is_marked_elsewhere(self, thread: ThreadState) -> bool:
+        """Whether a step that the script marks is of another training."""
+        is_elsewhere = self._is_own(thread) and not self._follows(thread)
+        if is_elsewhere:
+            self._stands_beside(thread)
+        return is_elsewhere
+
     def is_elsewhere(self, optimizer: Optimizer, thread: ThreadState) -> bool:
-        """Whether an optimizer is of another training, beside the one whose steps are counted."""
-        recording = self._recording
-        counted = recording.training_thread
-        is_ours = thread.native_id == counted or not recording.safe_points.stepping
-        if is_ours or self._members.number_of(optimizer) in self._counted:
+        """Whether an optimizer that has stepped is of another training."""
+        if not self._is_other(thread):
+            return False
+        number = self._members.number_of(optimizer)
+        takes_part = number in self._counted or self._members.is_of_called(optimizer)
+        if takes_part and not self._is_own(thread):
             self._elsewhere = 0
             return False
+        if self._follows(thread):
+            return False
         self._elsewhere += 1
-        is_there = any(other.native_id == counted for other in threading.enumerate())
-        return is_there and self._elsewhere <= _PATIENCE
+        self._stands_beside(thread)
+        waited_ns = time.perf_counter_ns() - self._trained_ns
+        if self._elsewhere <= _PATIENCE or waited_ns < _PATIENCE_NS:
+            self._recording.objects.beside.add(optimizer)
+            return True
+        self._take(thread)
+        self._restart()
+        return True  # its beginning was not seen
+
+    def told(self) -> str | None:
+        """Who trains beside the counted one, in words; None for nobody."""
+        names = {getattr(t, "native_id", None): t.name for t in threading.enumerate()}
+        beside = [name for number, name in list(self._beside.items()) if _is_there(number)]
+        if not beside:
+            return None
+        number = self._recording.training_thread
+        counted = names.get(number, str(number))
+        train = "trains" if len(beside) == 1 else "train"
+        return (
+            f"steps, losses and phases are those of thread {counted}; {', '.join(beside)} {train}"
+            " beside it, and no step of that is on record"
+        )
+
+    def _is_other(self, thread: ThreadState) -> bool:
+        """Whether a thread is not the counted one, which trains."""
+        recording = self._recording
+        is_ours = recording.training_thread in {0, thread.native_id}
+        return not is_ours and (self._trains or recording.safe_points.stepping)
+
+    def _is_own(self, thread: ThreadState) -> bool:
+        """Whether another thread than the counted one steps what it has made a pass for."""
+        return self._is_other(thread) and thread.native_id in self._passed
+
+    def _stands_beside(self, thread: ThreadState) -> None:
+        """A thread has made a step of a training of its own."""
+        self._passed.discard(thread.native_id)
+        if thread.native_id not in self._beside:
+            self._beside[thread.native_id] = threading.current_thread().name
+
+    def _follows(self, thread: ThreadState) -> bool:
+        """Whether the counted thread has ended, and another one trains in its place."""
+        if _is_there(self._recording.training_thread):
+            return False
+        self._take(thread)
+        return True
+
+    def _take(self, thread: ThreadState) -> None:
+        """Another thread is the counted one from now on."""
+        self._beside.pop(thread.native_id, None)
+        self._counted.clear()
+        self._elsewhere = 0
+        recording = self._recording
+        recording.objects.beside.clear()
+        recording.training_thread = thread.native_id
+
+
+def _is_there(number: int) -> bool:
+    """Whether a thread of this process has not ended; Python does not know all of them."""
+    return os.path.exists(f"/proc/self/task/{number}")

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...shared.gradients import UNKNOWN, gradient_beside
 from ...shared.recording import Recording
 from .hand_steps import leaves_of
 
@@ -40,13 +41,14 @@ class DroppedPasses:
         """A backward pass is about to begin: are the gradients of those before it still there?"""
         if self._made:
             made = [parameter for reference in self._made if (parameter := reference()) is not None]
-            if made and all(parameter.grad is None for parameter in made):
+            if made and all(self._gradient_of(parameter) is None for parameter in made):
                 self._recording.rows.drop_losses()
             self._made = []
+        gradient_of = self._gradient_of
         self._before = [
             _Before(weakref.ref(parameter), id(gradient), _version(gradient))
             for parameter in self._looked_at()
-            for gradient in (parameter.grad,)
+            if (gradient := gradient_of(parameter)) is not UNKNOWN
         ]
 
     def pass_ended(self, losses: Sequence[Any]) -> bool:
@@ -61,8 +63,8 @@ class DroppedPasses:
         made, is_known = len(self._made), bool(self._before)
         for before in self._before:
             parameter = before.parameter()
-            gradient = None if parameter is None else parameter.grad
-            if gradient is not None:
+            gradient = None if parameter is None else self._gradient_of(parameter)
+            if gradient is not None and gradient is not UNKNOWN:
                 is_same = (id(gradient), _version(gradient)) == (before.gradient, before.version)
                 self._made += [] if is_same else [before.parameter]
         self._before = []
@@ -82,7 +84,7 @@ class DroppedPasses:
             leaves.add(id(leaf))
         return any(
             id(one) in leaves
-            for optimizer in self._recording.objects.optimizers.alive()
+            for optimizer in self._recording.objects.counted_optimizers()
             for group in optimizer.param_groups
             for one in group["params"]
         )
@@ -91,12 +93,21 @@ class DroppedPasses:
         """The gradients have been used."""
         self._made = []
 
+    def _gradient_of(self, parameter: Any) -> Any:
+        """The gradient of a parameter.
+
+        Before any optimizer has stepped it may be one of a training in another thread.
+        """
+        if self._recording.objects.optimizer is not None:
+            return parameter.grad
+        return gradient_beside(parameter, self._recording.passing)
+
     def _looked_at(self) -> list[Any]:
         """The first and the last parameter of the optimizer that ends the steps."""
         objects = self._recording.objects
         optimizer = objects.optimizer() if objects.optimizer is not None else None
         if optimizer is None:
-            optimizer = next(iter(objects.made.alive()), None)
+            optimizer = next(iter(objects.counted_optimizers(objects.made)), None)
         groups = list(getattr(optimizer, "param_groups", ()))
         return [*groups[0]["params"][:1], *groups[-1]["params"][-1:]] if groups else []
 

@@ -58,12 +58,16 @@ class HandSteps:
         self._first: tuple[weakref.ref[Any], int] | None = None
         self._last_first: tuple[weakref.ref[Any], weakref.ref[Any]] | None = None
         self._leaves: list[weakref.ref[Any]] = []
+        self._passes = 0  # since a step ended
+        self._round = 0
+        self._is_foretold = False
 
     def optimizer_stepped(self) -> None:
         """An optimizer of torch is in use after all."""
         self.is_on = self.has_passed = False
         self._unused = 0
         self._first = None
+        self._round, self._is_foretold = 0, False
         self._seen.clear()
 
     def pass_begins(self, root: Any, *, has_optimizer: bool) -> None:
@@ -122,6 +126,7 @@ class HandSteps:
         if not self.is_on or creates_graph:
             return
         self.has_passed = True
+        self._passes += 1
         self._seen.clear()
         if root is None:
             parameters = [leaf for reference in self._leaves if (leaf := reference()) is not None]
@@ -138,12 +143,39 @@ class HandSteps:
         self._leaves = [weakref.ref(leaf) for leaf in leaves_of(losses)]
 
     def has_ended(self) -> bool:
-        """Whether the step is over, now that something begins that may be the next one's."""
-        if not (self.is_on and self.has_passed) or any(seen.is_same() for seen in self._seen):
+        """Whether the step is over, now that something begins that may be the next one's.
+
+        A script that changes `parameter.data` and removes the gradients behind the next step's call
+        shows that only then. After so many passes as it has done so it will do so again.
+        """
+        if not (self.is_on and self.has_passed):
             return False
-        self.has_passed = False
-        self._seen.clear()
+        is_unused = any(seen.is_same() for seen in self._seen)
+        if is_unused and not (self._round and self._passes >= self._round):
+            return False
+        self._is_foretold = is_unused
+        self._end(keeps_seen=is_unused)
         return True
+
+    def has_ended_before_pass(self) -> bool:
+        """Whether the step is over, which shows only now that a pass begins behind a call."""
+        is_unused = any(seen.is_same() for seen in self._seen)
+        if self._is_foretold:
+            self._is_foretold = False
+            if is_unused:  # they are added up
+                self._round = 0
+            return False
+        if not (self.is_on and self.has_passed) or is_unused:
+            return False
+        self._round = self._passes
+        self._end()
+        return True
+
+    def _end(self, *, keeps_seen: bool = False) -> None:
+        """The step is over."""
+        self.has_passed, self._passes = False, 0
+        if not keeps_seen:
+            self._seen.clear()
 
 
 def leaves_of(losses: Iterable[Any]) -> Iterator[Any]:

@@ -172,7 +172,8 @@ class Members:
 
         One whose parameters have all been stepped is not among them.
         """
-        made = self._recording.objects.made.alive()
+        objects = self._recording.objects
+        made = objects.counted_optimizers(objects.made)
         if len(made) < 2:
             return []
         stepped: set[int] = set()
@@ -185,13 +186,23 @@ class Members:
 
     def is_alone(self) -> bool:
         """Whether there is one optimizer only."""
-        return len(self._recording.objects.made.alive()) == 1
+        objects = self._recording.objects
+        return len(objects.counted_optimizers(objects.made)) == 1
 
     def is_trained(self, root: Module) -> bool:
         """Whether an optimizer there is steps parameters of a root."""
         ids = self._ids_of(root)
         made = self._recording.objects.made.alive()
         return any(not ids.isdisjoint(self._own_of(optimizer)) for optimizer in made)
+
+    def is_of_called(self, optimizer: Optimizer) -> bool:
+        """Whether an optimizer steps parameters of a root that was called in this step.
+
+        Where none was called, as in a training by functions, it may.
+        """
+        called = [root for root, _ in self._alive()]
+        own = self._own_of(optimizer)
+        return not called or any(not own.isdisjoint(self._ids_of(root)) for root in called)
 
     def roots_of(self, optimizer: Optimizer) -> list[tuple[Any, Ids]]:
         """The roots whose parameters an optimizer steps: those called in this step, else all."""

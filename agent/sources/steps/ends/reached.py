@@ -10,9 +10,11 @@ from __future__ import annotations
 import weakref
 from typing import Any, NamedTuple
 
+from ...shared.gradients import UNKNOWN, gradient_beside
 from ...shared.recording import Recording
 from .members import Members
 
+_NO_GRADIENT = (0, -1)
 _MOST = 32
 """Of more optimizers than that none is looked at: each costs time in every pass."""
 
@@ -49,11 +51,13 @@ class Reached:
         """
         self._is_wanted |= self._passes > 0
         self._passes += 1
-        made = self._recording.objects.made.alive() if is_new or self._is_wanted else ()
+        objects = self._recording.objects
+        made = objects.counted_optimizers(objects.made) if is_new or self._is_wanted else ()
         self._before = [
-            _Before(self._members.number_of(optimizer), weakref.ref(parameter), _state(parameter))
+            _Before(self._members.number_of(optimizer), weakref.ref(parameter), state)
             for optimizer in (made if 1 < len(made) <= _MOST else ())
             for parameter in _ends_of(optimizer)
+            if (state := self._state(parameter)) is not None
         ]
 
     def pass_ended(self) -> frozenset[int]:
@@ -63,18 +67,22 @@ class Reached:
             one.number
             for one in before
             if (parameter := one.parameter()) is not None
-            and parameter.grad is not None
-            and _state(parameter) != one.gradient
+            and (state := self._state(parameter)) not in {None, _NO_GRADIENT}
+            and state != one.gradient
         )
+
+    def _state(self, parameter: Any) -> tuple[int, int] | None:
+        """Which gradient a parameter has, and how often it was written to; None if not known.
+
+        The optimizer may be one of a training in another thread, as long as it has not stepped.
+        """
+        gradient = gradient_beside(parameter, self._recording.passing)
+        if gradient is UNKNOWN:
+            return None
+        return _NO_GRADIENT if gradient is None else (id(gradient), int(gradient._version))
 
 
 def _ends_of(optimizer: Any) -> list[Any]:
     """The first and the last parameter of an optimizer."""
     groups = list(getattr(optimizer, "param_groups", ()))
     return [*groups[0]["params"][:1], *groups[-1]["params"][-1:]] if groups else []
-
-
-def _state(parameter: Any) -> tuple[int, int]:
-    """Which gradient a parameter has, and how often it was written to."""
-    gradient = parameter.grad
-    return (id(gradient), -1 if gradient is None else int(gradient._version))

@@ -121,7 +121,9 @@ class OpenStep:
             return False
         (self.trace_word, self.started_ns), self._inferred = self._inferred, None
         self._recording.step -= 1
-        self._recording.rows.resume()
+        self._recording.rows.resume(self.started_ns)
+        if self.trace_word is not None:
+            self._recording.trace.reopen_row(self.trace_word, self.started_ns, *self._trace_row)
         self.is_open = True
         return True
 

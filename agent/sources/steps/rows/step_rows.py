@@ -241,11 +241,12 @@ class StepRows:
             self._mark = self._accelerator.mark()
         self.phases.begin(start_ns)
 
-    def resume(self) -> None:
+    def resume(self, start_ns: int) -> None:
         """The step that was completed last, one of inference, is not over after all."""
         if self._ended is None:
             return
         self._word, batch = self._ended
+        self._steps.reopen_row(self._word, start_ns, self._step, self._thread_id)
         self.phases.resume(in_batch=batch is not None)
         if batch is not None:
             self._batch, self._samples, self._tokens = batch, None, None

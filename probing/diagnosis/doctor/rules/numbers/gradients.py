@@ -243,7 +243,7 @@ def _never_steps(facts: Facts) -> Iterator[Sign]:
     yield Sign(
         certainty="likely",
         summary=f"{number} backward passes have been made, and no optimizer has stepped: nothing is"
-        " learned",
+        " learned, or the script updates its parameters by itself, which was not seen",
         since_step=0,
         evidence=(
             "no step of an optimizer is on record",
@@ -356,7 +356,8 @@ RULES = (
         " over that many is rare.",
         certainty="likely",
         gravity=78,
-        fix="Look at the condition under which optimizer.step() is called.",
+        fix="Look at the condition under which optimizer.step() is called. A script that updates"
+        " its parameters by itself can call probing.step() behind that.",
         next='probing ENDPOINT query "SELECT count(*) FROM python.micro_batches"',
         look=_never_steps,
     ),

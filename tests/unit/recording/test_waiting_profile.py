@@ -1,0 +1,43 @@
+"""A profile that is asked for where no step ends."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from probing.agent.sources.calls.profiler import StepsProfile
+
+pytestmark = pytest.mark.torch
+
+
+def test_a_profile_begins_only_once_a_step_has_ended() -> None:
+    """Where none ever does, each call of the model comes by, and no profiler is ever on."""
+    step = 0
+    profile = StepsProfile(1, lambda: step, 0)
+    profile.prepare()
+    for _ in range(3):
+        assert not profile.step_ended()
+    assert profile.state == "waiting"
+    assert not torch._C._autograd._profiler_enabled()
+    profile.cancel()
+    assert profile.step_ended()
+    assert profile.state == "cancelled"
+
+
+def test_a_profile_is_ended_by_its_own_thread_alone() -> None:
+    """Another one that trains comes by, and leaves it on."""
+    steps = iter(range(9))
+    profile = StepsProfile(1, lambda: next(steps), 0)
+    profile.prepare()
+    profile.step_ended()
+    assert profile.state == "running"
+    profile.cancel()
+    other = threading.Thread(target=profile.step_ended)
+    other.start()
+    other.join()
+    assert profile.state == "running"
+    assert profile.step_ended()
+    assert profile.state == "cancelled"
+    assert not torch._C._autograd._profiler_enabled()
