@@ -45,8 +45,8 @@ _SUBJECTS = {
         "SqlWorkerRests"
     ),
     "reaching": (
-        "BadEndpoint ConnectionLost NoPermission NoSuchProcess NotAnswering NotProbed "
-        "NotProbing NotPython ProcessEnded Unproven UnsafeRunDirectory Untrusted"
+        "BadEndpoint ConnectionLost NoPermission NoSuchFolder NoSuchProcess NotAnswering "
+        "NotProbed NotProbing NotPython ProcessEnded Unproven UnsafeRunDirectory Untrusted"
     ),
     "recording": (
         "ArmRefused ArmTimedOut BadSetting CardDamaged NoBatch NoLabels ProfileRefused "

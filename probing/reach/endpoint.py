@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from ..errors import BadEndpoint, NoSuchProcess
+from ..errors import BadEndpoint, NoSuchFolder, NoSuchProcess
 from ..linux import process
 from ..messages import rank_paths
 from ..messages.card import Card
@@ -225,7 +225,7 @@ def _by_path(text: str) -> Place:
             return Local(folder=folder)
     if path.is_socket():
         return Address(path=path)
-    raise NoSuchProcess(f"at {text}")
+    raise NoSuchFolder(text)
 
 
 def _by_name(text: str, directory: RunDirectory) -> Local:

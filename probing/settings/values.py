@@ -16,6 +16,7 @@ _MOST_UNKNOWN = 8
 _MOST: Mapping[str, float] = {
     "_hz": 1_000,
     "_rows": 100_000_000,
+    "_per_s": 1_000_000_000,
     "_s": 86_400,
     "_hours": 1_000_000,
     "_mib": 1 << 20,

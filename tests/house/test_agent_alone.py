@@ -107,7 +107,7 @@ def test_its_agent_answers(light: str, program: Callable[..., Target]) -> None:
     done = target.run(listed["listen"], "query", "SELECT 1")
     assert done.returncode == MissingLibrary.exit_code
     assert WAY_OUT in done.stderr
-    assert "`probing PID query` needs none of it there." in done.stderr
+    assert "`query` by its pid needs none of it there." in done.stderr
 
 
 @pytest.mark.torch

@@ -26,7 +26,8 @@ from probing.errors.querying import CLI_PACKAGES
 ROOT = Path(__file__).resolve().parent.parent.parent
 HOOK_FILES = {"probing.pth", "probing.start"}
 PAGE_FILES = (
-    *("calls.sql", "steps.sql", "licenses.txt", "sources.txt"),
+    *(path.name for path in (ROOT / "probing/page/src/sql").glob("*.sql")),
+    *("licenses.txt", "sources.txt"),
     *("page.css", "page.js", "report.css", "report.js"),
 )
 OFF: tuple[dict[str, str], ...] = (

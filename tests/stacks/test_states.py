@@ -15,6 +15,7 @@ import pytest
 import probing
 from probing.errors import (
     BadEndpoint,
+    NoSuchFolder,
     NoSuchProcess,
     NotProbed,
     NotProbing,
@@ -169,7 +170,9 @@ def test_names_that_do_not_fit(program: Callable[..., Target]) -> None:
         resolve("rank:0", directory)
     with pytest.raises(NoSuchProcess, match="of rank 3 on this machine"):
         resolve("rank:3", directory)
-    for nonsense in ("rank:x", "/no/such/folder", "host:99999", "http://", "http://h:1/path"):
+    with pytest.raises(NoSuchFolder, match="at /no/such/folder"):
+        resolve("/no/such/folder", directory)
+    for nonsense in ("rank:x", "host:99999", "http://", "http://h:1/path"):
         with pytest.raises(BadEndpoint) as caught:
             resolve(nonsense, directory)
         assert "pid" in caught.value.help

@@ -28,10 +28,12 @@ def quiet_start() -> Iterator[None]:
         return
     _done.append(True)
     library = ctypes.PyDLL(None)
-    library.open_memstream.restype = library.fflush.restype = ctypes.c_void_p
+    library.open_memstream.restype = library.calloc.restype = ctypes.c_void_p
     place = ctypes.c_void_p.in_dll(library, "stderr")
-    text, size = ctypes.c_char_p(), ctypes.c_size_t()
-    buffer = library.open_memstream(ctypes.byref(text), ctypes.byref(size))
+    # Where the buffer tells its text and length: also as the process ends, when Python is no more.
+    told = library.calloc(2, ctypes.sizeof(ctypes.c_void_p))
+    ends = ctypes.c_void_p(told), ctypes.c_void_p(told + ctypes.sizeof(ctypes.c_void_p))
+    buffer = library.open_memstream(*ends) if told else None
     if not buffer:
         yield
         return
@@ -41,7 +43,8 @@ def quiet_start() -> Iterator[None]:
     finally:
         place.value = theirs
         library.fflush(ctypes.c_void_p(buffer))  # it stays: a thread may be writing to it still
-        _hand_on(ctypes.string_at(text, size.value) if size.value else b"")
+        text, size = (ctypes.c_size_t.from_address(end.value or 0).value for end in ends)
+        _hand_on(ctypes.string_at(text, size) if size else b"")
 
 
 def _hand_on(text: bytes) -> None:

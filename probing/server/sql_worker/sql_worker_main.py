@@ -47,7 +47,7 @@ _BESIDE_STATEMENT_S = 5
 """Processor time for what is not the statement: the tables that it reads, sending the answer."""
 
 
-_BESIDE = " On the machine of the training, `probing PID query` needs none of it there."
+_BESIDE = " On the machine of the training, `query` by its pid needs none of it there."
 
 
 def main(arguments: list[str]) -> int:
