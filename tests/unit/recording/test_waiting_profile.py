@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
-import torch
 
 from probing.agent.sources.calls.profiler import StepsProfile
 
+torch = pytest.importorskip("torch", reason="it is its profiler")
 pytestmark = pytest.mark.torch
 
 
