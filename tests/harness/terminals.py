@@ -143,8 +143,9 @@ class Terminal:
         return self.process.wait(DEADLINE_S)
 
     def _has_ended(self) -> bool:
-        self._take()  # a full terminal would keep it from ending
-        return self.process.poll() is not None
+        has_ended = self.process.poll() is not None
+        self._take()  # also what came last; a full terminal would keep it from ending
+        return has_ended
 
     def _set_size(self, columns: int, lines: int) -> None:
         self._columns, self._lines = columns, lines
