@@ -66,7 +66,8 @@ def test_what_is_longer_than_the_terminal_is_paged(training: Target) -> None:
     ):
         with terminal_of(training, pid, *words, **variables) as terminal:
             assert terminal.end() == 0
-            lines = terminal.screen
+            # A sign of life that was wiped out on a busy machine has left an empty line.
+            lines = [line for line in terminal.screen if line]
         marked = [line for line in lines if line.startswith("PAGED:")]
         assert len(marked) == (len(lines) if is_paged else 0), (words, variables)
         last = "99" if "100" in words[1] else "9"
