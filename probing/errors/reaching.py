@@ -22,18 +22,6 @@ class BadEndpoint(UsageError):
         super().__init__(f"{endpoint!r} is not an endpoint: {reason}.")
 
 
-class NoSuchFolder(BadEndpoint):
-    """There is no run folder and no socket where the endpoint says."""
-
-    code = "no_such_folder"
-    status = 404
-    exit_code = 3
-    help = "`probing list --dead` shows every process with a record, ended ones included."
-
-    def __init__(self, path: str) -> None:
-        UsageError.__init__(self, f"there is no process at {path}, and no record of one.")
-
-
 class NoSuchProcess(Unreachable):
     """No process, and no run folder, matches."""
 
@@ -45,6 +33,18 @@ class NoSuchProcess(Unreachable):
         super().__init__(
             f"there is no process {what}, and {gone or 'no record of one'}.", help=help
         )
+
+
+class NoSuchFolder(BadEndpoint):
+    """There is no run folder and no socket where the endpoint says."""
+
+    code = "no_such_folder"
+    status = 404
+    exit_code = 3
+    help = NoSuchProcess.help
+
+    def __init__(self, path: str) -> None:
+        UsageError.__init__(self, f"there is no process at {path}, and no record of one.")
 
 
 class NotProbed(Unreachable):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,6 +131,18 @@ class RingPeek:
                 )
         return None
 
+    def newest(self, most: int, columns: Collection[str] | None = None) -> Iterator[Row]:
+        """The newest rows, the newest first; see `row`.
+
+        Args:
+            most: How many numbers to look at.
+        """
+        last = self.newest_seq()
+        for seq in range(last, max(0, last - most), -1):
+            row = self.row(seq, columns)
+            if row is not None:
+                yield row
+
     def _values(
         self, data: bytes, columns: Collection[str] | None
     ) -> dict[str, int | float | None]:
@@ -202,13 +214,18 @@ def tables_answer(folder: ProcessFolder) -> TablesAnswer:
     return TablesAnswer(tables=tuple(table_status(folder, table) for table in TABLES))
 
 
-def last_step(folder: ProcessFolder) -> Row | None:
-    """The newest row of `python.steps`; None when nothing has been recorded."""
+def newest_row(folder: ProcessFolder, table: str) -> Row | None:
+    """The newest row of a recorded table; None when nothing has been recorded."""
     try:
-        with RingPeek(folder.ring("steps")) as ring:
+        with RingPeek(folder.ring(table)) as ring:
             return ring.row(ring.newest_seq())
     except (OSError, RingError):
         return None
+
+
+def last_step(folder: ProcessFolder) -> Row | None:
+    """The newest row of `python.steps`; None when nothing has been recorded."""
+    return newest_row(folder, "steps")
 
 
 def step_duration_before(folder: ProcessFolder) -> float | None:

@@ -129,14 +129,10 @@ def _labels(member: NodeMember) -> tuple[str, str, str]:
 
 def _cost_s(folder: ProcessFolder) -> float | None:
     """What recording has cost the last steps, each."""
-    costs = []
     try:
         with RingPeek(folder.ring("overhead")) as ring:
-            newest = ring.newest_seq()
-            for seq in range(newest, max(0, newest - _STEPS), -1):
-                row = ring.row(seq, frozenset({"cost_s"}))
-                cost_s = None if row is None or row.state == OPEN else row.values.get("cost_s")
-                costs += [] if cost_s is None else [float(cost_s)]
+            ended = (row for row in ring.newest(_STEPS, ("cost_s",)) if row.state != OPEN)
+            costs = [cost for row in ended if (cost := row.values.get("cost_s")) is not None]
     except (FileNotFoundError, RingError):
         return None
     return sum(costs) / len(costs) if costs else None

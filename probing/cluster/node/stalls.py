@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ...errors import RingError
 from ...linux import process
-from ...ring.peek import RingPeek, Row
+from ...ring.peek import RingPeek, newest_row
 from ...rundir.folders import ProcessFolder
 from ...tables import STALL_STATES
 from .stall_record import StallRecord, first_progress_ns
@@ -107,7 +107,7 @@ def sign_of(folder: ProcessFolder) -> Sign:
     """How far a process has come."""
     found = []
     for table in _WATCHED:
-        row = _newest(folder, table)
+        row = newest_row(folder, table)
         found.append((0, 0) if row is None else (row.seq, row.state))
     return tuple(found)
 
@@ -116,29 +116,18 @@ def usual_step_s(folder: ProcessFolder) -> float | None:
     """The median of the last steps; None before the third."""
     try:
         with RingPeek(folder.ring("steps")) as ring:
-            newest = ring.newest_seq()
-            rows = (ring.row(seq) for seq in range(max(1, newest - _STEPS), newest + 1))
-            taken = [row.values.get("duration_ns") for row in rows if row is not None]
+            taken = [row.values.get("duration_ns") for row in ring.newest(_STEPS + 1)]
     except (OSError, RingError):
         return None
     whole = [value for value in taken if value is not None]
     return statistics.median(whole) * 1e-9 if len(whole) > 1 else None
 
 
-def _newest(folder: ProcessFolder, table: str) -> Row | None:
-    """The newest row of a table."""
-    try:
-        with RingPeek(folder.ring(table)) as ring:
-            return ring.row(ring.newest_seq())
-    except (OSError, RingError):
-        return None
-
-
 def _begin_stall(
     folder: ProcessFolder, known: _Watched, limit_s: float, usual_s: float | None
 ) -> None:
     """Write the row of a stall that has been noticed."""
-    row = _newest(folder, "steps")
+    row = newest_row(folder, "steps")
     letter = process.state(folder.pid) or "S"
     values = {
         "step": int(row.values["step"] or 0) if row else 0,
