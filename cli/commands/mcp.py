@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import click
 
 from ..command import AskCommand
-from ..output import terminal
+from ..output.successor import become
 
 
 @click.command("mcp", cls=AskCommand)
@@ -20,8 +17,5 @@ def command(*, allow_eval: bool, allow_act: bool) -> None:
     An agent starts it, in your own shell and with your own rights; no training takes part. Its
     tools only look, unless you allow more. Needs `pip install 'probing-agent[mcp]'`.
     """
-    argv = [sys.executable, "-m", "probing.mcp"]
-    argv += ["--allow-eval"] * allow_eval + ["--allow-act"] * allow_act
-    env = {name: value for name, value in os.environ.items() if name != "PROBING"}
-    terminal.flush()
-    os.execve(sys.executable, argv, env)  # noqa: S606  the server takes the place of this process
+    words = ["--allow-eval"] * allow_eval + ["--allow-act"] * allow_act
+    become("probing.mcp", *words)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import click
 
 from ..command import AskCommand
-from ..output import terminal
+from ..output.successor import become
 from ..target import refuse_target
 
 
@@ -41,13 +38,8 @@ def command(context: click.Context, /, *, allow_eval: bool, **words: str | None)
     agent of a machine start one.
     """
     refuse_target(context)
-    argv = [sys.executable, "-m", "probing.cluster.node"]
+    options = ["--allow-eval"] * allow_eval
     for name, word in words.items():
         if word is not None:
-            argv += [f"--{name.replace('_', '-')}", word]
-    if allow_eval:
-        argv.append("--allow-eval")
-    env = {name: value for name, value in os.environ.items() if name != "PROBING"}
-    terminal.go_live()
-    terminal.flush()
-    os.execve(sys.executable, argv, env)  # noqa: S606  the server takes the place of this process
+            options += [f"--{name.replace('_', '-')}", word]
+    become("probing.cluster.node", *options)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import click
 
 from ..command import AskCommand
-from ..output import terminal
+from ..output.successor import become
 from ..target import Target, target_options, target_with
 
 
@@ -36,12 +33,7 @@ def command(context: click.Context, *, endpoint: str | None, port: int, allow_ev
     Without --allow-eval it changes nothing that a training computes.
     """
     target = target_with(context, endpoint) if endpoint is not None else Target.of(context)
-    argv = [sys.executable, "-m", "probing.web", "--port", str(port)]
-    argv += ["--allow-eval"] if allow_eval else []
-    argv += ["--timeout", str(target.limit_s), "--", *target.endpoints]
-    env = {name: value for name, value in os.environ.items() if name != "PROBING"}
-    if target.token is not None:
-        env["PROBING_TOKEN"] = target.token
-    terminal.go_live()
-    terminal.flush()
-    os.execve(sys.executable, argv, env)  # noqa: S606  the server takes the place of this process
+    words = ["--port", str(port), *["--allow-eval"] * allow_eval]
+    words += ["--timeout", str(target.limit_s), "--", *target.endpoints]
+    token = {} if target.token is None else {"PROBING_TOKEN": target.token}
+    become("probing.web", *words, **token)

@@ -15,6 +15,8 @@ import sys
 import anyio
 from mcp.server.mcpserver.exceptions import ToolError
 
+from ..safety.off_switch import without_agent
+
 MOST_CHARS = 24_000
 """What an answer may have: more would fill the context of who reads it."""
 _GRACE_S = 20.0
@@ -42,12 +44,10 @@ async def ask(endpoint: str, *words: str, timeout_s: float) -> str:
 async def run(*words: str, timeout_s: float) -> str:
     """What a command answers, fenced; see `ask`."""
     argv = [sys.executable, "-m", "probing", "--timeout", f"{timeout_s:g}", *words]
-    env = {name: text for name, text in os.environ.items() if name != "PROBING"}
+    env = without_agent(os.environ) | {"COLUMNS": "160"}
     try:
         with anyio.fail_after(timeout_s + _GRACE_S):
-            done = await anyio.run_process(
-                argv, stdin=subprocess.DEVNULL, check=False, env=env | {"COLUMNS": "160"}
-            )
+            done = await anyio.run_process(argv, stdin=subprocess.DEVNULL, check=False, env=env)
     except TimeoutError:
         text = f"`probing {' '.join(words)}` did not end within {timeout_s + _GRACE_S:g} s."
         raise ToolError(text) from None

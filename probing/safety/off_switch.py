@@ -29,6 +29,11 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
     return mode not in _NO and not is_off(environment)
 
 
+def without_agent(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same environment, for a process that is to have no agent."""
+    return {name: value for name, value in environment.items() if name != "PROBING"}
+
+
 def why_closed(environment: Mapping[str, str], options: Container[str]) -> str | None:
     """Why no agent may be put into a process, in words; None when one may.
 

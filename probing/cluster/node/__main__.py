@@ -20,6 +20,7 @@ from pathlib import Path
 from ...errors import ProbingError, Unreachable, UsageError
 from ...rundir.folders import RunDirectory, from_env
 from ...rundir.node_card import log_path, read_node, token_path
+from ...safety.off_switch import without_agent
 from ...settings import Settings
 
 _PR_SET_PDEATHSIG = 1
@@ -135,7 +136,7 @@ def _start_beside(settings: Settings) -> list[subprocess.Popen[bytes]]:
             [sys.executable, "-m", "probing", "-t", "all", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env={name: value for name, value in os.environ.items() if name != "PROBING"},
+            env=without_agent(os.environ),
             preexec_fn=_end_with_parent,  # noqa: PLW1509 - this process has one thread yet
         )
         for words in commands
