@@ -90,7 +90,7 @@ def remains(arrival: Arrival) -> Iterator[str]:
 def _server_packages(arrival: Arrival) -> set[str]:
     """The packages that were loaded for the server."""
     found = set()
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         top = name.partition(".")[0]
         if top in _SERVER_PACKAGES:
             file = getattr(module, "__file__", None) or ""
@@ -102,8 +102,8 @@ def _server_packages(arrival: Arrival) -> set[str]:
 
 def is_used_elsewhere() -> bool:
     """Whether a module that is not ours refers to one of ours, or to something in it."""
-    ours = {id(module) for name, module in list(sys.modules.items()) if _is_ours(name)}
-    for name, module in list(sys.modules.items()):
+    ours = {id(module) for name, module in sys.modules.copy().items() if _is_ours(name)}
+    for name, module in sys.modules.copy().items():
         if type(module) is ModuleType and not _is_ours(name):
             for value in list(vars(module).values()):
                 if id(value) in ours:

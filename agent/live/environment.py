@@ -101,7 +101,7 @@ def _variables() -> list[Row]:
 def _versions() -> list[Row]:
     """Python, and every package that is imported and says its version."""
     rows = [_row("version", "python", platform.python_version())]
-    for name, module in sorted(sys.modules.items()):
+    for name, module in sorted(sys.modules.copy().items()):
         version = getattr(module, "__dict__", {}).get("__version__") if "." not in name else None
         if isinstance(version, str) and not name.startswith("_"):
             rows.append(_row("version", name, str(version)))

@@ -76,7 +76,7 @@ def _optimizers(recording: Recording) -> Facts:
 
 def _loaders(loaders: DataLoaders) -> Facts:
     """The data loaders that were gone through."""
-    for loader, setup in list(loaders.setups.items()):
+    for loader, setup in loaders.setups.copy().items():
         for name, value in setup.items():
             yield f"{loader}.{name}", value
 

@@ -260,7 +260,7 @@ class Budget:
     def _hookable(self) -> list[int]:
         """Every module that is recorded, but for roots: their backward is the whole pass."""
         roots = self._names.with_parameters
-        return [key for key, ids in list(self._names.known.items()) if ids and ids not in roots]
+        return [key for key, ids in self._names.known.copy().items() if ids and ids not in roots]
 
     def _calls_of(self, modules: Iterable[int]) -> int:
         """How often modules are called in a step."""

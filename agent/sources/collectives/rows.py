@@ -233,7 +233,7 @@ class CollectiveRows:
         if is_capturing():
             return
         asked, behind = 0, set[Any]()
-        for key, call in list(self.under_way.items()):
+        for key, call in self.under_way.copy().items():
             if call.reached is not None and call.reached.lane not in behind:
                 is_over, failure = call.reached.is_here(), None
                 behind.update(() if is_over else (call.reached.lane,))

@@ -51,7 +51,7 @@ class GivenNames:
 
     def _forget_dead(self) -> None:
         """Forget what lives no more: some programs make a model anew in each step."""
-        for key, (reference, _) in list(self._known.items()):
+        for key, (reference, _) in self._known.copy().items():
             if reference() is None:
                 self._known.pop(key, None)
         self._most = max(_FEW, 2 * len(self._known))

@@ -119,7 +119,7 @@ _FINDERS: dict[str, Callable[[KnownNames], Any]] = {
     "batch": KnownNames.batch,
     "step": KnownNames.step,
     "rank": lambda _: _rank(),
-    "trainer": lambda _: next(iter(_living(_TRAINERS)), None),
+    "trainer": lambda _: _trainer(),
 }
 """Of the class: methods bound to one that it held itself would leave it to the collector."""
 
@@ -176,6 +176,15 @@ def _living(classes: tuple[tuple[str, str], ...]) -> list[Any]:
     if not kinds:
         return []
     return objects_of(kinds)
+
+
+def _trainer() -> Any:
+    """The trainer; of an accelerate that works for one, the one it works for."""
+    for each in _TRAINERS:  # what the collector lists first says nothing
+        found = _living((each,))
+        if found:
+            return found[0]
+    return None
 
 
 def _own(thing: object) -> dict[str, Any]:

@@ -91,5 +91,5 @@ def _found_in(names: Mapping[str, object], thing: object) -> str | None:
     ]
     if not found and "self" in names:
         own = getattr(names["self"], "__dict__", {})
-        found = [name for name, value in list(own.items()) if value is thing]
+        found = [name for name, value in own.copy().items() if value is thing]
     return found[0] if found else None

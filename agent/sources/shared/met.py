@@ -36,7 +36,7 @@ class Met:
 
     def _forget_dead(self) -> None:
         """Forget what lives no more; no callback does, for Python prints what fails in one."""
-        for key, reference in list(self._references.items()):
+        for key, reference in self._references.copy().items():
             if reference() is None:
                 self._references.pop(key, None)
         self._most = max(_FEW, 2 * len(self._references))

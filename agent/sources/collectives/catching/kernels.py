@@ -266,7 +266,7 @@ class Kernels:
         under_way = self._rows.under_way
         try:
             place = _place_of(tensor)
-            for key, call in list(under_way.items()):
+            for key, call in under_way.copy().items():
                 if place in call.outputs and call.work is not None:
                     return under_way.pop(key, None)
         except Exception:  # noqa: BLE001 - never harm the host

@@ -124,7 +124,7 @@ class Places:
     def _from_collection(self, outer: Any, inner: object) -> Link | None:
         """From a list, a dictionary and the like."""
         if type(outer) is dict:
-            key = next((key for key, value in list(outer.items()) if value is inner), None)
+            key = next((key for key, value in outer.copy().items() if value is inner), None)
             module = self._modules.get(id(outer))
             if module is not None:
                 name = module.__name__
@@ -154,7 +154,7 @@ class Places:
             is_named = True
         else:
             is_named = False
-            variable = next((k for k, v in list((own or {}).items()) if v is inner), None)
+            variable = next((k for k, v in (own or {}).copy().items() if v is inner), None)
             text = f".{variable}" if variable else ""
         about = self._torch_modules.get(id(outer))
         if about is not None:

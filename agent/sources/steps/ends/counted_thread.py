@@ -106,7 +106,7 @@ class CountedThread:
     def told(self) -> str | None:
         """Who trains beside the counted one, in words; None for nobody."""
         names = {getattr(t, "native_id", None): t.name for t in threading.enumerate()}
-        beside = [name for number, name in list(self._beside.items()) if _is_there(number)]
+        beside = [name for number, name in self._beside.copy().items() if _is_there(number)]
         if not beside:
             return None
         number = self._recording.training_thread
