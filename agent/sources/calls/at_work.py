@@ -15,9 +15,13 @@ from typing import Any
 
 from ...recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 from ..accelerator import is_capturing
+from .backward.passes import BackwardPasses
 
-_RESTS = SafePoints._come.__code__
-"""A thread in this function does nothing until it is let go."""
+_RESTS = frozenset({
+    SafePoints._come.__code__,
+    inspect.unwrap(SafePoints.others_held_up).__code__,
+})  # fmt: skip
+"""A thread in one of these functions does nothing until it is let go."""
 
 
 class TorchAtWork:
@@ -52,7 +56,7 @@ class TorchAtWork:
     def _is_in(self, frame: FrameType | None) -> bool:
         """Whether a stack goes through one of them, and does not stand at a safe point in it."""
         while frame is not None:
-            if frame.f_code is _RESTS:
+            if frame.f_code in _RESTS:
                 return False
             if frame.f_code in self._codes:
                 return True
@@ -61,13 +65,17 @@ class TorchAtWork:
 
 
 def _codes(torch: ModuleType) -> list[CodeType]:
-    """The code of what starts the autograd engine, and of what calls an optimizer's step."""
+    """The code of what starts the autograd engine, and of what calls an optimizer's step.
+
+    Who has entered our stand-in has perhaps been told already that the way is free.
+    """
     graph: Any = sys.modules["torch.autograd.graph"]
     found = [
         inspect.unwrap(module._engine_run_backward).__code__
         for module in (torch.autograd, graph)
         if hasattr(module, "_engine_run_backward")
     ]
+    found.append(BackwardPasses._around.__code__)
     wrap = getattr(torch.optim.Optimizer, "profile_hook_step", None)
     # Every call gives a function of the same code: that which calls the hooks around a step.
     return found if wrap is None else [*found, wrap(lambda _: None).__code__]

@@ -130,6 +130,20 @@ def trainers(model: nn.Module) -> Callable[[], None]:
     return train(model, "main")
 
 
+def beginning(model: nn.Module) -> Callable[[], None]:
+    """The same, and each pass takes its time between having asked for leave and its beginning."""
+    from probing.agent.sources.calls.backward.passes import BackwardPasses
+
+    admitted: Any = BackwardPasses._is_admitted
+
+    def slowly(self: BackwardPasses, thread: Any) -> bool:
+        time.sleep(0.01)
+        return bool(admitted(self, thread))
+
+    BackwardPasses._is_admitted = slowly  # type: ignore[method-assign]
+    return trainers(model)
+
+
 def transformed(model: nn.Module) -> Callable[[], None]:
     """A model that is called inside of `torch.func.grad`."""
     parameters = {name: p.detach() for name, p in model.named_parameters()}
@@ -174,6 +188,7 @@ WAYS: dict[str, Callable[[Net], Callable[[], None]]] = {
     "modules": modules,
     "worker": worker,
     "trainers": trainers,
+    "beginning": beginning,
     "transformed": transformed,
     "parallel": parallel,
 }
