@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ..sources.actions.moments.meeting import Meeting
 
 _POLL_S = 0.05
-_PATIENCE_S = 5.0
-"""How long who asked has for telling the place of an appointment."""
+_PATIENCE_SHARE = 1 / 4
+"""How much of the time limit who asked has for telling the place of an appointment."""
 
 
 class Evaluation:
@@ -166,7 +166,7 @@ class Evaluation:
                 f"the training did not come within {self.limit_s:g} s to the step that the ranks"
                 " had agreed on, so the code was not run."
             )
-        if waited_s > _PATIENCE_S and not meeting.has_agreed:
+        if waited_s > self.limit_s * _PATIENCE_SHARE and not meeting.has_agreed:
             meeting.go_apart()
 
     def cancel(self, why: str) -> None:

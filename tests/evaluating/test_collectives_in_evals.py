@@ -160,11 +160,11 @@ def test_all_ranks_run_code_at_one_step(kind: str, request: pytest.FixtureReques
     """A collective in it is entered by all of them, and the job goes on."""
     ranks: Ranks = request.getfixturevalue(kind)
     for _ in range(3):
-        done = ranks.job.run("-t", "all", "eval", TOGETHER)
+        done = ranks.job.run("-t", "all", "eval", TOGETHER, "--timeout", "120")
         assert done.returncode == 0, (done.stdout, done.stderr)
         assert done.stdout.strip() == "ranks 0-1:  Sum across ranks: 3"
         assert "by itself" not in done.stderr
-    told = ranks.job.run("-t", "all", "eval", TOGETHER, "--json")
+    told = ranks.job.run("-t", "all", "eval", TOGETHER, "--json", "--timeout", "120")
     steps = {result["step"] for result in json.loads(told.stdout)}
     assert len(steps) == 1, told.stdout
     ranks.wait_for_steps(3)

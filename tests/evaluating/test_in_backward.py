@@ -12,7 +12,10 @@ from tests.harness.targets import Target
 
 pytestmark = pytest.mark.torch
 
-OFTEN, SELDOM = ("tensors", "trainers", "beginning", "parallel"), ("modules", "worker", "transformed")
+OFTEN, SELDOM = (
+    ("tensors", "trainers", "beginning", "parallel"),
+    ("modules", "worker", "transformed"),
+)
 WAYS = (*OFTEN, *(pytest.param(way, marks=pytest.mark.nightly) for way in SELDOM))
 TIMES = 15
 INSIDE = "time.sleep(0.012) or list(inside)"

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ..job.membership import Member
     from .question import Asking
 
-_PREPARING_S = 3.0
+_PREPARING_SHARE = 1 / 6
+"""How much of the time limit a rank has for saying where it is."""
 _POLL_S = 0.02
 _SHARE = 0.5
 """How much of the time limit the way to the place may take, by the last step."""
@@ -64,7 +65,9 @@ def run_together(
 
 def _settle(asking: Asking, meeting: str, limit_s: float) -> str | None:
     """Tell all where they run it, or that each does by itself; says why the latter."""
-    jobs = asking.ask(lambda process, _: _prepared(process, meeting), is_together=True)
+    jobs = asking.ask(
+        lambda process, _: _prepared(process, meeting, limit_s * _PREPARING_SHARE), is_together=True
+    )
     why, places = _first_reason(jobs), [o.value.prepared for o in jobs if o.value is not None]
     if why is None:
         position, more = meeting_place([place for place in places if place is not None])
@@ -87,19 +90,19 @@ def _tell(asking: Asking, commit: EvalCommit) -> tuple[Outcome[bool], ...]:
     return asking.ask(tell, is_together=True)
 
 
-def _prepared(process: Process, meeting: str) -> EvalJob:
+def _prepared(process: Process, meeting: str, patience_s: float) -> EvalJob:
     """The eval at a rank, once that knows where it is or that it has no place in common.
 
     Raises:
         NotAnswering: It does not come to that.
     """
-    end = time.monotonic() + _PREPARING_S
+    end = time.monotonic() + patience_s
     while time.monotonic() < end:
         for job in process.jobs().jobs:
             if job.meeting == meeting and (job.prepared is not None or job.apart is not None):
                 return job
         time.sleep(_POLL_S)
-    raise NotAnswering("the rank", _PREPARING_S)
+    raise NotAnswering("the rank", patience_s)
 
 
 def _first_reason(jobs: tuple[Outcome[EvalJob], ...]) -> str | None:

@@ -140,7 +140,7 @@ def beginning(model: nn.Module) -> Callable[[], None]:
         time.sleep(0.01)
         return bool(admitted(self, thread))
 
-    BackwardPasses._is_admitted = slowly  # type: ignore[method-assign]
+    BackwardPasses._is_admitted = slowly
     return trainers(model)
 
 
