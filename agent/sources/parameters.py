@@ -96,7 +96,7 @@ def _named(root: Module) -> list[tuple[str, Any]]:
     return [
         (f"{prefix}.{name}" if prefix else name, parameter)
         for prefix, module in walk(root, "", set())
-        for name, parameter in module._parameters.copy().items()
+        for name, parameter in list(module._parameters.items())
         if parameter is not None
     ]
 

@@ -184,6 +184,11 @@ def test_a_compiled_model_is_not_looked_into(ask: Ask) -> None:
     assert [row["compiled"] for row in rows] == [True] * 4
     assert {(row["output_shapes"], row["flops"]) for row in rows} == {(None, None)}
     assert "torch.compile" in (live.note or "")
+    first, *_ = asked.rows("compilations")
+    assert (first["function"], first["attempt"], first["failure"]) == ("forward", 0, None)
+    assert first["file"].endswith("torch_models.py")
+    assert first["operations"] > 0
+    assert 0 < first["duration_s"] < DEADLINE_S
     assert asked.is_unharmed()
 
 

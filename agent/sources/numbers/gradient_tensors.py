@@ -180,7 +180,7 @@ def names_of(recording: Recording) -> dict[int, tuple[str, str]]:
     for root in outermost(recording.objects.roots.alive()):
         root_class = recording.objects.models.root_text(root)
         for path, module in walk(root, "", set()):
-            for name, parameter in module._parameters.copy().items():
+            for name, parameter in list(module._parameters.items()):
                 place = f"{path}.{name}" if path else name
                 found.setdefault(id(parameter), (place, root_class))
     return found

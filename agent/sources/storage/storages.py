@@ -195,12 +195,12 @@ class _Look:
 
     def _module(self, module: Any, place: str, attributes: list[tuple[str, str, object]]) -> None:
         """Claim what one module holds itself."""
-        for name, tensor in module._parameters.copy().items():
+        for name, tensor in list(module._parameters.items()):
             if tensor is not None:
                 self._names.setdefault(id(tensor), (place, name))
                 self._parameters.append(tensor)
                 self._claim("parameters", tensor, place, name)
-        for name, tensor in module._buffers.copy().items():
+        for name, tensor in list(module._buffers.items()):
             if tensor is not None:
                 self._claim("buffers", tensor, place, name)
                 self._count_words(module, name, tensor)

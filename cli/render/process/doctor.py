@@ -5,6 +5,7 @@ Rules of this file: pure functions of their arguments.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -50,12 +51,20 @@ def render_finding(number: int, finding: Finding, room: int, *, color: bool) -> 
     head = _wrapped(finding.summary, room - len(word) - 2, f"{number:2} ", "   ")
     pad = max(1, room - len(head[0]) - len(word))
     lines = [head[0] + " " * pad + label, *head[1:]]
-    for sentence in finding.evidence[:_MOST_EVIDENCE]:
+    for sentence in (*_since(finding), *finding.evidence[:_MOST_EVIDENCE]):
         lines += _wrapped(sentence, room, "     - ", "       ")
     if finding.fix:
         lines += _wrapped(f"fix: {finding.fix}", room, "   ", "        ")
     lines += [f"   next: {escape_controls(finding.next)}"]
     return lines
+
+
+def _since(finding: Finding) -> list[str]:
+    """The step since when, where the verdict does not name it."""
+    step = finding.since_step
+    if not step or re.search(rf"\b{step:,}\b|\b{step}\b", finding.summary):
+        return []
+    return [f"since step {step}"]
 
 
 def _rest(report: Report, room: int) -> list[str]:

@@ -31,6 +31,9 @@ class Case(NamedTuple):
     words: str = ""
 
 
+_GUARD = "tensor 'ids' size mismatch at index 1. expected 70, actual 126"
+
+
 def of_steps(count: int = 200, **columns: Any) -> Make:
     """Steps alone."""
     return lambda: facts({"steps": steps(count, **columns)})
@@ -58,6 +61,21 @@ def environment(**values: str) -> Make:
         {"kind": "torch", "name": name, "value": value} for name, value in values.items()
     ]
     return lambda: facts({"steps": steps(50)}, {"environment": rows})
+
+
+def compilations(*at: int, took_s: float = 0.3, limit: int | None = None) -> Make:
+    """A function that was compiled in these steps, and given up in one."""
+    first = {"function": "forward", "file": "/home/me/train.py", "lineno": 15, "failure": None}
+    rows = [
+        {**first, "frame": 0, "attempt": number, "duration_s": took_s, "reason": _GUARD,
+         "start_ns": 1_000_000_000 * (10 + step) + 1}
+        for number, step in enumerate(at)
+    ]  # fmt: skip
+    rows[0]["reason"] = None
+    if limit is not None:
+        gone = {"function": None, "failure": "Dynamo recompile limit exceeded", "attempt": len(at)}
+        rows.append({**rows[-1], **gone, "start_ns": 1_000_000_000 * (10 + limit) + 1})
+    return lambda: facts({"steps": steps(100)}, {"compilations": rows})
 
 
 def after(step: int, before: Any, since: Any) -> Callable[[int], Any]:

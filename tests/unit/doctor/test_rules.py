@@ -24,6 +24,7 @@ from .records import (
     bad_since,
     batches,
     collectives,
+    compilations,
     environment,
     evaluated,
     experts,
@@ -349,7 +350,11 @@ CASES = (
     Case("channels-last-lost", layouts("either", "contiguous", "channels_last"), "possible"),
     Case("channels-last-lost", layouts("contiguous", "channels_last", "channels_last"), None),
     Case("channels-last-lost", layouts("contiguous", "contiguous", weights="either"), None),
-    Case("recompiling", environment(compiled_frames="1"), None),
+    Case("recompiling", compilations(*range(10, 90, 4)), "likely", 14, "again and again"),
+    Case("recompiling", compilations(1, 2, 3, 4), None),  # warm-up
+    Case("recompiling", compilations(*range(10, 90, 4), took_s=0.001), None),
+    Case("compilation-given-up", compilations(*range(1, 9), limit=9), "certain", 9, "8"),
+    Case("compilation-given-up", compilations(*range(1, 9)), None),
 )  # fmt: skip
 ELSEWHERE = {
     "hang", "waits", "stands-still", "ended", "ended-quietly",  # test_examine.py: of verdicts
@@ -397,7 +402,7 @@ def test_each_rule_is_tested_both_ways() -> None:
     said = {case.rule for case in CASES if case.says}
     silent = {case.rule for case in CASES if not case.says}
     names = {rule.name for rule in RULES} - ELSEWHERE
-    assert names - {"recompiling"} == said
+    assert names == said
     assert names == silent
 
 

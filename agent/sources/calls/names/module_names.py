@@ -164,7 +164,7 @@ def walk(module: Module, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]
         return
     seen.add(id(module))
     yield path, module
-    for name, child in module._modules.copy().items():
+    for name, child in list(module._modules.items()):
         if child is None:
             continue
         if is_wrapper_child(module, name):

@@ -5,7 +5,6 @@ Rules of this file: pure functions of `Facts`; each is named by one `Rule` at th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +12,8 @@ from ..facts import Facts, percent
 from ..findings import Rule, Sign
 from ..not_looked_at import NotLookedAt
 
-_LOOK_S = 2.0
-_MANY_FRAMES = 8
+_FEW_AGAIN = 3
+_LEAST_SHARE = 0.05
 _LAYOUTS_S = 3.0
 _LARGE_OPTIMIZER = 0.25
 _MANY_TENSORS = 50
@@ -66,27 +65,70 @@ def _profiler(facts: Facts) -> Iterator[Sign]:
 
 def _recompiling(facts: Facts) -> Iterator[Sign]:
     """torch.compile compiles again and again."""
-    before = facts.environment.get("compiled_frames")
-    if before is None or int(before) < 2:
+    again = [row for row in _compiled(facts) if row["attempt"] and row["failure"] is None]
+    steps = facts.now()
+    since = [row for row in again if row["start_ns"] >= steps.rows[0]["start_ns"]]
+    took_s = sum(row["duration_s"] or 0.0 for row in since)
+    share = took_s / steps.total_s if steps.total_s else 0.0
+    if len(since) < _FEW_AGAIN or share < _LEAST_SHARE:
         return
-    time.sleep(_LOOK_S)
-    after = facts.ask("compiled frames", lambda: _frames(facts))
-    new = after - int(before)
-    if new <= 0 and int(before) < _MANY_FRAMES:
-        return
+    last = since[-1]
     yield Sign(
-        certainty="likely" if new > 0 else "possible",
-        summary=f"torch.compile has compiled {after} pieces of code"
-        + (f", {new} of them in the last {_LOOK_S:.0f} s: it compiles again and again" if new
-           else ""),
-        evidence=('the counter "unique_graphs" of torch._dynamo',),
-        weight=1.0 if new > 0 else 0.2,
-    )  # fmt: skip
+        certainty="likely",
+        summary=f"The function {_function(last)} is compiled again and again: {len(since)} times in"
+        f" the last {len(steps)} steps, {percent(share)} of their time",
+        since_step=_step_at(facts, again[0]["start_ns"]),
+        evidence=_reasons(last, took_s),
+        weight=share,
+    )
 
 
-def _frames(facts: Facts) -> int:
-    rows = facts.process.live("environment").dicts()
-    return int(next(row["value"] for row in rows if row["name"] == "compiled_frames"))
+def _given_up(facts: Facts) -> Iterator[Sign]:
+    """torch.compile has given a function up: from then on it is not compiled."""
+    found = _compiled(facts)
+    for row in found:
+        if row["failure"] is None or "limit" not in row["failure"].lower():
+            continue
+        own = [each for each in found if each["frame"] == row["frame"] and each["function"]]
+        best = own[-1] if own else row
+        yield Sign(
+            certainty="certain",
+            summary=f"The function {_function(best)} runs uncompiled: torch.compile gave"
+            f" it up after {row['attempt'] or len(own)} compilations",
+            since_step=_step_at(facts, row["start_ns"]),
+            evidence=(row["failure"], *_reasons(best)),
+            weight=0.5,
+        )
+        return
+
+
+def _compiled(facts: Facts) -> list[dict[str, Any]]:
+    """What torch.compile has compiled, in order.
+
+    Raises:
+        NotLookedAt: The process does not answer.
+    """
+    rows = [row for row in facts.live("compilations") if row["start_ns"] is not None]
+    return sorted(rows, key=lambda row: row["start_ns"])
+
+
+def _function(row: dict[str, Any]) -> str:
+    """A function, and where it stands."""
+    if row["function"] is None:
+        return "of some name"
+    file = str(row["file"] or "").rpartition("/")[2]
+    return f"{row['function']} ({file}:{row['lineno']})"
+
+
+def _reasons(row: dict[str, Any], took_s: float | None = None) -> tuple[str, ...]:
+    """Why it was compiled once more."""
+    took = () if took_s is None else (f"{took_s:.3g} s of compiling, by python.compilations",)
+    return (*took, *((f"the guard that failed last: {row['reason']}",) if row["reason"] else ()))
+
+
+def _step_at(facts: Facts, at_ns: int) -> int | None:
+    """The step in which something was; None of what was before all that are on record."""
+    return next((r["step"] for r in reversed(facts.steps.rows) if r["start_ns"] <= at_ns), None)
 
 
 def _unread(facts: Facts) -> Iterator[Sign]:
@@ -191,6 +233,14 @@ _ENVIRONMENT = (
     "probing ENDPOINT query \"SELECT name, value FROM python.environment WHERE kind IN ('torch',"
     " 'place')\""
 )
+_COMPILATIONS = (
+    'probing ENDPOINT query "SELECT function, file, lineno, attempt, duration_s, reason, failure'
+    ' FROM python.compilations ORDER BY start_ns"'
+)
+_FEWER_SHAPES = (
+    "Pad batches to a few lengths, or compile with dynamic=True; a number that changes from call to"
+    " call belongs into a tensor."
+)
 RULES = (
     Rule(
         name="too-many-threads",
@@ -238,16 +288,27 @@ RULES = (
         group="slow",
         subject="compilation",
         symptom="Some steps take seconds, again and again.",
-        evidence="The number of graphs that torch.compile has made grows between two looks; only"
-        f" possible from {_MANY_FRAMES} graphs on.",
+        evidence=f"python.compilations: {_FEW_AGAIN} functions or more that were compiled once more"
+        f" in the last steps, which took {percent(_LEAST_SHARE)} of their time or more.",
         certainty="likely",
         gravity=46,
-        fix="Pad batches to a few lengths, or compile with dynamic=True; TORCH_LOGS=recompiles says"
-        " why.",
+        fix=_FEWER_SHAPES,
         source="https://pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
-        next=_ENVIRONMENT,
+        next=_COMPILATIONS,
         look=_recompiling,
-        cost_s=2.0,
+    ),
+    Rule(
+        name="compilation-given-up",
+        group="slow",
+        subject="compilation",
+        symptom="A compiled model is no faster than a plain one; torch warned once, long ago.",
+        evidence="`failure` of python.compilations: the limit of recompilations was reached.",
+        certainty="certain",
+        gravity=44,
+        fix=_FEWER_SHAPES,
+        source="https://pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
+        next=_COMPILATIONS,
+        look=_given_up,
     ),
     Rule(
         name="unread-variables",
