@@ -16,6 +16,7 @@ from ..text import escape_controls, plural
 _WIDEST = 100
 _COLORS = {"certain": "\x1b[31m", "likely": "\x1b[33m", "possible": "\x1b[36m"}
 _RESET = "\x1b[0m"
+_ENDED = "ended"
 _MOST_EVIDENCE = 4
 _MOST_MISSED = 6
 
@@ -64,7 +65,7 @@ def _since(finding: Finding) -> list[str]:
     step = finding.since_step
     if not step or re.search(rf"\b{step:,}\b|\b{step}\b", finding.summary):
         return []
-    return [f"since step {step}"]
+    return [f"{'in' if finding.rule == _ENDED else 'since'} step {step}"]
 
 
 def _rest(report: Report, room: int) -> list[str]:

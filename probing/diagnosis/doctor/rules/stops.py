@@ -9,16 +9,18 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ...hang.words.known import plain_lines
 from ..facts import Facts, may_hang
 from ..findings import Certainty, Rule, Sign
 from ..not_looked_at import NotLookedAt
 
 if TYPE_CHECKING:
-    from ...hang.evidence import Verdict
+    from ...hang.evidence import Cause, Verdict
 
 _SURE: dict[str, Certainty] = {"high": "certain", "medium": "likely", "low": "possible"}
 
 
+_FEW = 4
 _WAITS = re.compile(r"\bwait(?:s|ing) |holds the interpreter lock \((?!running)")
 """Who runs Python code and so holds that lock need not wait for anything."""
 
@@ -72,7 +74,7 @@ def _told(facts: Facts, outcome: str) -> Iterator[Sign]:
         evidence=tuple(
             dict.fromkeys(
                 [
-                    *(line for cause in causes for line in cause.evidence[:4]),
+                    *(line for cause in causes for line in _telling(cause)),
                     *((f"confidence {verdict.confidence}",) if verdict.confidence else ()),
                 ]
             )
@@ -80,6 +82,12 @@ def _told(facts: Facts, outcome: str) -> Iterator[Sign]:
         weight=1.0,
         fix=_advice(verdict),
     )
+
+
+def _telling(cause: Cause) -> list[str]:
+    """The lines of evidence that tell the most: what is no frame of the stack comes first."""
+    plain = plain_lines(cause)
+    return [*plain, *(line for line in cause.evidence if line not in plain)][:_FEW]
 
 
 def _advice(verdict: Verdict) -> str:

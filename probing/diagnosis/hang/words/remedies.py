@@ -12,6 +12,7 @@ from types import MappingProxyType
 from ....messages import rank_paths
 from ..case import Case
 from ..evidence import Cause, EvidenceQuery, Verdict
+from .known import known_remedies
 
 _MOST_NEXT = 2
 
@@ -46,7 +47,7 @@ def next_steps(
     looks = [f"`probing -t {target} backtrace{options}`: where it {verb}." for target, _ in targets]
     if not verdict.has_ended:
         looks = [*_at_loaders(targets, loading), *looks, *_at_evals(targets, evals)]
-    steps: list[str] = []
+    steps = known_remedies(verdict)[:_MOST_NEXT]
     if not (verdict.is_hang or verdict.has_ended or verdict.kind in {"process", "slow"}):
         steps.append("Ask again: this may still be a slow step.")
     is_alone = verdict.kind == "slow" and not verdict.victims and len(verdict.causes) == 1
