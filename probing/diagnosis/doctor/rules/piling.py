@@ -35,6 +35,8 @@ _LEAST_MOMENTS = 3
 """Of the twentieths of a process's life, in so many something came at least."""
 _POOLS = re.compile(r"ThreadPoolExecutor|pin_memory|MainThread|asyncio|^pt_|Dummy|^probing-")
 _TICKS = os.sysconf("SC_CLK_TCK")
+_RECORD = re.compile(r"/probing-\d+/|/\d+-\d+/[^/]+\.(?:ring|json|txt)$|/\d+-\d+/(?:held|names)$")
+"""What probing keeps of processes, wherever their records are: it goes as they are pruned."""
 
 
 def _descriptors(facts: Facts) -> Iterator[Sign]:
@@ -147,7 +149,7 @@ def _shared_files(facts: Facts) -> Iterator[Sign]:
         except OSError:
             continue
         made = boot - (now - facts_of.st_ctime)
-        is_own = facts_of.st_uid == uid and path.is_file() and "probing" not in str(path)
+        is_own = facts_of.st_uid == uid and path.is_file() and not _RECORD.search(str(path))
         if is_own and began is not None and made > began:
             found.append((made, facts_of.st_blocks * 512, str(path)))
     kinds: defaultdict[str, list[tuple[float, int, str]]] = defaultdict(list)
