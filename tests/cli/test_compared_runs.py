@@ -13,7 +13,7 @@ from tests.harness.targets import DEADLINE_S, Target, start_program
 
 pytestmark = pytest.mark.torch
 
-STEPS = ("--steps", "200")
+STEPS = ("--steps", "140")
 SET_UP = {
     *("argument --batch", "argument --dtype", "argument --threads", "argument --seed"),
     *("configuration loader 0.batch_size", "configuration model.dtype"),
