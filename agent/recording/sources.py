@@ -94,7 +94,7 @@ class Sources:
         self.device_times = DeviceTimes(recording, folder, accelerator, share)
         self.devices = DeviceWatch(recording, folder, accelerator, memory)
         self._connect_device_times()
-        self.all: tuple[Source, ...] = self._in_order()
+        self.all: tuple[Source, ...] = (*self._in_order(), *self._trackers(settings.metrics_from))
         for source in self.all:
             source.guard.on_fault = source.guard.on_fault or rings.torch_trace.count_dropped
 
@@ -138,6 +138,13 @@ class Sources:
             module = importlib.import_module(f"...sources.{name}", __name__)
             source: Source = module.source(self._recording, ring, self._accelerator)
             yield source
+
+    def _trackers(self, wanted: str) -> Iterator[Source]:
+        """What records what is logged to trackers, where that is asked for."""
+        if wanted:
+            from ..sources.steps.trackers import Trackers
+
+            yield Trackers(self._recording, wanted)
 
     def gradient_rows(self) -> GradientRows:
         """What writes python.gradients, made when it is first asked for."""

@@ -241,23 +241,23 @@ class Settings:
         "PROBING_WORKER_IDLE_S", 60.0, "How long the SQL worker process lives without a query."
     )
     eval_timeout_s: float = _setting(
-        "PROBING_EVAL_TIMEOUT_S",
-        10.0,
-        "The time limit of an eval that names none, waiting included.",
-        live=True,
+        "PROBING_EVAL_TIMEOUT_S", 10.0, "The time limit of an eval that names none.", live=True
     )
     eval_max_bytes: int = _setting(
-        "PROBING_EVAL_MAX_BYTES",
-        1 << 20,
-        "Bytes kept of an eval's output; the rest is counted.",
-        live=True,
+        "PROBING_EVAL_MAX_BYTES", 1 << 20, "Bytes kept of an eval's output.", live=True
     )
     eval_max_running: int = _setting(
         "PROBING_EVAL_MAX_RUNNING",
         4,
-        "Maximum concurrent evals, pending ones included.",
+        "Maximum concurrent evals, pending too.",
         live=True,
         minimum=1,
+    )
+    metrics_from: str = _setting(
+        "PROBING_METRICS_FROM",
+        "",
+        "Trackers, separated by commas, of whose scalars `python.metrics` has a copy:"
+        " `tensorboard`, `wandb`, `mlflow`.",
     )
     max_connections: int = _setting(
         "PROBING_MAX_CONNECTIONS",

@@ -28,6 +28,7 @@ NO = ("0", "off", "false", "no")
 """The words for yes and no, of every setting; `safety.off_switch` goes by the same."""
 _BOOLS = {**dict.fromkeys(YES, True), **dict.fromkeys(NO, False)}
 _MODES = {**dict.fromkeys(YES, "on"), **dict.fromkeys(NO, "off"), "all": "all"}
+TRACKERS = ("tensorboard", "wandb", "mlflow")
 
 
 class Setting(NamedTuple):
@@ -71,7 +72,8 @@ def parse(setting: Setting, text: str) -> Any:
     if setting.type == "bool":
         return _choose(setting, _BOOLS, word)
     if setting.type == "str":
-        return _place(setting, word) if setting.name == "home" else word
+        check = _CHECKS.get(setting.name)
+        return check(setting, word) if check is not None else word
     convert: Callable[[str], float] = int if setting.type == "int" else float
     try:
         value = convert(word)
@@ -97,6 +99,21 @@ def _place(setting: Setting, word: str) -> str:
     if word and not word.startswith("/"):
         raise BadSetting(setting.env, f"{word!r} is a relative path, not one that begins with /")
     return word
+
+
+def _trackers(setting: Setting, word: str) -> str:
+    """Names of trackers, each of which is known."""
+    names = [name.strip().lower() for name in word.split(",") if name.strip()]
+    for name in names:
+        if name not in TRACKERS:
+            raise BadSetting(setting.env, f"{name!r} is not one of {', '.join(TRACKERS)}")
+    return ",".join(names)
+
+
+_CHECKS: Mapping[str, Callable[[Setting, str], str]] = {
+    "home": _place,
+    "metrics_from": _trackers,
+}
 
 
 def _choose(setting: Setting, choices: Mapping[str, Any], word: str) -> Any:
