@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import math
 import os
 import re
@@ -99,8 +100,31 @@ def test_prometheus_gets_what_is_on_record(training: Target, node: Node) -> None
     assert not math.isnan(stopped["step_seconds"])
 
 
+def expressions() -> dict[str, list[str]]:
+    """Those of the dashboard, by panel, with all chosen."""
+    board = json.loads((RULES / "dashboard.json").read_text())
+    everything = ("$job", ".*"), ("$rank", ".*")
+    found = {}
+    for panel in board["panels"]:
+        texts = [target["expr"] for target in panel["targets"]]
+        for variable, value in everything:
+            texts = [text.replace(variable, value) for text in texts]
+        found[panel["title"]] = texts
+    return found
+
+
+def test_the_dashboard_asks_for_what_there_is(training: Target, node: Node) -> None:
+    """Each panel has figures of a training, but for those that only a fault or a scaler makes."""
+    training.wait_for_step(8)
+    names = {name.partition(" ")[0] for name in node.figures(training.pid)}
+    for title, texts in expressions().items():
+        asked = {name for text in texts for name in re.findall(r"probing_(\w+)", text)}
+        assert asked, title
+        assert asked <= names | {"stalled_seconds"}, title
+
+
 @pytest.mark.nightly
-def test_promtool_accepts_format_and_rules(training: Target, node: Node) -> None:
+def test_promtool_accepts_format_and_rules(training: Target, node: Node, tmp_path: Path) -> None:
     """Prometheus' own tool finds nothing in the figures, and the alerts fire where they should."""
     _, _, text = node.get(node.token)
     plain = text.replace("# EOF\n", "")
@@ -110,3 +134,10 @@ def test_promtool_accepts_format_and_rules(training: Target, node: Node) -> None
     assert "error" not in done.stderr, done.stderr
     for words in (("check", "rules", "alerts.yml"), ("test", "rules", "alerts_test.yml")):
         subprocess.run(["promtool", *words], cwd=RULES, check=True, capture_output=True)
+    rules = [
+        {"record": f"panel:{number}", "expr": text}
+        for number, text in enumerate(text for texts in expressions().values() for text in texts)
+    ]
+    board = tmp_path / "board.yml"  # JSON is YAML
+    board.write_text(json.dumps({"groups": [{"name": "board", "rules": rules}]}))
+    subprocess.run(["promtool", "check", "rules", board], check=True, capture_output=True)
