@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +12,11 @@ from ..command import AskCommand
 from ..options import limit_option, style_option, watch_option
 from ..output import terminal
 from ..target import Target, refuse_target, target_options
+
+if TYPE_CHECKING:
+    from ...client.listing import ProcessSummary
+
+_MOST_NOTES = 5
 
 
 @click.command("list", cls=AskCommand)
@@ -65,11 +72,24 @@ def command(
     _tell_passed()
     if dead:
         _tell_given_up()
-    for process in processes:
-        for problem in process.problems:
-            terminal.note(f"process {process.pid}: {problem}")
-        if process.obstacle:
-            terminal.note(process.obstacle)
+    _tell_problems(processes)
+
+
+def _tell_problems(processes: Sequence[ProcessSummary]) -> None:
+    """Say what is wrong with some of them; the rest is told by each."""
+    told = [
+        words
+        for process in processes
+        for words in (
+            *(f"process {process.pid}: {problem}" for problem in process.problems),
+            *([process.obstacle] if process.obstacle else []),
+        )
+    ]
+    for words in told[:_MOST_NOTES]:
+        terminal.note(words)
+    if len(told) > _MOST_NOTES:
+        more = len(told) - _MOST_NOTES
+        terminal.note(f"{more:,} more notes like these; `probing PID status` has those of one")
 
 
 def _tell_passed() -> None:
