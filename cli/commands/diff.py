@@ -74,9 +74,7 @@ def _two_runs(target: Target, runs: tuple[str, ...]) -> tuple[str, str]:
 
 def _compare_runs(names: tuple[str, str], target: Target, style: str) -> None:
     """Compare two runs, and print it."""
-    from ...diagnosis.doctor.against import findings_of
     from ...diagnosis.runs.reading import compare_members, find_run
-    from ..render.ranks.runs import markdown_comparison, render_comparison
 
     limit_s = min(FINDING_S, target.limit_s)
     before = find_run(names[0], token=target.token, timeout_s=limit_s)
@@ -84,7 +82,23 @@ def _compare_runs(names: tuple[str, str], target: Target, style: str) -> None:
     compared = compare_members(
         before, after, names=names, token=target.token, timeout_s=target.limit_s
     )
-    findings = findings_of(compared, names)
+    write_comparison(compared, names, style)
+
+
+def write_comparison(
+    compared: RunComparison, names: tuple[str, str], style: str, *, command: str = "probing diff"
+) -> None:
+    """Print what differs between two runs.
+
+    Args:
+        names: What the user calls them.
+        style: text, json or markdown.
+        command: What compares them.
+    """
+    from ...diagnosis.doctor.against import findings_of
+    from ..render.ranks.runs import markdown_comparison, render_comparison
+
+    findings = findings_of(compared, names, command=command)
     if style == "json":
         _write_json(compared, findings)
     elif style == "markdown":

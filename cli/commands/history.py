@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -62,6 +63,40 @@ def runs(context: click.Context, *, folder: str | None, limit: int, style: str) 
         terminal.write_json([dataclasses.asdict(run) for run in found])
     else:
         _draw(found)
+
+
+@command.command("diff", cls=AskCommand)
+@click.argument("words", nargs=-1, metavar="[FOLDER] RUN RUN")
+@target_options
+@click.option("--rank", type=int, metavar="N", help="Which rank; the lowest that both have.")
+@style_option("text", "json", "markdown")
+@click.pass_context
+def diff(context: click.Context, *, words: tuple[str, ...], rank: int | None, style: str) -> None:
+    """Show what differs between two runs, and what most likely explains it.
+
+    As `probing diff`, of what was kept: the set-up, speed by phase and module, memory, and losses
+    at the same steps. A RUN is its name, or a part of that which no other has.
+    """
+    if len(words) not in {2, 3}:
+        raise UsageError(
+            f"two runs are compared, but {len(words)} words were given.",
+            help="`probing history diff FOLDER RUN RUN`; `probing history runs` lists them.",
+        )
+    place = _place(words[0] if len(words) == 3 else None)
+    go_on_in_a_child()
+    from ...diagnosis.runs.kept import compare_kept
+    from ..time_limit import within
+    from .diff import write_comparison
+
+    notes: list[str] = []
+    limit_s = Target.of(context).limit_s
+    with within(limit_s, grace_s=_GRACE_S):
+        compared, names = compare_kept(
+            place, (words[-2], words[-1]), rank=rank, timeout_s=limit_s, notes=notes
+        )
+    command_line = f"probing history diff {shlex.quote(place)}"
+    write_comparison(compared, names, style, command=command_line)
+    _tell(list(dict.fromkeys(notes)))
 
 
 def _draw(found: list[Run]) -> None:

@@ -62,6 +62,18 @@ class Output:
 
 
 _ACT = Output(record="messages.about.act:Act")
+_DIFF = Output(
+    keys=(
+        "runs",
+        "findings",
+        "differences",
+        "measures",
+        "modules",
+        "loss",
+        "has_common_steps",
+        "not_looked_at",
+    )
+)
 _FINDINGS = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix")
 
 OUTPUTS: Mapping[str, Output] = {
@@ -73,12 +85,7 @@ OUTPUTS: Mapping[str, Output] = {
     "stragglers": Output(
         record="cluster.ranks.slow.stragglers:StragglerReport", keys=("stragglers",)
     ),
-    "diff": Output(
-        keys=(
-            "runs", "findings", "differences", "measures", "modules", "loss", "has_common_steps",
-            "not_looked_at",
-        )
-    ),
+    "diff": _DIFF,
     "profile": Output(record="profiling.summary:Profile"),
     "dataloaders": Output(record="diagnosis.dataloading:LoaderReport"),
     "memory": Output(record="diagnosis.memory.memory_report:MemoryReport"),
@@ -107,5 +114,6 @@ OUTPUTS: Mapping[str, Output] = {
     "export": Output(shape="array", record="history.export:Exported"),
     "history runs": Output(shape="array", record="history.runs:Run"),
     "history query": Output(shape="rows"),
+    "history diff": _DIFF,
 }  # fmt: skip
 """Of every command that asks a process or a history. Actions beside `act lr` answer as it does."""

@@ -127,6 +127,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         'probing history query /shared/probing "SELECT run, max(step) FROM steps GROUP BY run"',
         "probing history query /shared/probing @slowest-modules",
     ),
+    "history diff": (
+        "probing history diff /shared/probing node7-4553-20261124 node7-5353-20261125",
+        "probing history diff 174542 090000 --rank 3",
+    ),
     "file": ("probing file memory-viz memory.pickle -o memory.html",),
     "file memory-viz": ("probing file memory-viz memory.pickle -o memory.html",),
     "file diff": ("probing file diff before.pickle after.pickle",),

@@ -39,7 +39,7 @@ _SUBJECTS = {
     "attaching": "AttachFailed AttachRefused AttachWaiting",
     "evaluating": "EvalCancelled EvalTimedOut NoStepCame NoSuchFrame NoSuchJob NoSuchThread",
     "fitting": "FitRefused FitTimedOut",
-    "keeping": "DamagedHistory HistoryBusy HistoryUnwritable NoHistory",
+    "keeping": "DamagedHistory HistoryBusy HistoryUnwritable NoHistory NoSuchRun",
     "querying": (
         "LiveTooLarge MissingLibrary QueryTimedOut SqlError SqlRefused SqlTooLarge SqlWorkerDied "
         "SqlWorkerRests"

@@ -49,3 +49,14 @@ class NoHistory(UsageError):
 
     def __init__(self, folder: str, reason: str) -> None:
         super().__init__(f"there is no history in {folder}: {reason}.")
+
+
+class NoSuchRun(UsageError):
+    """A run of a history is not there, or not the only one of its name."""
+
+    code = "no_such_run"
+    status = 404
+    help = "`probing history runs` lists the runs."
+
+    def __init__(self, what: str, others: str) -> None:
+        super().__init__(f"{what}{f': {others}' if others else ''}.")

@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -54,20 +54,31 @@ _OF_THE_STATEMENT = (
 _FAILURES = (duckdb.Error, pa.ArrowException, OSError, MemoryError, RuntimeError)
 
 
+class Chosen(NamedTuple):
+    """One process of a history: a run, and of several ranks one."""
+
+    run: str
+    rank: int | None
+
+
 class History:
     """A folder of runs, to be asked.
 
     Args:
         place: The folder.
         notes: Gets sentences about what was left out.
+        chosen: The one process whose rows are there; None for those of all.
 
     Raises:
         UsageError: It is no folder.
         NoHistory: There is nothing in it.
     """
 
-    def __init__(self, place: str, notes: list[str] | None = None) -> None:
+    def __init__(
+        self, place: str, notes: list[str] | None = None, *, chosen: Chosen | None = None
+    ) -> None:
         self.root = history_folder(place)
+        self.chosen = chosen
         self.notes = notes if notes is not None else []
         if not self.root.is_dir():
             raise NoHistory(place, "there is no such folder")
@@ -187,7 +198,7 @@ def _create_views(connection: duckdb.DuckDBPyConnection, history: History, sql: 
             files = history.files(table.name) if is_read else []
             source = _source(files) if files else None
             try:
-                select = _select(connection, in_history(table), source)
+                select = _select(connection, in_history(table), source, history.chosen)
             except duckdb.Error as error:
                 path = history.file_in(error)
                 if path is None:
@@ -209,7 +220,12 @@ def _source(files: Sequence[Path]) -> str:
     )
 
 
-def _select(connection: duckdb.DuckDBPyConnection, table: Table, source: str | None) -> str:
+def _select(
+    connection: duckdb.DuckDBPyConnection,
+    table: Table,
+    source: str | None,
+    chosen: Chosen | None,
+) -> str:
     """The declared columns of a table, then others that its files have; NULL what they lack."""
     there = []
     if source is not None:
@@ -217,8 +233,16 @@ def _select(connection: duckdb.DuckDBPyConnection, table: Table, source: str | N
     declared = [_column(column, is_there=column.name in there) for column in table.columns]
     names = {column.name for column in table.columns}
     others = [identifier(name) for name in there if name not in names and name != "table"]
-    rows = f"FROM {source}" if source else "WHERE false"
+    rows = f"FROM {source}{_only(chosen)}" if source else "WHERE false"
     return " ".join(("SELECT", ", ".join([*declared, *others]), rows))
+
+
+def _only(chosen: Chosen | None) -> str:
+    """What keeps the rows of one process alone."""
+    if chosen is None:
+        return ""
+    rank = "NULL" if chosen.rank is None else str(chosen.rank)
+    return f" WHERE run = {text_literal(chosen.run)} AND rank IS NOT DISTINCT FROM {rank}"
 
 
 def _column(column: Column, *, is_there: bool) -> str:

@@ -127,6 +127,24 @@ def test_all_that_was_changed_is_named(runs: Runs) -> None:
     assert page.returncode == 0
     assert page.stdout.startswith("# ")
     assert "torch num_threads" in page.stdout
+    kept = compared_in_history(plain, other)
+    assert kept["differences"] == found["differences"]
+    assert kept["loss"] == found["loss"]
+    assert [run["compared"] for run in kept["runs"]] == [run["compared"] for run in found["runs"]]
+
+
+def compared_in_history(one: Target, two: Target) -> dict[str, Any]:
+    """What differs between two runs that were exported, told by parts of their names."""
+    done = one.run("export", str(one.pid), str(two.pid), "kept")
+    assert done.returncode == 0, done.stderr
+    names = (f"{one.pid}-", f"{two.pid}-")
+    refused = one.run("history", "diff", "kept", names[0], "no such run")
+    assert refused.returncode == 2
+    assert "there is no run called 'no such run': there are " in refused.stderr
+    asked = one.run("history", "diff", "--format", "json", "kept", *names)
+    assert asked.returncode == 0, asked.stderr
+    found: dict[str, Any] = json.loads(asked.stdout)
+    return found
 
 
 @pytest.mark.nightly

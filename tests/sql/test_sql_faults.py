@@ -47,6 +47,7 @@ def outcome(ask: Callable[[str], Answer], sql: str) -> str:
     try:
         return str(ask(sql).to_pylist())
     except ProbingError as error:
+        print(f"{sql[:60]!r}: {error.message}")
         return error.code
 
 

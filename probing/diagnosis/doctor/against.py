@@ -98,13 +98,19 @@ AGAINST_RULES: tuple[Rule, ...] = (*_OF_EFFECTS.values(), _SET_UP)
 """Rules that `examine` knows nothing of."""
 
 
-def findings_of(compared: RunComparison, names: tuple[str, str]) -> tuple[Finding, ...]:
+def findings_of(
+    compared: RunComparison, names: tuple[str, str], *, command: str = "probing diff"
+) -> tuple[Finding, ...]:
     """All that came of what differs, for better or worse, as findings.
 
     Args:
         names: What the user calls the runs.
+        command: What compares them.
     """
-    return tuple(_finding(_OF_EFFECTS[e.kind], _sign_of(e), names) for e in compared.effects)
+    found = (_finding(_OF_EFFECTS[e.kind], _sign_of(e), names) for e in compared.effects)
+    return tuple(
+        dataclasses.replace(one, next=one.next.replace("probing diff", command, 1)) for one in found
+    )
 
 
 def with_comparison(

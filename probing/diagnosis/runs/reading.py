@@ -78,7 +78,7 @@ def _read(process: Process, member: Member, name: str, until_ns: int) -> tuple[R
         f"run {Path(name).name if '/' in name else name}",
         query,
         environment,
-        command=_command(card.command),
+        command=script_of(card.command),
         state="running" if is_alive else "ended",
         **({"until_ns": until_ns} if is_alive and folder is not None else {}),
     )
@@ -94,7 +94,7 @@ def _environment(process: Process) -> list[dict[str, Any]]:
         return []
 
 
-def _command(words: Sequence[str]) -> str:
+def script_of(words: Sequence[str]) -> str:
     """The script and its arguments, without what runs it."""
     place = words.index(_RUNNER) if _RUNNER in words else 0
     script, *arguments = words[place + 1 :] or words
