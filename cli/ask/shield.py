@@ -16,6 +16,7 @@ from types import FrameType
 import click
 
 from ...errors import SqlWorkerDied
+from ...safety.parent_death import end_with_parent
 from ..output import terminal
 
 _ADDRESS_SPACE = 8 << 30
@@ -38,7 +39,7 @@ _here: list[int] = []
 def go_on_in_a_child() -> None:
     """Fork; the child returns from here, the parent waits for it and leaves with its exit code.
 
-    A child stays in itself.
+    A child stays in itself. One whose parent is killed ends with it.
 
     Raises:
         SqlWorkerDied: In the parent, when a signal ended the child.
@@ -48,8 +49,9 @@ def go_on_in_a_child() -> None:
         return
     was_waiting = terminal.ways.waiting is not None
     terminal.stop_waiting()  # a thread does not survive the fork
-    child = os.fork()
+    parent, child = os.getpid(), os.fork()
     if child == 0:
+        end_with_parent(parent)
         _here.append(os.getpid())
         signal.signal(signal.SIGINT, _interrupt_once)
         _, hard = resource.getrlimit(resource.RLIMIT_AS)

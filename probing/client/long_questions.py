@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from ..errors import NotAnswering, ProbingError
 from ..messages.limits import LARGE_ANSWER_BYTES
 from ..reach.transport import Address, ask
+from ..safety.side_threads import start_aside
 
 S = TypeVar("S")
 
@@ -56,7 +57,7 @@ def ask_and_watch(
             outcome.append(error)
         is_done.set()
 
-    threading.Thread(target=work, name=route, daemon=True).start()
+    start_aside(work, name=route)
     heard, known = time.monotonic(), None
     while not is_done.wait(_POLL_S):
         with contextlib.suppress(ProbingError):

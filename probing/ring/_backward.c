@@ -182,13 +182,12 @@ static int open_at(Thread *thread, Py_ssize_t at, Place *place, int64_t start)
 }
 
 /* The gradient of a module's output is complete; -1 where Python raised. */
-static int begin(Place *place, int64_t now)
+static int begin_in(Thread *thread, Place *place, int64_t now)
 {
-    Thread *thread = find_thread(PyThreadState_Get());
-    if (thread == NULL || !is_hooking()) /* Python may have stopped it meanwhile */
-        return PyErr_Occurred() ? -1 : 0;
     Py_ssize_t top = thread->count, at = top, floor = thread->floor, fresh = thread->fresh;
     int64_t start = now;
+    if (!is_hooking())
+        return 0;
     if (top == 0 && thread->passes == 0 && PyList_Append(backward.elsewhere, (PyObject *)thread) != 0)
         return -1;
     /* Modules whose outputs come from the same node begin at once, the innermost first. */
@@ -212,17 +211,28 @@ static int begin(Place *place, int64_t now)
 }
 
 /* The gradient of a module's input is complete; -1 where Python raised. */
-static int end(Place *place, int64_t now)
+static int end_in(Thread *thread, Place *place, int64_t now)
 {
-    Thread *thread = find_thread(PyThreadState_Get());
-    if (thread == NULL)
-        return PyErr_Occurred() ? -1 : 0;
     for (Py_ssize_t at = thread->count - 1; at >= thread->floor && at >= 0; at--)
         if (thread->open[at].place == place) {
             thread->fresh = 0;
             return close_down(thread, at, now);
         }
     return 0;
+}
+
+typedef int (*Doing)(Thread *thread, Place *place, int64_t now);
+
+/* Does something in the calling thread, which is held: the recording may end in the midst of it. */
+static int do_here(Doing doing, Place *place, int64_t now)
+{
+    Thread *thread = find_thread(PyThreadState_Get());
+    if (thread == NULL || !hot.is_installed) /* Python may have stopped it meanwhile */
+        return PyErr_Occurred() ? -1 : 0;
+    Py_INCREF(thread);
+    int told = doing(thread, place, now);
+    Py_DECREF(thread);
+    return told;
 }
 
 /* What a hook returns, whatever has happened: None, unless an interrupt has come meanwhile. */
@@ -256,7 +266,7 @@ static PyObject *call_start(
         Py_RETURN_NONE;
     int timed = is_timed();
     int64_t now = clock_ns();
-    return returned(begin(place, now), now, timed);
+    return returned(do_here(begin_in, place, now), now, timed);
 }
 
 /* The hook of its input: its backward ends. */
@@ -269,7 +279,7 @@ static PyObject *call_end(
         Py_RETURN_NONE;
     int timed = is_timed();
     int64_t now = clock_ns();
-    return returned(end(place, now), now, timed);
+    return returned(do_here(end_in, place, now), now, timed);
 }
 
 void free_open(Thread *thread)
@@ -359,6 +369,8 @@ static int number_of(PyObject *node, uint64_t *number)
 static int hand_over(Thread *thread, PyObject *hooks, const Nodes *nodes)
 {
     if (thread->carrier == NULL) {
+        if (!is_hooking()) /* a collection may have run Python meanwhile, which stopped it */
+            return 0;
         PyObject *carrier_of = Py_NewRef(backward.carrier);
         PyObject *made = PyObject_CallNoArgs(carrier_of);
         Py_DECREF(carrier_of);
@@ -407,12 +419,10 @@ static int hook_input(Thread *thread, Hooked *hooked, const Nodes *inputs, const
     return hand_over(thread, hooked->ends, &last);
 }
 
-/* Hooks what a module has made; -1 where Python raised. */
-static int attach_to(Hooked *hooked, const Given *given, const Nodes *outputs, Py_ssize_t depth)
+/* Hooks what a module has made in a thread; -1 where Python raised. */
+static int attach_in(
+    Thread *thread, Hooked *hooked, const Given *given, const Nodes *outputs, Py_ssize_t depth)
 {
-    Thread *thread = find_thread(PyThreadState_Get());
-    if (thread == NULL || !is_hooking()) /* Python may have stopped it meanwhile */
-        return PyErr_Occurred() ? -1 : 0;
     if (thread->begun == NULL) {
         thread->begun = PyMem_Calloc(BEGUN, sizeof *thread->begun);
         if (thread->begun == NULL) {
@@ -437,9 +447,23 @@ static int attach_to(Hooked *hooked, const Given *given, const Nodes *outputs, P
     return told;
 }
 
+/* The same in the calling thread, which is held: the recording may end in the midst of it. */
+static int attach_to(Hooked *hooked, const Given *given, const Nodes *outputs, Py_ssize_t depth)
+{
+    Thread *thread = find_thread(PyThreadState_Get());
+    if (thread == NULL || !is_hooking()) /* Python may have stopped it meanwhile */
+        return PyErr_Occurred() ? -1 : 0;
+    Py_INCREF(thread);
+    int told = attach_in(thread, hooked, given, outputs, depth);
+    Py_DECREF(thread);
+    return told;
+}
+
 /* What hooks a module, a new reference; NULL where nothing does, or where Python raised. */
 static Hooked *hooked_of(PyObject *module)
 {
+    if (!is_hooking()) /* a collection may have run Python meanwhile, which stopped it */
+        return NULL;
     PyObject *key = PyLong_FromVoidPtr(module);
     if (key == NULL)
         return NULL;
@@ -463,7 +487,9 @@ static inline int sees_mode(void)
 {
     if (backward.is_mode_on == NULL)
         return 0;
-    PyObject *answer = PyObject_CallNoArgs(backward.is_mode_on);
+    PyObject *is_mode_on = Py_NewRef(backward.is_mode_on);
+    PyObject *answer = PyObject_CallNoArgs(is_mode_on);
+    Py_DECREF(is_mode_on);
     if (answer == NULL)
         return -1;
     int is_on = Py_IsTrue(answer);
@@ -739,10 +765,9 @@ static PyType_Spec place_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, place_slots};
 
 /* A dictionary of one hook, which is run by a function of ours. */
-static PyObject *hooks_of(Place *place, vectorcallfunc run)
+static PyObject *hooks_of(PyObject *like, Place *place, vectorcallfunc run)
 {
-    PyObject *hook = PyFunction_New(
-        PyFunction_GET_CODE(backward.hook), PyFunction_GET_GLOBALS(backward.hook));
+    PyObject *hook = PyFunction_New(PyFunction_GET_CODE(like), PyFunction_GET_GLOBALS(like));
     PyObject *defaults = hook == NULL ? NULL : PyTuple_Pack(1, place);
     PyObject *hooks = defaults == NULL ? NULL : PyDict_New();
     if (hooks != NULL
@@ -788,11 +813,13 @@ static PyObject *hooked_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNU
     Hooked *hooked = (Hooked *)type->tp_alloc(type, 0);
     if (hooked == NULL)
         return NULL;
+    PyObject *like = Py_NewRef(backward.hook);
     hooked->place = new_place(ids, path);
     if (hooked->place != NULL) {
-        hooked->starts = hooks_of(hooked->place, call_start);
-        hooked->ends = hooks_of(hooked->place, call_end);
+        hooked->starts = hooks_of(like, hooked->place, call_start);
+        hooked->ends = hooks_of(like, hooked->place, call_end);
     }
+    Py_DECREF(like);
     if (hooked->starts == NULL || hooked->ends == NULL)
         Py_CLEAR(hooked);
     return (PyObject *)hooked;

@@ -89,21 +89,27 @@ static int note_fault(void)
     return note_fault_by(hot.fault);
 }
 
-/* What this thread is in the middle of, borrowed; NULL where that is for Python to find out, or
- * where an interrupt has come, which is raised then. */
+/* What this thread is in the middle of, borrowed; NULL where that is for Python to find out, where
+ * the recording has ended, or where an interrupt has come, which is raised then. Whoever runs
+ * Python while he uses it holds a reference: the recording may end meanwhile, and it with that. */
 static inline Thread *this_thread(PyThreadState *state)
 {
     uint64_t id = PyThreadState_GetID(state);
+    if (!hot.is_installed)
+        return NULL;
     if (here.installed == hot.installed && here.state_id == id)
         return here.thread;
-    PyObject *found = PyObject_CallNoArgs(hot.state_of_thread);
+    uint64_t installed = hot.installed;
+    PyObject *state_of_thread = Py_NewRef(hot.state_of_thread);
+    PyObject *found = PyObject_CallNoArgs(state_of_thread);
+    Py_DECREF(state_of_thread);
     if (found == NULL) {
         if (!is_interrupt())
             PyErr_Clear();
         return NULL;
     }
     /* The thread's own dictionary keeps it for as long as its state of Python lives. */
-    int is_one = PyObject_TypeCheck(found, thread_type);
+    int is_one = PyObject_TypeCheck(found, thread_type) && goes_on(installed);
     if (is_one) {
         here.installed = hot.installed;
         here.state_id = id;
@@ -593,7 +599,7 @@ static PyType_Spec thread_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, thread_slots};
 
 /* Of what this module offers, as native.py has it: raised with each change of it. */
-enum { VERSION = 3 };
+enum { VERSION = 4 };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "probing.ring._native", "The hot path of the recorder in C.", -1,

@@ -1,1 +1,1 @@
-"""What keeps the agent from harming the process that it is in: faults, forks, descriptors."""
+"""What keeps the agent from harming its process, and what we start from staying behind."""

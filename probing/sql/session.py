@@ -7,7 +7,6 @@ does not wait, because it consumes what it has got, is not counted. Nothing here
 
 from __future__ import annotations
 
-import atexit
 import queue
 import threading
 import time
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from ..errors import QueryTimedOut
+from ..safety.side_threads import at_end, is_ending, start_aside
 
 T = TypeVar("T")
 
@@ -34,21 +34,25 @@ class Session:
         timeout_s: What all steps together may take.
         interrupt: Makes the running step end soon; called from other threads, repeatedly.
         release: Lets go of what the steps have built up; the last thing that the thread runs.
+
+    Raises:
+        QueryTimedOut: The interpreter is about to end.
     """
 
     def __init__(
         self, timeout_s: float, *, interrupt: Callable[[], None], release: Callable[[], None]
     ) -> None:
+        if is_ending():
+            raise QueryTimedOut(timeout_s)
         self._timeout_s = timeout_s
         self._left_s = timeout_s
         self._interrupt = interrupt
         self._release: Callable[[], None] | None = release
         self._steps: queue.SimpleQueue[_Step[object] | None] = queue.SimpleQueue()
         self._current: _Step[object] | None = None
-        self._thread = threading.Thread(target=self._run, name=_THREAD_NAME, daemon=True)
         self.is_stuck = False
+        self._thread = start_aside(self._run, name=_THREAD_NAME)
         _OPEN.add(self)
-        self._thread.start()
 
     def call(self, function: Callable[[], T]) -> T:
         """Run a step and return what it returns, or raise what it raises.
@@ -113,11 +117,13 @@ def is_any_stuck() -> bool:
     return any(session.is_stuck for session in tuple(_OPEN))
 
 
-@atexit.register
 def _close_all() -> None:
     """End what still runs before the interpreter takes modules down under it."""
     for session in tuple(_OPEN):
         session.close()
+
+
+at_end(_close_all)
 
 
 class _Step(Generic[T]):

@@ -7,10 +7,11 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.harness.targets import DEADLINE_S, Target
+from tests.harness.targets import DEADLINE_S, Target, wait_until
 from tests.harness.terminals import Terminal, piped
 
 pytestmark = pytest.mark.torch
@@ -41,6 +42,17 @@ def test_looks_follow_each_other_in_a_pipe(training: Target) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=DEADLINE_S)
         assert (process.returncode, err) == (130, "")
+
+
+def test_nothing_stays_behind_when_it_is_killed(training: Target) -> None:
+    """The process that runs the statements ends with the command, whatever that died of."""
+    with piped(training, str(training.pid), "query", STEP, "--watch", "0.2", text=True) as process:
+        assert STAMP.fullmatch(next(lines_of(process)))
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        (child,) = map(int, children.read_text().split())
+        process.kill()
+        process.wait(DEADLINE_S)
+        wait_until(lambda: not Path(f"/proc/{child}/exe").exists(), "the end of its child")
 
 
 def test_json_is_an_object_on_a_line(training: Target) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import runpy
 import sys
@@ -23,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
+from probing.agent.sources.fit.kept_tensors import KeptTensors
 from probing.agent.sources.leaks.containers import _lengths
 from probing.agent.sources.leaks.graph_pools import GraphPools, graph_pools_of, pool_of
 from probing.agent.sources.shared.looks import Looks
@@ -94,6 +96,7 @@ def bytes_of(storages: list[Storage]) -> Counter[str]:
 
 def new_storages(make: Callable[[], Any]) -> list[Storage]:
     """The storages that something made brings about, while it is alive."""
+    gc.collect()  # what is freed only then would leave its place to them
     before = {(one.device, one.address) for one in storages_now(None)}
     made = make()
     found = [one for one in storages_now(None) if (one.device, one.address) not in before]
@@ -551,3 +554,37 @@ def test_adapters_are_what_is_trained_of_a_frozen_model() -> None:
     assert sums["optimizer_state"] >= 2 * weights
     trained = new_storages(lambda: torch.nn.Linear(8, 8))
     assert not [one for one in trained if one.is_adapter]
+
+
+def weak_references(tensor: Tensor) -> int:
+    """How many of torch's own there are to a tensor's storage, as of torch 2.10 on."""
+    place = tensor.untyped_storage()._cdata + 12
+    return (ctypes.c_uint32.from_address(place).value & 0x7FFFFFFF) - 1
+
+
+def test_a_weak_reference_is_let_go_of_once(trained: Training) -> None:
+    """Whoever ends a look while the training thread is in it: twice would free what is in use."""
+    kept = KeptTensors(trained.recording)
+
+    class Ending(nn.Module):
+        """A model that is asked for its parameters as the look is ended."""
+
+        is_last = False
+
+        def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]:
+            if self.is_last:
+                kept.close()
+            return trained.model.head.parameters()
+
+    root = Ending()
+    seen = [trained.codes, *trained.model.parameters()]
+    before = [weak_references(one) for one in seen]
+    kept.called(root, ())
+    kept.called(root, ())
+    assert kept.found()
+    assert [weak_references(one) for one in seen] != before
+    root.is_last = True
+    kept.called(root, ())
+    assert kept.found() == ()
+    kept.close()
+    assert [weak_references(one) for one in seen] == before

@@ -184,6 +184,94 @@ print(bytes(ring[HEADER_SIZE:]).count(bytes(7)) > 0, state.depth)
 """
 
 
+ENDED = """
+import sys
+from types import SimpleNamespace
+from probing.ring.native import IN_C, Words, Moment
+from probing.ring.format import HEADER_SIZE, layout_of
+from probing.tables import TORCH_TRACE
+
+class State(IN_C.Thread):
+    __slots__ = ()
+
+class Node:
+    def _sequence_nr(self):
+        return end("number") or 1
+
+    def _register_hook_dict(self, carrier):
+        hooks.append(carrier._backward_hooks[0])
+        end("register")
+
+class Module:
+    def forward(self):
+        return Tensor()
+
+class Tensor:
+    @property
+    def grad_fn(self):
+        end("grad_fn")
+        return Node()
+
+def call(self, *given):
+    return "by Python"
+
+def state():
+    found = holder[0]
+    end("state")
+    return found
+
+def new_state():
+    state = State()
+    state.depth = 1
+    state.facts = state.backward_facts = [bytes(24)] * 256
+    return state
+
+def end(where, *given):
+    if where == sys.argv[1] and holder:
+        IN_C.uninstall()
+        holder.clear()
+
+Module.__call__ = call
+holder, hooks, names = [new_state()], [], ["0:other", "0:name"]
+modules = Module(), Module()
+IN_C.install(
+    function=call, original=lambda self, given: Module.forward(self), is_direct=False,
+    layout=tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE).fields),
+    ring=memoryview(bytearray(HEADER_SIZE + 64 * 64)), words=Words(4), now=Moment(),
+    known={id(module): bytes(12) for module in modules}, state_of_thread=state,
+    sample=lambda: end("sample" if hooks else ""), note_failure=print, fault=lambda: end("fault"),
+)
+IN_C.hook_backward(
+    tensor=Tensor, hook=lambda gradient, place=None: None, hooked={},
+    make=lambda key: end("make") or IN_C.Hooked(bytes(12), names.pop()),
+    carrier=lambda: end("carrier") or SimpleNamespace(), is_mode_on=lambda: end("mode") or False,
+    without_modes=print, fault=lambda: end("fault"),
+)
+IN_C.run_backward(is_on=True)
+IN_C.run(is_on=True)
+for module in modules:
+    module(Tensor())
+for hook in hooks:
+    assert hook(None) is None
+IN_C.uninstall()
+print("alive", not holder)
+"""
+
+
+@pytest.mark.anypython
+@in_c
+@pytest.mark.parametrize(
+    "where", ["state", "sample", "make", "carrier", "mode", "grad_fn", "number", "register"]
+)
+def test_a_recording_may_end_in_the_midst_of_a_call(where: str, tmp_path: Path) -> None:
+    """Whatever of Python runs in a call or a hook, another thread may end the recording in it."""
+    env = {**clean_env(tmp_path), "PYTHONMALLOC": "debug"}  # what is freed is written over
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED, where], env=env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "alive True\n"), done.stderr
+
+
 INTERRUPTED = """
 import sys
 from probing.ring.native import IN_C, Words, Moment

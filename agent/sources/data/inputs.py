@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 from typing import Any
 
+from ..storage.living import whole
 from .batches import tensors_of
 
 _CALLS = 8
@@ -59,8 +60,9 @@ class Inputs:
         named = self._batch_in_use()
         found = {name: tensor for name, ref in named if (tensor := ref()) is not None}
         if all(not name or name.isdecimal() for name in found):
-            tensors = tuple(found.values())
+            tensors = tuple(whole([*found.values()]))
             return tensors if len(tensors) > 1 else next(iter(tensors), None)
+        whole([*found.values()])
         return found or None
 
     def _batch_in_use(self) -> list[tuple[str, Any]]:
@@ -78,4 +80,4 @@ class Inputs:
     def alive(self) -> list[Any]:
         """Those tensors that are still there."""
         found = [reference() for batch in list(self._latest) for reference in batch]
-        return [tensor for tensor in found if tensor is not None]
+        return whole([tensor for tensor in found if tensor is not None])

@@ -1,12 +1,14 @@
 """What is in memory beside model, optimizers and batch as a step begins, and how long it stays.
 
 Rules of this file: runs in the training thread, on request. Holds no memory of any tensor: a weak
-reference of torch's own tells whether a storage is still there, and is let go of at the end.
+reference of torch's own tells whether a storage is still there, and is let go of at the end, by
+whichever thread ends it. One that is let go of twice would free a storage that is in use.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -49,6 +51,8 @@ class KeptTensors:
         self.calls = 0
         self._earlier: set[int] = set()
         self._there: dict[int, Kept] = {}
+        self._lock = threading.RLock()
+        self._is_closed = False
 
     def called(self, root: Module, arguments: object) -> None:
         """A model is about to be called."""
@@ -62,41 +66,50 @@ class KeptTensors:
             place = storage.device, storage.address
             if storage.device == device and place not in known:
                 own = tensor.untyped_storage()
-                own._weak_ref()
                 key = own._cdata
+                if key not in found:
+                    own._weak_ref()
                 found[key] = Kept(place, storage.bytes, key in self._there, "forward")
             return storage
 
-        storages_now(self._recording, (), None, sight)
-        self._free(self._earlier)
-        self._earlier = set(self._there)
-        self._there = found
+        try:
+            storages_now(self._recording, (), None, sight)
+        finally:
+            with self._lock:
+                self._free(self._earlier)
+                self._earlier, self._there = set(self._there), found
+                if self._is_closed:
+                    self.close()
 
     def entered(self, phase: str) -> None:
         """A later phase of the step begins: what is there now was there in all before it."""
         expired = self._storage_class._expired
-        for key, kept in self._there.items():
-            if not expired(key):
-                self._there[key] = kept._replace(until=phase)
+        with self._lock:
+            for key, kept in self._there.items():
+                if not expired(key):
+                    self._there[key] = kept._replace(until=phase)
 
     def is_of_loss(self, tensor: Tensor) -> None:
         """A tensor is what the loss compares with, which the copy makes itself."""
         torch: Any = sys.modules["torch"]
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             places = {(part.device, part.address) for part in parts_of(tensor)}
-        for key, kept in self._there.items():
-            if kept.place in places:
-                self._there[key] = kept._replace(bytes=0)
+        with self._lock:
+            for key, kept in self._there.items():
+                if kept.place in places:
+                    self._there[key] = kept._replace(bytes=0)
 
     def found(self) -> tuple[Kept, ...]:
         """What was there at the last call."""
         return tuple(self._there.values())
 
     def close(self) -> None:
-        """Let go of the weak references."""
-        self._free(self._earlier)
-        self._free(self._there)
-        self._earlier, self._there = set(), {}
+        """Let go of the weak references, also of those of a call under way."""
+        with self._lock:
+            self._is_closed = True
+            self._free(self._earlier)
+            self._free(self._there)
+            self._earlier, self._there = set(), {}
 
     def _free(self, keys: Iterable[int]) -> None:
         for key in keys:

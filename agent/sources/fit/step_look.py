@@ -97,7 +97,7 @@ class StepLook:
         self._torch: Any = sys.modules["torch"]
         self._recording = recording
         self._done = done
-        self._is_whole = False
+        self._is_whole = self._is_over = False
         self._steps: dict[int, SeenStep] = {}
         self._nodes: dict[int, list[Any]] = {}
         self._handles: list[Any] = []
@@ -125,7 +125,8 @@ class StepLook:
         recording.events.forget(self.step_begins, self.backward_begins, self.backward_ended)
         self._nodes.clear()
         self._chains.clear()
-        for kept in self._kept.values():
+        self._is_over = True
+        for kept in list(self._kept.values()):  # its thread may be adding one
             kept.close()
         self._kept.clear()
 
@@ -199,7 +200,10 @@ class StepLook:
         seen.kept_in_forward = seen.kept_in_forward or any(p.grad is not None for p in parameters)
         seen.autocasts = _autocasts(self._torch)
         seen.step = self._recording.step
-        self._kept.setdefault(id(root), KeptTensors(self._recording)).called(root, (args, kwargs))
+        kept = self._kept.setdefault(id(root), KeptTensors(self._recording))
+        kept.called(root, (args, kwargs))
+        if self._is_over:
+            kept.close()
         self._watch_result(root)
 
     def _is_closed(self, root: Module) -> bool:
@@ -226,7 +230,7 @@ class StepLook:
 
     def _enter(self, phase: str) -> None:
         """A phase of the step begins: see what is still there."""
-        for kept in self._kept.values():
+        for kept in list(self._kept.values()):
             kept.entered(phase)
 
     def _read_loss(self, args: tuple[Any, ...]) -> None:

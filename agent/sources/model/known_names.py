@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..shared.recording import Recording
-from ..storage.living import objects_of
+from ..storage.living import objects_of, whole
 from ..torch_types import LRScheduler, Optimizer
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class KnownNames(Mapping[str, Any]):
         tensor, number = self._recording.objects.loss or (None, None)
         alive = _alive(tensor)
         if alive is not None:
-            return alive
+            return whole([alive])[0]
         return None if number is None else number.read()
 
     def scheduler(self) -> Any:

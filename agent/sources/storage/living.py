@@ -4,11 +4,13 @@ Rules of this file: compares classes and runs no code of any object: `isinstance
 object for its `__class__`, and lazy ones answer with an import or a warning. What is young is asked
 for in lists of its own, since objects move to older generations and never back. A list of all
 objects keeps every tensor alive that the training lets go of meanwhile: beside the training there
-is none but within one call of C code, during which nothing else runs.
+is none but within one call of C code, during which nothing else runs. Whatever tensor was come by
+through the collector or a weak reference is made `whole` before anything is asked of it.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import weakref
@@ -124,7 +126,32 @@ def living(classes: Sequence[type], survey: Survey | None = None) -> list[list[A
         chosen = compress(things, map(wanted.__getitem__, map(type, things)))
         found.update((id(thing), thing) for thing in chosen)
         del things
-    return [[t for t in found.values() if cls in MRO(type(t))] for cls in classes]
+    return [whole([t for t in found.values() if cls in MRO(type(t))]) for cls in classes]
+
+
+def whole(things: list[Any]) -> list[Any]:
+    """Have the tensors among some things own their memory, as those do that a variable holds.
+
+    Before torch 2.10 one that only C++ refers to does not: who comes by it in Python holds its
+    shell, and when C++ lets go of it, on a thread without the interpreter lock, what is in it is
+    freed.
+    """
+    own = _made_own()
+    if own is not None:
+        tensor, make_own = own
+        for thing in things:
+            if tensor in MRO(type(thing)):
+                make_own(thing)
+    return things
+
+
+@functools.cache
+def _made_own() -> tuple[type, Callable[[Any], object]] | None:
+    """The class of tensors, and what makes one own its memory; None where each does."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or torch.__version__ >= (2, 10):
+        return None
+    return torch.Tensor, torch.Tensor._fix_weakref
 
 
 def _old_collections() -> list[int]:

@@ -1,7 +1,8 @@
 """Many small waits at once, with one end for all of them.
 
-Rules of this file: daemon threads, so that one that hangs keeps nobody from leaving; what has not
-ended at the deadline is left behind, and said to be so.
+Rules of this file: threads aside, so that one that hangs keeps nobody from leaving; what has not
+ended at the deadline is left behind, and said to be so. Once the interpreter is about to end,
+nothing more is begun.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ...safety.side_threads import is_ending, start_aside
 from .interruption import ends_the_wait
 
 T = TypeVar("T")
@@ -46,7 +48,8 @@ class _Work(Generic[T]):
         """The body of each thread: one task after the other, until there are no more."""
         while True:
             with self.changed:
-                entry = None if self._is_over else next(self._waiting, None)
+                is_over = self._is_over or is_ending()
+                entry = None if is_over else next(self._waiting, None)
             if entry is None:
                 return
             index, task = entry
@@ -77,7 +80,7 @@ def run_at_once(
     work = _Work(tasks)
     deadline = time.monotonic() + timeout_s
     for number in range(min(at_once, len(tasks))):
-        threading.Thread(target=work.do_some, name=f"ask {number}", daemon=True).start()
+        start_aside(work.do_some, name=f"ask {number}")
     return work.wait(deadline)
 
 

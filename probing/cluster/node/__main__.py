@@ -8,8 +8,8 @@ process behind at once, says nothing, and ends when those it serves have been go
 from __future__ import annotations
 
 import argparse
-import ctypes
 import dataclasses
+import functools
 import os
 import signal
 import subprocess
@@ -21,9 +21,9 @@ from ...errors import ProbingError, Unreachable, UsageError
 from ...rundir.folders import RunDirectory, from_env
 from ...rundir.node_card import log_path, read_node, token_path
 from ...safety.off_switch import without_agent
+from ...safety.parent_death import end_with_parent
 from ...settings import Settings
 
-_PR_SET_PDEATHSIG = 1
 _CONNECTIONS = 1024
 _REQUESTS = 256
 """Many clients ask one node server about many ranks."""
@@ -131,21 +131,17 @@ def _start_beside(settings: Settings) -> list[subprocess.Popen[bytes]]:
         commands.append(["doctor", "--watch", "--webhook", settings.watch])
     if settings.history:
         commands.append(["export", "--every", f"{settings.history_every_s:g}", settings.history])
+    end_with_us = functools.partial(end_with_parent, os.getpid(), signal.SIGTERM)
     return [
         subprocess.Popen(
             [sys.executable, "-m", "probing", "-t", "all", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env=without_agent(os.environ),
-            preexec_fn=_end_with_parent,  # noqa: PLW1509 - this process has one thread yet
+            preexec_fn=end_with_us,  # noqa: PLW1509 - this process has one thread yet
         )
         for words in commands
     ]
-
-
-def _end_with_parent() -> None:
-    """Have this process end where the node server is killed."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def _settings(options: argparse.Namespace) -> Settings:
