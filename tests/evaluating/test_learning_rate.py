@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -218,6 +220,40 @@ def test_a_rate_of_a_replaced_optimizer_is_not_taken_back(
         assert rates == pytest.approx([0.1, 0.01])
         assert undone.notes == ()
     assert all(type(look.__self__).__name__ != "Successors" for look in events.before_step)
+
+
+@pytest.mark.parametrize("asked", [Lr(scale=0.1), Lr(scale=0.1, hold=True)], ids=["once", "held"])
+def test_what_is_kept_for_an_undo_keeps_no_optimizer_alive(asked: Lr) -> None:
+    """One that the script lets go is gone with its scheduler and parameters; undoing says so."""
+    trained = Trained("OneCycleLR")
+    action = LearningRate(asked)
+    action.prepare(trained.scene)
+    applied = action.finish(trained.scene, action.apply(trained.scene), time.monotonic())
+    gone = weakref.ref(trained.optimizer)
+    del trained
+    gc.collect()
+    assert gone() is None
+    assert applied.undo is not None
+    undone = applied.undo()
+    assert undone.overwritten == ()
+    if not asked.hold:
+        assert undone.changes == ()
+        assert "lr of group 0: 0.0008" in undone.notes[0]
+        assert "has made another optimizer since" in undone.notes[0]
+
+
+def test_groups_that_were_loaded_since_are_the_scripts() -> None:
+    """`load_state_dict` makes them anew: what it has put in place is left alone, and told."""
+    trained = Trained("none")
+    before = trained.optimizer.state_dict()
+    applied = trained.act(Lr(scale=0.1))
+    trained.optimizer.load_state_dict(before)
+    undone = applied.undo()
+    assert trained.rates() == pytest.approx([0.1, 0.01])
+    assert {(c.what, c.after) for c in undone.overwritten} == {
+        ("lr of group 0", "0.1"),
+        ("lr of group 1", "0.01"),
+    }
 
 
 def test_a_scheduler_that_was_put_back_takes_the_rate_along() -> None:

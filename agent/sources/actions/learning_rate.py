@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ....errors import ActRefused
@@ -50,8 +52,8 @@ class LearningRate:
         """Find the optimizers and their schedulers."""
         scene.refuse_alone("another learning rate")
         chosen = scene.chosen(self._asked.optimizer)
-        self._optimizers, self._notes = chosen.optimizers, chosen.notes
-        are_several = len(self._optimizers) > 1
+        self._chosen, self._notes = chosen.optimizers, chosen.notes
+        are_several = len(self._chosen) > 1
         self._rates = [
             _Rates(
                 self._asked,
@@ -59,7 +61,7 @@ class LearningRate:
                 scene.schedulers(optimizer),
                 scene.name_of(optimizer) if are_several else "",
             )
-            for optimizer in self._optimizers
+            for optimizer in self._chosen
         ]
         held = scene.hooks.get("lr")
         if held is not None and held.is_on and not self._asked.hold:
@@ -70,8 +72,9 @@ class LearningRate:
 
     def apply(self, scene: Scene) -> Applied:
         """Change the rates, or begin to hold them."""
+        optimizers, self._chosen = self._chosen, []  # an undo must keep none of them alive
         if self._asked.hold:
-            return self._hold(scene)
+            return _hold(self._asked, optimizers, self._notes, scene)
         seen: set[int] = set()
         try:
             for rates in self._rates:
@@ -80,7 +83,7 @@ class LearningRate:
             for rates in self._rates:
                 rates.ledger.roll_back()
             raise
-        self._successors = Successors(scene.recording, self._optimizers)
+        self._successors = Successors(scene.recording, optimizers)
         self._successors.begin()
         self._watches = [rates.watch(scene.recording) for rates in self._rates]
         for watch in self._watches:
@@ -99,6 +102,7 @@ class LearningRate:
             time.sleep(_POLL_S)
         for watch in watches:
             watch.end()
+        self._watches = []
         found = next((watch.found for watch in watches if watch.found is not None), None)
         if found is None:
             if any(watch.is_replaced for watch in watches):
@@ -117,7 +121,8 @@ class LearningRate:
     def _take_back(self) -> Undone:
         """As it would be by now without this action, where that is still there and in use."""
         self._successors.end()
-        gone = [r for r in self._rates if self._successors.have_replaced(r.optimizer)]
+        replaced = self._successors.have_replaced
+        gone = [r for r in self._rates if (o := r.optimizer()) is None or replaced(o)]
         undone = [rates.take_back() for rates in self._rates if rates not in gone]
         return Undone(
             tuple(change for one in undone for change in one.changes),
@@ -125,28 +130,27 @@ class LearningRate:
             tuple(rates.told_replaced() for rates in gone),
         )
 
-    def _hold(self, scene: Scene) -> Applied:
-        """Put the rate in place before every step, and the script's back after it."""
-        held, old = _Held(self._asked, scene.recording), scene.hooks.get("lr")
-        hooks = StepHooks("lr", held.text, before=held.put_in, after=held.give_back)
-        put_back = exchange(scene.hooks, "lr", hooks, self._optimizers)
-        what = "lr at every optimizer step"
-        if len(self._optimizers) > 1:
-            what = f"{what} of {scene.listed(self._optimizers)}"
-        before = old.value if old is not None else None
 
-        def undo() -> Undone:
-            was, now = put_back()
-            scene.recording.objects.held_lr.clear()
-            return Undone((Change(what=what, before=was, after=now),))
+def _hold(asked: Lr, optimizers: list[Optimizer], named: tuple[str, ...], scene: Scene) -> Applied:
+    """Put the rate in place before every step, and the script's back after it."""
+    recording = scene.recording
+    held, old = _Held(asked, recording), scene.hooks.get("lr")
+    hooks = StepHooks("lr", held.text, before=held.put_in, after=held.give_back)
+    put_back = exchange(scene.hooks, "lr", hooks, optimizers)
+    what = "lr at every optimizer step"
+    if len(optimizers) > 1:
+        what = f"{what} of {scene.listed(optimizers)}"
+    before = old.value if old is not None else None
 
-        rates = ", ".join(
-            f"{number_of(optimizer.param_groups[0]['lr']):g}" for optimizer in self._optimizers
-        )
-        note = f"between the steps the script still sees its own rate, now {rates}"
-        change = Change(what=what, before=before, after=held.text)
-        notes = (note, *self._notes)
-        return Applied(changes=(change,), notes=notes, undo=undo, kind="lr")
+    def undo() -> Undone:
+        was, now = put_back()
+        recording.objects.held_lr.clear()
+        return Undone((Change(what=what, before=was, after=now),))
+
+    rates = ", ".join(f"{number_of(one.param_groups[0]['lr']):g}" for one in optimizers)
+    note = f"between the steps the script still sees its own rate, now {rates}"
+    change = Change(what=what, before=before, after=held.text)
+    return Applied(changes=(change,), notes=(note, *named), undo=undo, kind="lr")
 
 
 _REPLACED = (
@@ -157,21 +161,49 @@ _REPLACED = (
 
 
 class _Rates:
-    """The rates of one optimizer, and what its schedulers compute them from.
+    """The rates of one optimizer, and what its schedulers compute them from; keeps none alive.
 
     Attributes:
+        optimizer: Gives it; None once it is gone.
         ledger: What was changed.
     """
 
     def __init__(
         self, asked: Lr, optimizer: Optimizer, schedulers: list[LRScheduler], name: str
     ) -> None:
-        self.optimizer = optimizer
-        self.schedulers = schedulers
+        self.optimizer = weakref.ref(optimizer)
+        self._schedulers = [weakref.ref(scheduler) for scheduler in schedulers]
         self.ledger = Ledger()
         self._asked = asked
         self._name = name
-        self._bases: list[tuple[Any, str, list[Any]]] = []
+        self._class = type(optimizer).__name__
+        self._bases: list[tuple[weakref.ref[Any], str, list[Any]]] = []
+
+    @property
+    def schedulers(self) -> list[Any]:
+        """Those that are still there."""
+        return [there for reference in self._schedulers if (there := reference()) is not None]
+
+    @property
+    def groups(self) -> list[Any]:
+        """The parameter groups of the optimizer; none once that is gone."""
+        optimizer: Any = self.optimizer()
+        return [] if optimizer is None else optimizer.param_groups
+
+    def _group(self, index: int) -> Callable[[], Any]:
+        """What gives a group, or that in its place: `load_state_dict` makes them anew."""
+        known = id(self.groups[index])
+
+        def find() -> Any:
+            groups = self.groups
+            same = next((group for group in groups if id(group) == known), None)
+            return groups[index] if same is None and index < len(groups) else same
+
+        return find
+
+    def _list(self, values: list[Any]) -> Callable[[], Any]:
+        """What gives a scheduler's list, which holds nothing but numbers."""
+        return lambda: values
 
     def change(self, seen: set[int]) -> None:
         """Change them.
@@ -180,7 +212,7 @@ class _Rates:
             seen: The groups and schedulers that have been changed, by identity: one may be of an
                 optimizer, and of another one that is wrapped around it.
         """
-        groups = self.optimizer.param_groups
+        groups = self.groups
         factors = [self._factor(number_of(group["lr"])) for group in groups]
         for index, group in enumerate(groups):
             if id(group) in seen:
@@ -188,11 +220,11 @@ class _Rates:
             seen.add(id(group))
             value = self._asked.value
             new = number_of(group["lr"]) * factors[index] if value is None else value
-            self.ledger.set("lr", group, "lr", new, group=index)
+            self.ledger.set("lr", self._group(index), "lr", new, group=index)
             for key in _OF_GROUPS:
                 if is_number(group.get(key)):
                     wanted = number_of(group[key]) * factors[index]
-                    self.ledger.set(key, group, key, wanted, group=index)
+                    self.ledger.set(key, self._group(index), key, wanted, group=index)
         for scheduler in self.schedulers:
             if id(scheduler) not in seen:
                 seen.add(id(scheduler))
@@ -200,10 +232,9 @@ class _Rates:
 
     def watch(self, recording: Recording) -> RateWatch:
         """What looks whether they are still there as the next two steps begin."""
-        wanted = rates_of(self.optimizer)
-        return RateWatch(
-            recording, self.optimizer, lambda rates: self._are_kept(rates, wanted), steps=2
-        )
+        optimizer: Any = self.optimizer()
+        wanted = rates_of(optimizer)
+        return RateWatch(recording, optimizer, lambda rates: self._are_kept(rates, wanted), steps=2)
 
     def changes(self) -> tuple[Change, ...]:
         """From what to what."""
@@ -218,15 +249,16 @@ class _Rates:
                 return 1 / scale
             return before / after if after else 1.0
 
-        scaled = rates_of(self.optimizer)
+        optimizer: Any = self.optimizer()
+        scaled = rates_of(optimizer)
         undone = self.ledger.undo(factor, self._carries)
         for scheduler in self.schedulers:
-            _tell_scheduler(scheduler, scaled, rates_of(self.optimizer))
+            _tell_scheduler(scheduler, scaled, rates_of(optimizer))
         return Undone(self._named(undone.changes), self._named(undone.overwritten))
 
     def told_replaced(self) -> str:
         """That there is nothing to take back, in words."""
-        whose = self._name or type(self.optimizer).__name__
+        whose = self._name or self._class
         told = ", ".join(f"{change.what}: {change.after}" for change in self.ledger.changes())
         return (
             f"{whose}, which has what the action had set ({told}), steps no more: the script has"
@@ -248,7 +280,7 @@ class _Rates:
     def _carries(self, holder: object, key: object, has_moved: bool) -> bool:  # noqa: FBT001 - as the ledger calls it
         """Whether a number is still what was made of it, or what a scheduler has made of that."""
         if isinstance(holder, dict):
-            places = [n for n, g in enumerate(self.optimizer.param_groups) if g is holder]
+            places = [n for n, g in enumerate(self.groups) if g is holder]
             if not places:
                 return False
             return not has_moved or (key == "lr" and self._is_scheduled(places[0]))
@@ -256,7 +288,7 @@ class _Rates:
 
     def _is_scheduled(self, group: int) -> bool:
         """Whether the rate of a group is what a scheduler has set, from numbers that are ours."""
-        rate = number_of(self.optimizer.param_groups[group]["lr"])
+        rate = number_of(self.groups[group]["lr"])
         for scheduler in self.schedulers:
             rates = last_rates(scheduler)
             is_its = rates is not None and len(rates) > group and are_same([rate], [rates[group]])
@@ -267,9 +299,9 @@ class _Rates:
     def _has_ours(self, scheduler: LRScheduler) -> bool:
         """Whether a scheduler still computes from what was changed."""
         return all(
-            vars(owner).get(attribute) is values
+            vars(scheduler).get(attribute) is values
             for owner, attribute, values in self._bases
-            if owner is scheduler
+            if owner() is scheduler
         )
 
     def _factor(self, rate: float) -> float:
@@ -290,15 +322,15 @@ class _Rates:
             values = own.get(attribute)
             if isinstance(values, list) and len(values) == len(factors):
                 if attribute != _LAST:
-                    self._bases.append((scheduler, attribute, values))
+                    self._bases.append((weakref.ref(scheduler), attribute, values))
                 for index, factor in enumerate(factors):
                     new = number_of(values[index]) * factor
                     what = "" if attribute == _LAST else f"{attribute} of {name},"
-                    self.ledger.set(what, values, index, new, group=index)
+                    self.ledger.set(what, self._list(values), index, new, group=index)
         for attribute in _SCALARS:
             is_there = is_number(own.get(attribute)) and own[attribute] != 0
             if is_there and len(set(factors)) == 1:
-                self.ledger.set(f"{attribute} of {name}", scheduler, attribute,
+                self.ledger.set(f"{attribute} of {name}", weakref.ref(scheduler), attribute,
                                 own[attribute] * factors[0])  # fmt: skip
 
 

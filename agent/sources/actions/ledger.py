@@ -45,11 +45,15 @@ class Undone(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A place, what it held, and what it holds."""
+    """A place, what it held, and what it holds.
+
+    Attributes:
+        holder: Gives who has the place; None once that is gone.
+    """
 
     what: str
     group: int | None
-    holder: Any
+    holder: Callable[[], Any]
     key: Any
     before: float
     after: float
@@ -62,25 +66,34 @@ class Ledger:
         self._entries: list[_Entry] = []
 
     def set(
-        self, what: str, holder: object, key: object, value: float, *, group: int | None = None
+        self,
+        what: str,
+        holder: Callable[[], Any],
+        key: object,
+        value: float,
+        *,
+        group: int | None = None,
     ) -> None:
         """Give a number another value.
 
         Args:
             what: What it is called; nothing for one that follows from others, and is not told.
-            holder: A dict, a list, or an object for an attribute.
+            holder: Gives a dict, a list, or an object for an attribute, and None once that is gone:
+                what is kept for an undo must not keep an optimizer alive.
             group: The parameter group that it is of.
         """
-        before = number_of(read(holder, key))
-        write(holder, key, value)
-        after = number_of(read(holder, key))
+        there = holder()
+        before = number_of(read(there, key))
+        write(there, key, value)
+        after = number_of(read(there, key))
         self._entries.append(_Entry(what, group, holder, key, before, after))
 
     def roll_back(self) -> None:
         """Everything as it was, because not everything could be changed."""
         while self._entries:
             entry = self._entries.pop()
-            write(entry.holder, entry.key, entry.before)
+            if (there := entry.holder()) is not None:
+                write(there, entry.key, entry.before)
 
     def changes(self) -> tuple[Change, ...]:
         """From what to what."""
@@ -101,13 +114,17 @@ class Ledger:
                 that does not has been overwritten, and is somebody else's.
         """
         undone, left = [], []
-        found = [(entry, number_of(read(entry.holder, entry.key))) for entry in self._entries]
-        ours = [carries(entry.holder, entry.key, now != entry.after) for entry, now in found]
-        for (entry, now), is_ours in zip(found, ours, strict=True):
+        found = [
+            (entry, there, number_of(read(there, entry.key)))
+            for entry in self._entries
+            if (there := entry.holder()) is not None
+        ]
+        ours = [carries(there, entry.key, now != entry.after) for entry, there, now in found]
+        for (entry, there, now), is_ours in zip(found, ours, strict=True):
             if is_ours:
                 is_same = now == entry.after
                 value = entry.before if is_same else now * factor(entry.before, entry.after)
-                write(entry.holder, entry.key, value)
+                write(there, entry.key, value)
                 undone.append(entry._replace(before=now, after=value))
             else:
                 left.append(entry._replace(before=entry.after, after=now))

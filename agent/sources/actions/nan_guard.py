@@ -71,7 +71,8 @@ class NanGuarding:
         if self._guard is not None:
             hooks = _Hooks(self._guard, self._asked.do)
         put_back = exchange(scene.hooks, KIND, hooks, self._optimizers)
-        scene.training.on_demand[KIND] = lambda: _report(scene.hooks.get(KIND))
+        in_force = scene.hooks
+        scene.training.on_demand[KIND] = lambda: _report(in_force.get(KIND))
 
         def undo() -> Undone:
             was, now = put_back()

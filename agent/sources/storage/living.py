@@ -3,9 +3,10 @@
 Rules of this file: compares classes and runs no code of any object: `isinstance` would ask an
 object for its `__class__`, and lazy ones answer with an import or a warning. What is young is asked
 for in lists of its own, since objects move to older generations and never back. A list of all
-objects keeps every tensor alive that the training lets go of meanwhile: beside the training there
-is none but within one call of C code, during which nothing else runs. Whatever tensor was come by
-through the collector or a weak reference is made `whole` before anything is asked of it.
+objects keeps every tensor alive that the training lets go of meanwhile, and has a thread fail that
+is making a tuple of what comes one by one (`SystemError`): there is none but within one call of C
+code, during which nothing else runs. Whatever tensor was come by through the collector or a weak
+reference is made `whole` before anything is asked of it.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ def _references(kinds: Collection[type], left_out: Collection[int]) -> list[weak
 def living(classes: Sequence[type], survey: Survey | None = None) -> list[list[Any]]:
     """The objects of each class or a class derived from it, each once.
 
-    All of it is done in C: half a million objects take some tens of milliseconds.
+    All of it is done in C: half a million objects take some tens of milliseconds. Other threads run
+    meanwhile: see above.
 
     Args:
         survey: What is known of the old ones. Parameters of modules are missing then.
@@ -122,10 +124,9 @@ def living(classes: Sequence[type], survey: Survey | None = None) -> list[list[A
     for generation in _GENERATIONS:
         if generation in _OLD and survey is not None and survey.is_good():
             break  # else what was young is old by now, and the survey has not seen it
-        things = gc.get_objects(generation)
-        chosen = compress(things, map(wanted.__getitem__, map(type, things)))
+        kinds = {kind for kind in kinds_of((generation,)) if wanted[kind]}
+        chosen = list(of_kinds(map(gc.get_objects, (generation,)), kinds))
         found.update((id(thing), thing) for thing in chosen)
-        del things
     return [whole([t for t in found.values() if cls in MRO(type(t))]) for cls in classes]
 
 

@@ -9,6 +9,7 @@ step is done whenever its beginning was, even where the agent leaves in between.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -123,9 +124,11 @@ def exchange(
         What puts the old ones back, and then tells what was in force before that and after.
     """
     old = _replace(hooks, kind, new, optimizers)
+    references = [weakref.ref(optimizer) for optimizer in optimizers]
 
     def put_back() -> tuple[str | None, str | None]:
-        _replace(hooks, kind, old, optimizers)
+        alive = [there for reference in references if (there := reference()) is not None]
+        _replace(hooks, kind, old, alive)
         return (new.value if new else None), (old.value if old else None)
 
     return put_back
