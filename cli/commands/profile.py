@@ -67,13 +67,15 @@ def command(
     It needs no agent, and works on a hang.
 
     Formats: `chrome` for Perfetto and chrome://tracing, `speedscope` for speedscope.app,
-    `flamegraph.html` for a page of its own, `svg` for a picture. A file called `trace.json` is for
-    Perfetto, another `.json` has the figures.
+    `pprof` (a file `.pb.gz`) for `go tool pprof`, `flamegraph.html` for a page of its own, `svg`
+    for a picture. A file called `trace.json` is for Perfetto, another `.json` has the figures.
     """
     from ..reports.profiling import ask_for_samples, ask_for_steps
 
     target = asked_target(context)
     form = choose_profile_format("json" if wants_json(context, given) else given, output)
+    if form == "pprof" and output is None:
+        raise UsageError("a profile for pprof is no text: add -o FILE.pb.gz.")
     if output is not None and not target.is_single:
         raise UsageError("one file can take the profile of one endpoint only.")
 
@@ -87,10 +89,14 @@ def command(
     for reply in replies:
         tell_notes(target, reply.endpoint, (*reply.value.notes, *reply.notes))
         if output is not None:
-            write_file(output, [reply.value.render(form, terminal.PLAIN).encode()])
+            write_file(output, [_bytes(reply.value.render(form, terminal.PLAIN))])
             terminal.tell(f"written to {output}")
             continue
         if not target.is_single:
             terminal.write(f"== {reply.endpoint} ==")
-        terminal.write(reply.value.render(form, terminal.screen()))
+        terminal.write(str(reply.value.render(form, terminal.screen())))
     context.exit(replies.exit_code)
+
+
+def _bytes(rendered: str | bytes) -> bytes:
+    return rendered.encode() if isinstance(rendered, str) else rendered

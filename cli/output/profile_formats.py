@@ -13,6 +13,7 @@ PROFILE_FORMATS = {
     "json": (".json",),
     "chrome": (".trace.json", "trace.json", ".chrome.json"),
     "speedscope": (".speedscope.json", ".speedscope"),
+    "pprof": (".pb.gz", ".pprof"),
     "flamegraph.html": (".html", ".htm"),
     "svg": (".svg",),
 }

@@ -15,6 +15,7 @@ from ...profiling import stacks_of
 from ..ask.replies import telling
 from ..render.profiling.chrome_trace import render_chrome_trace
 from ..render.profiling.flamegraph import render_flamegraph, render_speedscope, render_svg
+from ..render.profiling.pprof import render_pprof
 from ..render.profiling.tables import (
     profile_head,
     profile_sections,
@@ -42,8 +43,8 @@ class Shown(Protocol):
 
     notes: tuple[str, ...]
 
-    def render(self, form: str, screen: Screen) -> str:
-        """The profile in one of the formats."""
+    def render(self, form: str, screen: Screen) -> str | bytes:
+        """The profile in one of the formats; of pprof as bytes."""
 
 
 class ShownSteps:
@@ -55,7 +56,7 @@ class ShownSteps:
         self._found = found
         self._device = device
 
-    def render(self, form: str, screen: Screen) -> str:
+    def render(self, form: str, screen: Screen) -> str | bytes:
         """See `Shown`."""
         profile, trace = self._found.profile, self._found.trace
         title = f"Profile of {self._label}, {steps_of(profile)}"
@@ -63,6 +64,8 @@ class ShownSteps:
             return render_chrome_trace(trace)
         if form == "speedscope":
             return render_speedscope(stacks_of(trace), title=title)
+        if form == "pprof":
+            return render_pprof(stacks_of(trace))
         if form == "flamegraph.html":
             return render_flamegraph(stacks_of(trace), title=title)
         if form == "svg":
@@ -83,7 +86,7 @@ class ShownSamples:
         self._label = process.label
         self._samples = samples
 
-    def render(self, form: str, screen: Screen) -> str:
+    def render(self, form: str, screen: Screen) -> str | bytes:
         """See `Shown`.
 
         Raises:
@@ -100,6 +103,8 @@ class ShownSamples:
             )
         if form == "speedscope":
             return render_speedscope(samples, title=title)
+        if form == "pprof":
+            return render_pprof(samples)
         if form == "flamegraph.html":
             return render_flamegraph(samples, title=title)
         if form == "svg":

@@ -59,6 +59,7 @@ CLEAN = "clean"
 EVAL_INTERRUPTED = "EvalInterrupted"
 """The `error_type` of code that was ended by its time limit."""
 TRUNCATED_KEY = b"probing.truncated"
+NOTES_KEY = b"probing.notes"
 """Schema metadata of an Arrow answer: why it was cut, absent when it is whole."""
 
 

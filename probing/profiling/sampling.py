@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import InternalError, NotPython, ProcessEnded
 from ..linux import process
@@ -128,4 +129,24 @@ def _without(threads: Container[str], text: str) -> str | None:
         kept = [event for event in events if event["tid"] not in left_out]
     except (ValueError, KeyError, TypeError) as error:
         raise InternalError(f"py-spy's answer cannot be read ({error!r})") from None
-    return json.dumps(kept) if kept else None
+    return json.dumps(_paired(kept)) if kept else None
+
+
+def _paired(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same with each end called as what it ends.
+
+    py-spy has functions end by their names, with the line that they have come to, and outer ones
+    before the inner ones that end at the same time; viewers take such an end for another call's.
+    """
+    open_calls: dict[Any, list[dict[str, Any]]] = {}
+
+    def named(event: dict[str, Any]) -> dict[str, Any]:
+        calls = open_calls.setdefault(event.get("tid"), [])
+        if event["ph"] == "B":
+            calls.append(event)
+        if event["ph"] != "E" or not calls:
+            return event
+        begun = calls.pop()
+        return {**event, **{key: begun[key] for key in ("name", "cat", "args") if key in begun}}
+
+    return [named(event) for event in events]

@@ -9,9 +9,11 @@ reaches a process in a way that the commands have not.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import io
 import json
+import os
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -23,13 +25,15 @@ from ..cli.questions.library import QUESTIONS
 from ..cli.questions.records import put_in
 from ..cluster.node.workers import Workers
 from ..errors import BadRequest
+from ..linux import limited_memory
 from ..messages import common as wire
 from ..messages.about.act import asked_of
 from ..server.bodies import json_answer, read_body, send_arrow
+from ..server.sql_worker.single_answers import SingleAnswers
 from ..settings import Settings
 from ..tables import TABLES
 from .processes import Processes
-from .reports import doctor_of, findings_of, gradients_of, holders_of, merged_stacks
+from .reports import doctor_of, doctor_of_job, findings_of, gradients_of, holders_of, merged_stacks
 from .routes import PageAct, PageEval, PageQuery, PageQuestion
 
 T = TypeVar("T")
@@ -46,11 +50,13 @@ class Asking:
         self._processes = processes
         self._settings = settings
         self._workers = Workers(settings)
+        self._unions = SingleAnswers("probing.web.union_worker", _environment())
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="page")
 
     def close(self) -> None:
         """End what runs for the page."""
         self._workers.close()
+        self._unions.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def processes(self, request: web.Request) -> web.StreamResponse:
@@ -66,7 +72,7 @@ class Asking:
         """The answer to a statement."""
         asked = await read_body(request, PageQuery)
         process = await self._in_thread(self._processes.process, asked.endpoint)
-        pieces = self._pieces(process, asked)
+        pieces = self._of_job(asked) if asked.of_job else self._pieces(process, asked)
         if asked.format == "arrow":
             return await send_arrow(request, pieces)
         if asked.format != "parquet":
@@ -80,8 +86,12 @@ class Asking:
         return await self._report(request, findings_of)
 
     async def doctor(self, request: web.Request) -> web.StreamResponse:
-        """What is wrong with it, by all rules."""
-        return await self._report(request, doctor_of)
+        """What is wrong with it, or with its job, by all rules."""
+        asked = await read_body(request, PageQuestion)
+        if not asked.of_job:
+            return await self._report(request, doctor_of)
+        members, target = self._processes.job_of(asked.endpoint), self._processes.target
+        return _plain_answer(await self._in_thread(doctor_of_job, members, target))
 
     async def gradients(self, request: web.Request) -> web.StreamResponse:
         """Have its next step's gradients recorded."""
@@ -147,10 +157,29 @@ class Asking:
         finally:
             await pieces.aclose()
 
+    async def _of_job(self, asked: PageQuery) -> AsyncGenerator[bytes, None]:
+        """An Arrow stream of the rows of all ranks."""
+        settings, token = self._settings(), self._processes.target.token
+        limit_s = min(asked.timeout_s or settings.query_timeout_s, settings.query_timeout_s)
+        most = settings.query_max_rows
+        question = {
+            "members": [dataclasses.asdict(one) for one in self._processes.job_of(asked.endpoint)],
+            "sql": asked.sql, "token": token, "timeout_s": limit_s,
+            "max_rows": most if asked.max_rows is None else max(0, min(asked.max_rows, most)),
+            "memory_mib": settings.query_memory_mib,
+        }  # fmt: skip
+        yield await self._unions.answer(json.dumps(question).encode(), limit_s)
+
     async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
         """Do what waits."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, functools.partial(work, *arguments))
+
+
+def _environment() -> dict[str, str]:
+    """What a statement over a job sees: no token but the one that it is given."""
+    kept = {name: value for name, value in os.environ.items() if not name.endswith("_TOKEN")}
+    return {**kept, **limited_memory.ENVIRONMENT, "PROBING": "0"}
 
 
 def _plain_answer(value: Any) -> web.Response:

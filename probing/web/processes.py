@@ -134,7 +134,7 @@ class Processes:
         members = find_members(
             target.endpoints, token=target.token, timeout_s=_FINDING_S, states=True
         )
-        self._members, self._notes = members.members, members.notes
+        self._members, self._notes = _with_ended(self._members, members.members), members.notes
         grid = grid_of_members(members, timeout_s=_LIMIT_S, token=target.token, known=self._known)
         if before is None:
             return grid
@@ -150,3 +150,10 @@ class Processes:
             "durations": [row["duration"] for row in ended],
             "losses": [row["loss"] for row in ended],
         }
+
+
+def _with_ended(before: Sequence[Member], now: Sequence[Member]) -> tuple[Member, ...]:
+    """Those of now, and those of before that are not seen any more: their records answer."""
+    there = {member.endpoint for member in now}
+    gone = [member for member in before if member.endpoint not in there]
+    return (*now, *(dataclasses.replace(member, is_alive=False) for member in gone))

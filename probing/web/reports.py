@@ -7,6 +7,7 @@ waits, and so runs in a thread.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,9 @@ from ..cli.reports.cheap_findings import find_cheaply
 from ..cluster.job.membership import Member
 from ..cluster.ranks.question import Asking, gather_stacks
 from ..cluster.ranks.stack_classes import merge_stacks
+from ..diagnosis.doctor.examine import examine
 from ..diagnosis.doctor.report import plain_findings, plain_report
+from .processes import Target
 
 _LARGEST = 10
 
@@ -35,6 +38,15 @@ def findings_of(process: Process) -> dict[str, Any]:
 def doctor_of(process: Process) -> dict[str, Any]:
     """All that `doctor` finds."""
     return plain_report(process.doctor())
+
+
+def doctor_of_job(members: Sequence[Member], target: Target) -> dict[str, Any]:
+    """All that `doctor` finds in the ranks of a job, compared with each other."""
+    job = members[0].job
+    words = [word for word in target.endpoints if word != "all"]
+    words += [f"job:{job}"] if job is not None and f"job:{job}" not in words else []
+    asked = " ".join(f"-t {shlex.quote(word)}" for word in words or ["all"])
+    return plain_report(examine(members, token=target.token, asked=asked))
 
 
 def gradients_of(process: Process) -> dict[str, Any]:

@@ -22,6 +22,7 @@ class PageQuery:
     Attributes:
         endpoint: Of which process, as the list of processes names it.
         format: ``arrow`` for a stream of record batches, ``parquet`` for a file.
+        of_job: Of all ranks of its job.
     """
 
     endpoint: str
@@ -29,13 +30,15 @@ class PageQuery:
     timeout_s: TimeLimit | None = None
     max_rows: int | None = None
     format: str = "arrow"
+    of_job: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageQuestion:
-    """What is asked of one process beside SQL."""
+    """What is asked of one process beside SQL; with `of_job` of all ranks of its job."""
 
     endpoint: str
+    of_job: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ NAMES = (
     "breakdown",
     "union",
     "actions",
+    "page",
 )
 
 _SMOKE = 0.001

@@ -2,7 +2,8 @@
 
 Arguments: how many ranks, then `RANK=FAULT` for those that have one: `late` answers after a minute,
 `broken` ends in the middle of its answer, `cut` says that its limits have cut it, `old` knows
-neither the column `loss` nor the table torch_trace, `wrong` answers with what is no Arrow.
+neither the column `loss` nor the table torch_trace, `wrong` answers with what is no Arrow. With the
+word `uneven` each has steps of its own length.
 Prints its port, and on `GET /costs` tells the requests and connections it has had.
 """
 
@@ -70,6 +71,8 @@ class Handler(BaseHTTPRequestHandler):
             data = arrow_bytes(
                 rows.replace_schema_metadata({wire.TRUNCATED_KEY: b"cut after 0 rows"})
             )
+        if "uneven" in sys.argv and is_good:
+            data = uneven(data, rank)
         if fault == "wrong":
             data = b"\0" * 100
         self.send(data, 200 if is_good else 400, is_whole=fault != "broken")
@@ -83,6 +86,23 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data if is_whole else data[: len(data) * 2 // 3])
         self.close_connection = True
+
+
+def uneven(data: bytes, rank: int) -> bytes:
+    """The steps of an answer as those of one rank; any other answer as it is."""
+    rows = pa.ipc.open_stream(data).read_all()
+    took = 0.25 if rank % 97 == 13 else 0.1 + rank % 7 * 0.004
+    own = {
+        "duration": took, "data_wait_s": rank % 5 * 0.002, "gradient_sync_s": 0.25 - took,
+        "allocated_bytes": (20 + rank % 8) << 30,
+    }  # fmt: skip
+    if not {"seq", "duration", "age_s"} <= set(rows.column_names):
+        return data
+    for name in own.keys() & set(rows.column_names):
+        index = rows.column_names.index(name)
+        values = pa.array([own[name]] * rows.num_rows, rows.schema.field(name).type)
+        rows = rows.set_column(index, name, values)
+    return arrow_bytes(rows)
 
 
 class Server(ThreadingHTTPServer):

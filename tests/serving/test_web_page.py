@@ -225,6 +225,29 @@ def test_the_doctor(page: Browser) -> None:
     assert "Not looked at" in page.text()
 
 
+def test_all_ranks_at_once(page: Browser) -> None:
+    """One statement runs over the tables of both ranks, and the doctor compares them."""
+    view(
+        page,
+        "sql",
+        sql="SELECT rank, count(*) > 9 AS enough FROM python.steps GROUP BY 1 ORDER BY 1",
+    )
+    page.wait_for("document.querySelector('.cm-content').textContent.includes('enough')")
+    page.evaluate("document.querySelector('input[type=checkbox]').click()")
+    click(page, "Run")
+    page.wait_for("document.querySelector('.grid tbody').textContent === '10true21true'")
+    assert "asked 2 ranks: all answered" in page.text()
+    view(page, "sql", sql="SELECT stpe FROM python.steps")
+    page.wait_for("document.querySelector('.cm-content').textContent.includes('stpe')")
+    click(page, "Run")
+    page.wait_for("document.querySelector('[role=alert]').textContent.includes('Did you mean')")
+    page.faults[:] = [one for one in page.faults if "status of 400" not in one]
+    view(page, "doctor")
+    click(page, "Examine all 2 ranks")
+    page.wait_for("document.body.innerText.includes('ranks 0-1:')")
+    assert "All ranks" in page.text()
+
+
 def test_stacks_of_ranks_and_samples(page: Browser) -> None:
     """Equal stacks of the ranks are one, and those that were sampled are a flame graph."""
     view(page, "act")
@@ -334,7 +357,7 @@ def test_a_report_is_whole_in_one_file(blank: Browser, target: Target, tmp_path:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_thousand_ranks(blank: Browser, tmp_path: Path, theme: str) -> None:
     """They are cells of a grid, coloured by a measure, and a cell leads to the rank's figures."""
-    ranks = start_program("fake_ranks", "1000", home=tmp_path / "home", cwd=tmp_path)
+    ranks = start_program("fake_ranks", "1000", "uneven", home=tmp_path / "home", cwd=tmp_path)
     try:
         ranks.wait_for_output("ready")
         port = ranks.output.split()[1]
@@ -342,6 +365,7 @@ def test_a_thousand_ranks(blank: Browser, tmp_path: Path, theme: str) -> None:
             blank.show(theme=theme, width=2560)
             blank.open(started.link)
             blank.wait_for("document.querySelectorAll('.cells button').length === 1000")
+            blank.wait_for("document.querySelector('.scale')?.textContent.includes('250 ms')")
             blank.evaluate("document.querySelectorAll('.cells button')[500].click()")
             blank.wait_for("document.querySelector('.list strong').textContent === 'rank 500'")
             # Made-up ranks have no cards, without which there are no findings.

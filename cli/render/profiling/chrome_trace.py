@@ -24,8 +24,9 @@ def render_chrome_trace(trace: Trace) -> str:
     raw = trace.raw["traceEvents"]
     events = [e for e in raw if not MARK_PATTERN.fullmatch(str(e.get("name")))]
     pid = next((e["pid"] for e in raw if isinstance(e.get("pid"), int)), 0)
-    for mark, after in pairwise(trace.marks):
-        span = {"start_ns": mark.start_ns, "duration_ns": after.start_ns - mark.start_ns}
+    starts = [_outside(mark.start_ns, mark.thread_id, events) for mark in trace.marks]
+    for mark, (start_ns, end_ns) in zip(trace.marks, pairwise(starts), strict=False):
+        span = {"start_ns": start_ns, "duration_ns": end_ns - start_ns}
         name = f"ProfilerStep#{mark.step}"
         events.append(_span(name, "user_annotation", pid, mark.thread_id, **span))
     for thread in sorted({module.thread_id for module in trace.modules}):
@@ -37,6 +38,21 @@ def render_chrome_trace(trace: Trace) -> str:
         span = {"start_ns": module.start_ns, "duration_ns": module.duration_ns}
         events.append(_span(module.name, "module", pid, module.thread_id + _TRACK, **span))
     return json.dumps({**trace.raw, "traceEvents": events}, separators=(",", ":"))
+
+
+def _outside(moment_ns: int, thread: int, events: list[dict[str, Any]]) -> int:
+    """A moment, or the end of what the thread is in just then: a step ends in the optimizer's own.
+
+    Viewers know spans of a thread only one after the other or one in the other.
+    """
+    ends = [moment_ns]
+    for event in events:
+        if event.get("ph") == "X" and event.get("tid") == thread:
+            start_ns = event["ts"] * 1000
+            end_ns = start_ns + event.get("dur", 0) * 1000
+            if start_ns < moment_ns < end_ns:
+                ends.append(round(end_ns))
+    return max(ends)
 
 
 def _span(

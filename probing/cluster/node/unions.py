@@ -1,26 +1,21 @@
 """One statement over many processes of the machine, for a node server.
 
 Rules of this file: SQL never runs in the server: each request has a process of its own, which reads
-the rings of all of them and is killed when its time is over. A few run at a time; the others wait.
+the rings of all of them and is killed when its time is over.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
-import sys
 
 from aiohttp import web
 
-from ...errors import QueryTimedOut, SqlWorkerDied
 from ...linux import limited_memory
 from ...messages import common as wire
 from ...messages.about.union import UnionRequest
 from ...rundir.folders import RunDirectory
+from ...server.sql_worker.single_answers import SingleAnswers
 
-_AT_ONCE = 2
-_GRACE_S = 1.0
 _TOKENS = ("PROBING_TOKEN", "PROBING_READ_TOKEN")
 
 
@@ -28,15 +23,12 @@ class Unions:
     """The route ``/v1/union``."""
 
     def __init__(self, directory: RunDirectory) -> None:
-        self._directory = directory
-        self._room = asyncio.Semaphore(_AT_ONCE)
-        self._running: set[asyncio.subprocess.Process] = set()
+        module = "probing.cluster.union.node_worker"
+        self._answers = SingleAnswers(module, _environment(directory))
 
     def close(self) -> None:
         """End what runs."""
-        for process in self._running:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+        self._answers.close()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """See the route.
@@ -46,39 +38,8 @@ class Unions:
         """
         body = await request.read()
         question = wire.decode(UnionRequest, body, is_finite=True)
-        return await self._answer(body, question.timeout_s)
-
-    async def _answer(self, body: bytes, limit_s: float) -> web.StreamResponse:
-        """The answer of a process of its own."""
-        try:
-            data, code = await asyncio.wait_for(self._run(body), limit_s + _GRACE_S)
-        except asyncio.TimeoutError:
-            raise QueryTimedOut(limit_s) from None
-        if code == 1:
-            raise wire.decode_error(data)
-        if code != 0:
-            raise SqlWorkerDied(f"signal {-code}" if code < 0 else f"exit code {code}")
+        data = await self._answers.answer(body, question.timeout_s)
         return web.Response(body=data, content_type=wire.ARROW_TYPE)
-
-    async def _run(self, body: bytes) -> tuple[bytes, int]:
-        """What the process answers, and how it ended."""
-        async with self._room:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "probing.cluster.union.node_worker"),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                env=_environment(self._directory),
-            )
-            self._running.add(process)
-            try:
-                data, _ = await process.communicate(body)
-                return data, await process.wait()
-            finally:
-                self._running.discard(process)
-                if process.returncode is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        process.kill()
 
 
 def _environment(directory: RunDirectory) -> dict[str, str]:

@@ -14,7 +14,7 @@ import { Act } from "./views/act/act.js";
 import { Doctor } from "./views/doctor.js";
 import { Memory } from "./views/memory/memory.js";
 import { Model } from "./views/model/model.js";
-import { Processes } from "./views/processes.js";
+import { kindOf, Processes } from "./views/processes.js";
 import { Sql } from "./views/sql/sql.js";
 import { Stacks } from "./views/stacks/stacks.js";
 import { Step } from "./views/step/step.js";
@@ -41,14 +41,14 @@ function Page() {
   const view = VIEWS.find(([key]) => key === place.view);
   const isLive = entry !== undefined && entry.state !== "dead" && !error;
   return html`
-    <${Header} place=${place} seen=${seen} theme=${theme} changeTheme=${changeTheme} />
+    <${Header} place=${place} seen=${seen} entry=${entry} theme=${theme} changeTheme=${changeTheme} />
     <div class="content">
       <${Trouble} error=${error} />
       ${seen?.trouble && seen.processes.length ? html`<p class="note">${seen.trouble}</p>` : null}
       ${view && entry?.state === "dead" ? html`<p class="note" role="status"><strong>${entry.name} has ended.</strong>${" "}
         What you see is its record.</p>` : null}
       ${!view ? html`<${Processes} seen=${seen} />` : null}
-      ${view && entry ? html`<${view[2]} key=${`${place.view} ${place.of}`} place=${place} isLive=${isLive} theme=${theme} ranks=${ranksOf(seen, entry)} mayEval=${seen.may_eval} pid=${entry.pid} />` : null}
+      ${view && entry ? html`<${view[2]} key=${`${place.view} ${place.of}`} place=${place} isLive=${isLive} isStuck=${["bad", "gone"].includes(kindOf(entry.state))} theme=${theme} ranks=${ranksOf(seen, entry)} mayEval=${seen.may_eval} pid=${entry.pid} />` : null}
       ${view && seen && !entry ? html`<p>No such process is seen: <code>${place.of}</code>. <a href="#/">All of them</a>.</p>` : null}
     </div>`;
 }
@@ -63,8 +63,8 @@ function ranksOf(seen, entry) {
   return seen.processes.filter((/** @type {any} */ one) => one !== entry && one.job === entry.job && one.rank !== null && one.state !== "missing");
 }
 
-/** @param {{place: any, seen: any, theme: string, changeTheme: () => void}} properties */
-function Header({ place, seen, theme, changeTheme }) {
+/** @param {{place: any, seen: any, entry: any, theme: string, changeTheme: () => void}} properties */
+function Header({ place, seen, entry, theme, changeTheme }) {
   const processes = seen?.processes.filter((/** @type {any} */ one) => one.state !== "missing") ?? [];
   const of = place.of || (processes.length === 1 ? processes[0].endpoint : "");
   const choose = (/** @type {Event} */ event) => {
@@ -77,6 +77,7 @@ function Header({ place, seen, theme, changeTheme }) {
       <a href="#/" aria-current=${place.view === "processes" ? "page" : undefined}>Processes</a>
       ${of ? VIEWS.map(([key, word]) => html`<a href=${linkTo({ view: key, of })} aria-current=${place.view === key ? "page" : undefined}>${word}</a>`) : null}
     </nav>
+    <span class="print-only">${[entry?.name, entry?.host, entry?.state, seen && new Date(seen.at_s * 1000).toLocaleString()].filter(Boolean).join(" · ")}</span>
     <select aria-label="Process" value=${place.of} onChange=${choose}>
       <option value="">all processes</option>
       ${processes.map((/** @type {any} */ one) => html`<option value=${one.endpoint} selected=${one.endpoint === place.of}>${one.name} · ${one.state}</option>`)}

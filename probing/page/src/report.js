@@ -26,7 +26,7 @@ function Report({ record }) {
   return html`<header><h1>${document.title}</h1><nav></nav>
       <button onClick=${changeTheme}>${theme === "dark" ? "Light" : "Dark"}</button></header>
     <div class="content">
-      <section><table class="facts"><tbody>${record.facts.map(([name, value]) => html`<tr><th>${name}</th><td>${value}</td></tr>`)}</tbody></table>
+      <section><table class="facts"><tbody>${record.facts.map(([name, value]) => html`<tr><th>${name}</th><td class="wide">${value}</td></tr>`)}</tbody></table>
         ${record.problems.map((one) => html`<p class="trouble">${one}</p>`)}</section>
       <section><h2>Findings</h2><${Found} found=${record.findings} /></section>
       ${steps ? html`<section><h2>Steps</h2><${DrawnSteps} drawn=${steps} isWhole=${true} theme=${theme} /></section>` : null}

@@ -25,6 +25,12 @@ function themeNow() {
   return QUERY.matches ? "dark" : "light";
 }
 
+/** @returns {string} The theme that is shown: on paper it is light. */
+export const themeShown = () => document.documentElement.dataset.theme ?? "light";
+
+addEventListener("beforeprint", () => (document.documentElement.dataset.theme = "light"));
+addEventListener("afterprint", () => (document.documentElement.dataset.theme = themeNow()));
+
 /** @returns {["dark" | "light", () => void]} The theme, and what changes it. */
 export function useTheme() {
   const [theme, setTheme] = useState(themeNow);

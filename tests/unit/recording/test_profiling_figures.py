@@ -398,6 +398,7 @@ def test_the_chrome_trace_has_steps_and_modules() -> None:
         (None, "X.HTML", "flamegraph.html"),
         (None, "trace.json", "chrome"),
         (None, "x.svg", "svg"),
+        (None, "x.pb.gz", "pprof"),
     ],
 )
 def test_a_suffix_tells_the_format(given: str | None, output: str | None, form: str) -> None:

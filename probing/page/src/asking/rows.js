@@ -5,18 +5,18 @@ import { ask } from "./session.js";
 
 /**
  * @typedef {{name: string, isNumber: boolean, at: (row: number) => any}} Column
- * @typedef {{columns: Column[], length: number, truncated: string | null, bytes: Uint8Array}} Rows
+ * @typedef {{columns: Column[], length: number, truncated: string | null, notes: string[], bytes: Uint8Array}} Rows
  */
 
 /**
  * Runs a statement.
  * @param {string} endpoint
  * @param {string} sql
- * @param {{signal?: AbortSignal, maxRows?: number}} [limits]
+ * @param {{signal?: AbortSignal, maxRows?: number, ofJob?: boolean}} [limits] `ofJob`: of all ranks of its job.
  * @returns {Promise<Rows>}
  */
-export async function query(endpoint, sql, { signal, maxRows } = {}) {
-  const body = { endpoint, sql, max_rows: maxRows ?? null };
+export async function query(endpoint, sql, { signal, maxRows, ofJob = false } = {}) {
+  const body = { endpoint, sql, max_rows: maxRows ?? null, of_job: ofJob };
   const answer = await ask("query", body, signal);
   return read(new Uint8Array(await answer.arrayBuffer()));
 }
@@ -36,7 +36,8 @@ export function read(bytes) {
     };
   });
   const said = table.schema.metadata?.get("probing.truncated") ?? null;
-  return { columns, length: table.numRows, truncated: said, bytes };
+  const notes = JSON.parse(table.schema.metadata?.get("probing.notes") ?? "[]");
+  return { columns, length: table.numRows, truncated: said, notes, bytes };
 }
 
 /** Arrow's numbers of its types: integers, floats, decimals. */

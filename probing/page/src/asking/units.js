@@ -2,19 +2,25 @@
 
 const NONE = "–";
 
-/** @param {number | null | undefined} seconds */
-export function secondsText(seconds) {
+/**
+ * @param {number | null | undefined} seconds
+ * @param {number} [digits]
+ */
+export function secondsText(seconds, digits) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return NONE;
-  if (seconds >= 86400) return `${short(seconds / 86400)} d`;
-  if (seconds >= 3600) return `${short(seconds / 3600)} h`;
-  if (seconds >= 120) return `${short(seconds / 60)} min`;
-  if (seconds >= 1) return `${short(seconds)} s`;
-  if (seconds >= 1e-3) return `${short(seconds * 1e3)} ms`;
-  return seconds === 0 ? "0 s" : `${short(seconds * 1e6)} µs`;
+  if (seconds >= 86400) return `${short(seconds / 86400, digits)} d`;
+  if (seconds >= 3600) return `${short(seconds / 3600, digits)} h`;
+  if (seconds >= 120) return `${short(seconds / 60, digits)} min`;
+  if (seconds >= 1) return `${short(seconds, digits)} s`;
+  if (seconds >= 1e-3) return `${short(seconds * 1e3, digits)} ms`;
+  return seconds === 0 ? "0 s" : `${short(seconds * 1e6, digits)} µs`;
 }
 
-/** @param {number | null | undefined} bytes */
-export function bytesText(bytes) {
+/**
+ * @param {number | null | undefined} bytes
+ * @param {number} [digits]
+ */
+export function bytesText(bytes, digits) {
   if (bytes === null || bytes === undefined || !Number.isFinite(bytes)) return NONE;
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let value = bytes;
@@ -23,20 +29,26 @@ export function bytesText(bytes) {
     value /= 1024;
     unit += 1;
   }
-  return `${short(value)} ${units[unit]}`;
+  return `${short(value, digits)} ${units[unit]}`;
 }
 
-/** @param {number | string | null | undefined} value A number, or the name of one not finite. */
-export function numberText(value) {
+/**
+ * @param {number | string | null | undefined} value A number, or the name of one not finite.
+ * @param {number} [digits]
+ */
+export function numberText(value, digits) {
   if (value === null || value === undefined) return NONE;
-  return typeof value === "string" ? value : short(value);
+  return typeof value === "string" ? value : short(value, digits);
 }
 
-/** @param {number} value */
-function short(value) {
+/**
+ * @param {number} value
+ * @param {number} [digits]
+ */
+function short(value, digits = 3) {
   if (!Number.isFinite(value)) return String(value);
   if (Number.isInteger(value)) return value.toLocaleString("en");
-  return String(Number(value.toPrecision(3)));
+  return String(Number(value.toPrecision(digits)));
 }
 
 /**

@@ -49,7 +49,8 @@ export function Grid({ rows, name }) {
         </tbody>
       </table>
     </div>
-  </div>`;
+  </div>
+  ${numbers.length < rows.length ? html`<p class="print-only">${`Printed are rows ${(start + 1).toLocaleString("en")} to ${(start + numbers.length).toLocaleString("en")} of ${rows.length.toLocaleString("en")}: a download has them all.`}</p>` : null}`;
 }
 
 /** @param {{value: any, isNumber: boolean}} properties */

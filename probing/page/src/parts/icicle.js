@@ -5,6 +5,7 @@ import { secondsText } from "../asking/units.js";
 import { html } from "../html.js";
 import { colorOf } from "../theme.js";
 import { draw, LANE } from "./icicle_drawing.js";
+import { usePaper } from "./paper.js";
 
 /**
  * @typedef {import("../views/step/step_boxes.js").Box} Box
@@ -31,21 +32,23 @@ export function Icicle({ drawn, paint, search, theme, range, setRange, told, who
     watch.observe(node);
     return () => watch.disconnect();
   }, []);
-  useEffect(() => {
+  const drawAt = (/** @type {number} */ wide) => {
     const node = canvas.current;
-    if (!node || !width) return;
-    const frame = requestAnimationFrame(() => {
-      const ratio = devicePixelRatio || 1;
-      if (node.width !== width * ratio || node.height !== height * ratio) {
-        Object.assign(node, { width: width * ratio, height: height * ratio });
-      }
-      const context = /** @type {CanvasRenderingContext2D} */ (node.getContext("2d"));
-      context.setTransform(ratio, 0, 0, ratio, 0, 0);
-      const ink = { line: colorOf("--line"), faint: colorOf("--faint"), bad: colorOf("--bad"), ink: colorOf("--ink") };
-      draw(context, { drawn, paint, search, range, width, height, top: TOP, ink, seen, format });
-    });
+    if (!node || !wide) return;
+    const ratio = devicePixelRatio || 1;
+    if (node.width !== wide * ratio || node.height !== height * ratio) {
+      Object.assign(node, { width: wide * ratio, height: height * ratio });
+    }
+    const context = /** @type {CanvasRenderingContext2D} */ (node.getContext("2d"));
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const ink = { line: colorOf("--line"), faint: colorOf("--faint"), bad: colorOf("--bad"), ink: colorOf("--ink") };
+    draw(context, { drawn, paint, search, range, width: wide, height, top: TOP, ink, seen, format });
+  };
+  useEffect(() => {
+    const frame = requestAnimationFrame(() => drawAt(width));
     return () => cancelAnimationFrame(frame);
   }, [drawn, paint, search, theme, range, width, seen]);
+  usePaper((wide) => drawAt(wide ?? width));
   useWheel(canvas, range, whole, setRange);
   const found = (/** @type {MouseEvent} */ event) => boxAt(drawn, event, range, width);
   const press = keysOf(range, whole, setRange);

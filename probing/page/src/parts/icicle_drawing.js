@@ -51,12 +51,12 @@ export function draw(context, picture) {
  * @param {number} wide
  * @param {boolean} isMeant
  */
-function drawBox(context, { paint, ink, seen }, box, left, y, wide, isMeant) {
+function drawBox(context, { paint, ink, seen: pointed }, box, left, y, wide, isMeant) {
   const color = paint(box);
   context.globalAlpha = isMeant ? 1 : 0.2;
   context.fillStyle = color;
   context.fillRect(left, y, wide > 3 ? wide - 0.5 : wide, LANE - 1);
-  if (box.isOpen || box === seen) {
+  if (box.isOpen || box === pointed) {
     context.strokeStyle = box.isOpen ? ink.bad : ink.ink;
     context.lineWidth = 2;
     context.strokeRect(left + 1, y + 1, Math.max(1, wide - 2), LANE - 3);
@@ -65,7 +65,9 @@ function drawBox(context, { paint, ink, seen }, box, left, y, wide, isMeant) {
     context.fillStyle = textOn(color);
     const room = Math.floor((wide - 8) / 6.4);
     const words = box.isOpen ? `${box.name} (open)` : box.name;
-    context.fillText(words.length > room ? `…${words.slice(words.length - room + 1)}` : words, left + 4, y + LANE / 2, wide - 6);
+    const isCut = words.length > room;
+    const seen = !isCut ? words : box.stage ? `…${words.slice(words.length - room + 1)}` : `${words.slice(0, room - 1)}…`;
+    context.fillText(seen, left + 4, y + LANE / 2, wide - 6);
   }
   context.globalAlpha = 1;
 }
@@ -107,6 +109,7 @@ function drawTimes(context, { range, width, height, ink, format }) {
     context.moveTo(x, 0);
     context.lineTo(x, height);
     context.stroke();
-    context.fillText(format(Number(at.toPrecision(6))), x + 3, 9);
+    const words = format(Number(at.toPrecision(6)));
+    if (x + 3 + context.measureText(words).width <= width) context.fillText(words, x + 3, 9);
   }
 }

@@ -4,13 +4,14 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { numberText } from "../asking/units.js";
 import { html } from "../html.js";
-import { colorOf } from "../theme.js";
+import { colorOf, themeShown } from "../theme.js";
+import { usePaper } from "./paper.js";
 
 /**
  * @typedef {{label: string, color: string, values: (number | null)[], fill?: boolean,
  *   low?: (number | null)[], high?: (number | null)[]}} Curve
  * @typedef {{x: (number | null)[], curves: Curve[], height?: number, isStacked?: boolean,
- *   format?: (value: number | null) => string, xName?: string, group?: string,
+ *   format?: (value: number | null, digits?: number) => string, xName?: string, group?: string,
  *   marks?: {step: number, color: string, isTick: boolean}[], pointed?: (x: number | null) => void,
  *   isBinary?: boolean, zoom?: (from: number, to: number) => void, reset?: () => void, name: string,
  *   theme: string}} Plotted
@@ -18,6 +19,10 @@ import { colorOf } from "../theme.js";
 
 /** Distances of ticks that are round in bytes. */
 const POWERS = Array.from({ length: 50 }, (_, power) => 2 ** power);
+/** The same in steps, of which there are no parts. */
+const WHOLE = Array.from({ length: 15 }, (_, power) => [1, 2, 2.5, 5].map((one) => one * 10 ** power)).flat().filter(Number.isInteger);
+/** So many digits are told of a tick, or more where two would read alike. */
+const DIGITS = [3, 4, 5, 6, 8];
 
 /** @param {Plotted} plotted */
 export function Plot(plotted) {
@@ -47,6 +52,7 @@ export function Plot(plotted) {
   useEffect(() => {
     drawn.current?.redraw(false);
   }, [plotted.marks?.length, plotted.marks?.[0]?.step]);
+  usePaper((width) => drawn.current?.setSize({ width: width ?? place.current?.clientWidth ?? 0, height: plotted.height ?? 160 }));
   return html`<figure class="plot">
     <figcaption>${plotted.name}</figcaption>
     <div ref=${place}></div>
@@ -81,22 +87,23 @@ function dataOf({ x, curves, isStacked }) {
  */
 function optionsFor(current, width) {
   const plotted = current.current;
-  const ink = colorOf("--faint");
-  const grid = { stroke: colorOf("--line"), width: 1 };
-  const format = (/** @type {number | null} */ value) =>
-    current.current.format ? current.current.format(value) : String(value ?? "–");
+  const ink = () => colorOf("--faint");
+  const grid = { stroke: () => colorOf("--line"), width: 1 };
+  /** @type {(value: number | null, digits?: number) => string} */
+  const format = (value, digits) => (current.current.format ? current.current.format(value, digits) : String(value ?? "–"));
   return {
     width,
     height: plotted.height ?? 160,
-    scales: { x: { time: false } },
+    // What is stacked is seen whole; one value alone is at least a point.
+    scales: { x: { time: false }, ...(plotted.isStacked ? { y: { range: (_, __, most) => [0, most > 0 ? most * 1.05 : 1] } } : {}) },
     cursor: {
       sync: plotted.group ? { key: plotted.group } : undefined,
       drag: { x: true, y: false, setScale: !plotted.zoom },
     },
     axes: [
-      { stroke: ink, grid, ticks: grid, label: undefined },
+      { stroke: ink, grid, ticks: grid, size: 34, ...(plotted.xName ? {} : { incrs: WHOLE }) },
       {
-        stroke: ink, grid, ticks: grid, size: 72, values: (_, ticks) => ticks.map(format),
+        stroke: ink, grid, ticks: grid, size: 72, values: (_, ticks) => ticksText(ticks, format),
         ...(plotted.isBinary ? { incrs: POWERS } : {}),
       },
     ],
@@ -112,6 +119,16 @@ function optionsFor(current, width) {
 }
 
 /**
+ * @param {number[]} ticks
+ * @param {(value: number | null, digits?: number) => string} format
+ * @returns {string[]} Their texts, no two of them alike.
+ */
+function ticksText(ticks, format) {
+  const all = DIGITS.map((digits) => ticks.map((tick) => format(tick, digits)));
+  return all.find((texts) => new Set(texts).size === texts.length) ?? all[0];
+}
+
+/**
  * @param {{current: Plotted}} current
  * @param {(value: number | null) => string} format
  * @returns {uPlot.Series[]}
@@ -122,14 +139,14 @@ function seriesOf(current, format) {
     const curve = current.current.curves.find((one) => one.label === label);
     return index === null || !curve ? "–" : format(curve.values[index]);
   };
-  const points = { show: false };
+  const points = { show: (/** @type {uPlot} */ plot, /** @type {number} */ index) => Array.from(plot.data[index]).filter((value) => value !== null && value !== undefined).length < 2, size: 6 };
   if (plotted.isStacked) {
     return [...plotted.curves].reverse().map(({ label, color }) => ({
       label, stroke: color, fill: color, width: 0, points, value: own(label),
     }));
   }
   return plotted.curves.flatMap((curve) => {
-    const line = { label: curve.label, stroke: lineColor(curve.color, plotted.theme), width: 1.5, points, value: own(curve.label) };
+    const line = { label: curve.label, stroke: () => lineColor(curve.color), width: 1.5, points, value: own(curve.label) };
     if (!curve.low || !curve.high) return [line];
     const edge = { stroke: curve.color, width: 0.5, alpha: 0.35, points, value: (/** @type {any} */ _, /** @type {number | null} */ value) => format(value) };
     return [line, { ...edge, label: "least" }, { ...edge, label: "most" }];
@@ -192,8 +209,7 @@ function drawMarks(plot, marks) {
 /**
  * A colour of a line, lighter where the ground is dark.
  * @param {string} color
- * @param {string} theme
  */
-function lineColor(color, theme) {
-  return theme === "dark" ? /** @type {Record<string, string>} */ ({ "#0072b2": "#4aa8e8", "#8a6fb0": "#b79be0", "#009e73": "#2fc79b" })[color] ?? color : color;
+function lineColor(color) {
+  return themeShown() === "dark" ? /** @type {Record<string, string>} */ ({ "#0072b2": "#4aa8e8", "#8a6fb0": "#b79be0", "#009e73": "#2fc79b" })[color] ?? color : color;
 }

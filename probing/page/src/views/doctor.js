@@ -9,18 +9,23 @@ import { noneBy, ShownSql, Trouble } from "../parts/messages.js";
 
 const EVERY_MS = 30_000;
 
-/** @param {{place: import("../address.js").Place, isLive: boolean, pid: number | null}} properties */
-export function Doctor({ place, isLive, pid }) {
+/** @param {{place: import("../address.js").Place, isLive: boolean, pid: number | null, ranks: any[]}} properties */
+export function Doctor({ place, isLive, pid, ranks }) {
   const named = (/** @type {any} */ found) => (isLive && pid !== null && place.of.startsWith("/") ? byPid(found, place.of, pid) : found);
   const asked = useAsked((signal) => askJson("doctor", { endpoint: place.of }, signal));
+  const job = useAsked((signal) => askJson("doctor", { endpoint: place.of, of_job: true }, signal));
   const { value, error } = usePolled(
-    (signal) => askJson("findings", { endpoint: place.of }, signal), isLive && !asked.value ? EVERY_MS : 0, [place.of],
+    (signal) => askJson("findings", { endpoint: place.of }, signal), isLive && !asked.value && !job.value ? EVERY_MS : 0, [place.of],
   );
   return html`<section>
     <h2>Doctor</h2>
     <${AskButton} asked=${asked} word=${asked.value ? "Examine again" : "Examine all"}
       cost="takes up to 20 s: its threads, its memory, some gradients of its next three steps; changes nothing" />
-    ${asked.value ? html`<${Report} report=${named(asked.value)} />` : html`<div>
+    ${ranks.length ? html`<${AskButton} asked=${job} word=${job.value ? "Examine the job again" : `Examine all ${ranks.length + 1} ranks`}
+      cost="the same in all ranks at once, and compares them: who holds up the others, what differs between them" />` : null}
+    ${job.value ? html`<h3>All ranks</h3><${Report} report=${job.value} />` : null}
+    ${asked.value && ranks.length ? html`<h3>This rank</h3>` : null}
+    ${asked.value ? html`<${Report} report=${named(asked.value)} />` : job.value ? null : html`<div>
       <h3>By its record alone</h3>
       <${Trouble} error=${error} />
       ${value ? html`<${Found} found=${named(value)} />` : error ? null : html`<p class="faint">Reading its record …</p>`}
@@ -42,14 +47,14 @@ function byPid(found, of, pid) {
 
 /** @param {{report: any}} properties All that the command says. */
 function Report({ report }) {
-  const { findings, healthy, not_looked_at: missed, steps, seconds } = report;
+  const { findings, healthy, not_looked_at: missed, about, steps, seconds } = report;
   return html`<div>
     ${findings.length ? html`<${List} findings=${findings} />` : html`<p><strong>Nothing is found to be wrong.</strong></p>`}
     <h3>Healthy</h3>
     <p>${healthy.length ? healthy.join(", ") : "Nothing could be judged whole."}</p>
     ${missed.length ? html`<h3>Not looked at</h3>
       <ul>${missed.map((/** @type {any} */ one) => html`<li>${one.rules.join(", ")} <span class="faint">(${one.why})</span></li>`)}</ul>` : null}
-    <p class="faint">${`${steps.toLocaleString("en")} steps on record, ${Math.round(seconds)} s`}</p>
+    <p class="faint">${`${about}: ${steps.toLocaleString("en")} steps on record, ${Math.round(seconds)} s`}</p>
   </div>`;
 }
 

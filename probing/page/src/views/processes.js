@@ -126,7 +126,7 @@ function Found({ found, endpoint }) {
 }
 
 /** @param {string} state */
-function kindOf(state) {
+export function kindOf(state) {
   if (state === "training") return "good";
   if (["idle", "attaching", "seen", "elsewhere"].includes(state)) return "quiet";
   return state === "dead" || state === "missing" ? "gone" : "bad";
@@ -162,7 +162,7 @@ function Cells({ entries, chosen, choose }) {
     <p><label>Colour by <select value=${by} onChange=${pick}>
       ${Object.entries(MEASURES).map(([key, one]) => html`<option value=${key}>${one.name}</option>`)}
     </select></label>
-    ${known.length ? html` <span class="scale">${measure.text(least)} <i></i> ${measure.text(least + span)}</span>` : null}</p>
+    ${known.length ? html` <span class="scale">${measure.text(least)} <i></i> ${measure.text(least + span)}</span>` : html` <span class="faint">None of them has told its ${measure.name} yet.</span>`}</p>
     <div class="cells">${entries.map((entry, index) => {
       const value = values[index];
       const color = value === null ? undefined : scaleColor(span ? (value - least) / span : 0.5);

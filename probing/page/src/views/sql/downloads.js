@@ -6,12 +6,12 @@ import { ask } from "../../asking/session.js";
 import { html } from "../../html.js";
 import { Trouble } from "../../parts/messages.js";
 
-/** @param {{rows: import("../../asking/rows.js").Rows, sql: string, of: string}} properties */
-export function Downloads({ rows, sql, of }) {
+/** @param {{rows: import("../../asking/rows.js").Rows, sql: string, of: string, ofJob: boolean}} properties */
+export function Downloads({ rows, sql, of, ofJob }) {
   const [error, setError] = useState(/** @type {Error | null} */ (null));
   const parquet = async () => {
     try {
-      const answer = await ask("query", { endpoint: of, sql, format: "parquet" });
+      const answer = await ask("query", { endpoint: of, sql, format: "parquet", of_job: ofJob });
       setError(null);
       hand(await answer.arrayBuffer(), "answer.parquet");
     } catch (failure) {

@@ -15,28 +15,32 @@ import { history, keep, kept, remember } from "./kept_questions.js";
 const FIRST = `SELECT step, loss, duration, data_wait_s, forward_s, backward_s, optimizer_s
 FROM python.steps ORDER BY step DESC LIMIT 1000`;
 
-/** @param {{place: import("../../address.js").Place, theme: string}} properties */
-export function Sql({ place, theme }) {
+/** @param {{place: import("../../address.js").Place, theme: string, ranks: any[]}} properties */
+export function Sql({ place, theme, ranks }) {
   const [text, setText] = useState(place.part.sql ?? FIRST);
   const catalog = usePolled((signal) => askJson("catalog", undefined, signal), 0, []);
   const answer = useAnswer(place.of);
+  const [isWide, setWide] = useState(false);
   useEffect(() => {
     if (place.part.sql !== undefined) setText(place.part.sql);
   }, [place.part.sql]);
-  const run = () => answer.run(text);
+  const run = () => answer.run(text, isWide);
   return html`<section>
     <h2>SQL</h2>
     <${Questions} catalog=${catalog.value} text=${text} choose=${setText} />
     ${catalog.value ? html`<${Editor} text=${text} change=${setText} run=${run} tables=${catalog.value.tables} fault=${answer.fault} />` : null}
     <p class="bar">
       <button class="main" onClick=${run} disabled=${answer.isBusy}>Run</button>
-      <span class="faint">Ctrl-Enter</span>
+      <span class="faint no-print">Ctrl-Enter</span>
+      ${ranks.length ? html`<label class="no-print"><input type="checkbox" checked=${isWide} onChange=${() => setWide(!isWide)} />
+        Over all ${ranks.length + 1} ranks: each table begins with the columns rank, host, pid, job</label>` : null}
       ${answer.isBusy ? html`<button onClick=${answer.giveUp}>Cancel</button> <span class="faint">running …</span>` : null}
       <span class="faint">${answer.words}</span>
     </p>
     <${Trouble} error=${catalog.error} />
     <${Trouble} error=${answer.error} />
-    ${answer.rows ? html`<${Answer} rows=${answer.rows} asked=${answer.asked} of=${place.of} theme=${theme} />` : null}
+    ${answer.rows && answer.error ? html`<p class="note">Below is the answer to the statement before: <code>${answer.asked.replace(/\s+/g, " ").slice(0, 200)}</code></p>` : null}
+    ${answer.rows ? html`<${Answer} rows=${answer.rows} asked=${answer.asked} isWide=${answer.isWide} of=${place.of} theme=${theme} />` : null}
   </section>`;
 }
 
@@ -46,22 +50,22 @@ export function Sql({ place, theme }) {
  */
 function useAnswer(endpoint) {
   const [state, setState] = useState(
-    /** @type {{rows: import("../../asking/rows.js").Rows | null, error: any, isBusy: boolean, asked: string, words: string}} */
-    ({ rows: null, error: null, isBusy: false, asked: "", words: "" }),
+    /** @type {{rows: import("../../asking/rows.js").Rows | null, error: any, isBusy: boolean, asked: string, isWide: boolean, words: string}} */
+    ({ rows: null, error: null, isBusy: false, asked: "", isWide: false, words: "" }),
   );
   const running = useRef(/** @type {AbortController | null} */ (null));
   useEffect(() => () => running.current?.abort(), [endpoint]);
-  const run = async (/** @type {string} */ sql) => {
+  const run = async (/** @type {string} */ sql, /** @type {boolean} */ isWide) => {
     running.current?.abort();
     const mine = (running.current = new AbortController());
-    setState((before) => ({ ...before, error: null, isBusy: true, asked: sql, words: "" }));
+    setState((before) => ({ ...before, error: null, isBusy: true, words: "" }));
     const began = performance.now();
     try {
-      const rows = await query(endpoint, sql, { signal: mine.signal });
+      const rows = await query(endpoint, sql, { signal: mine.signal, ofJob: isWide });
       const ms = Math.round(performance.now() - began);
       const words = `${rows.length.toLocaleString("en")} rows in ${ms.toLocaleString("en")} ms`;
       remember(sql);
-      setState({ rows, error: null, isBusy: false, asked: sql, words });
+      setState({ rows, error: null, isBusy: false, asked: sql, isWide, words });
     } catch (error) {
       const given = mine.signal.aborted ? null : error;
       if (running.current === mine) {
@@ -95,7 +99,7 @@ function Questions({ catalog, text, choose }) {
     const name = prompt("A name for this question:");
     if (name) setOwn(keep(name, text));
   };
-  return html`<p class="bar">
+  return html`<p class="bar no-print">
     ${listed("Saved questions", catalog?.questions ?? [])}
     ${listed("Your own", own)}
     ${listed("Earlier", earlier)}
@@ -103,14 +107,15 @@ function Questions({ catalog, text, choose }) {
   </p>`;
 }
 
-/** @param {{rows: import("../../asking/rows.js").Rows, asked: string, of: string, theme: string}} properties */
-function Answer({ rows, asked, of, theme }) {
+/** @param {{rows: import("../../asking/rows.js").Rows, asked: string, isWide: boolean, of: string, theme: string}} properties */
+function Answer({ rows, asked, isWide, of, theme }) {
   const [form, setForm] = useState("grid");
   const tab = (/** @type {string} */ key, /** @type {string} */ word) => html`<button
     aria-pressed=${form === key} onClick=${() => setForm(key)}>${word}</button>`;
   return html`<div>
-    <p class="bar">${tab("grid", "Grid")} ${tab("plot", "Plot")} <${Downloads} rows=${rows} sql=${asked} of=${of} />
+    <p class="bar no-print">${tab("grid", "Grid")} ${tab("plot", "Plot")} <${Downloads} rows=${rows} sql=${asked} of=${of} ofJob=${isWide} />
       ${rows.truncated ? html`<strong class="bad">cut: ${rows.truncated}</strong>` : null}</p>
+    ${rows.notes.map((note) => html`<p class="note">${note}</p>`)}
     ${form === "grid" ? html`<${Grid} rows=${rows} name="answer" />` : html`<${AnswerPlot} rows=${rows} theme=${theme} />`}
   </div>`;
 }

@@ -9,8 +9,8 @@ import { html } from "../../html.js";
 import { Trouble } from "../../parts/messages.js";
 import { Flame } from "./flame.js";
 
-/** @param {{place: import("../../address.js").Place, theme: string, ranks: {endpoint: string}[]}} properties */
-export function Stacks({ place, theme, ranks }) {
+/** @param {{place: import("../../address.js").Place, theme: string, isLive: boolean, ranks: {endpoint: string}[]}} properties */
+export function Stacks({ place, theme, isLive, ranks }) {
   const [round, setRound] = useState(0);
   const [isShort, setShort] = useState(false);
   const form = place.part.form ?? "now";
@@ -22,6 +22,7 @@ export function Stacks({ place, theme, ranks }) {
       ${form === "samples" ? null : html`<button onClick=${() => setRound(round + 1)}>Look again</button>
         <label><input type="checkbox" checked=${isShort} onChange=${() => setShort(!isShort)} /> without frames of libraries</label>`}</p>
     ${form === "samples" ? html`<${Flame} of=${place.of} theme=${theme} />`
+      : form === "now" && !isLive ? html`<p>A process that has ended has no stacks. Those that were sampled while it ran are under Sampled.</p>`
       : html`<${Looked} key=${form} route=${form === "ranks" ? "merged" : "stacks"} of=${place.of} round=${round} isShort=${isShort} />`}
   </section>`;
 }

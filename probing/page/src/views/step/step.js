@@ -24,14 +24,15 @@ const MOST_RANKS = 15;
  * @typedef {import("./step_boxes.js").Boxes} Boxes
  */
 
-/** @param {{place: import("../../address.js").Place, isLive: boolean, theme: string, ranks: Rank[]}} properties */
-export function Step({ place, isLive, theme, ranks }) {
+/** @param {{place: import("../../address.js").Place, isLive: boolean, isStuck: boolean, theme: string, ranks: Rank[]}} properties */
+export function Step({ place, isLive, isStuck, theme, ranks }) {
   const known = usePolled((signal) => query(place.of, STEPS_SQL, { signal }), isLive ? LIVE_MS : 0, [place.of]);
   const steps = useMemo(() => (known.value ? stepsOf(known.value) : []), [known.value]);
   const asked = /^\d+$/.test(place.part.step ?? "") ? Number(place.part.step) : null;
   const [first, setFirst] = useState(/** @type {number | null} */ (null));
   useEffect(() => {
-    if (first === null && steps.length) setFirst((steps.find((one) => one.took !== null) ?? steps[0]).step);
+    const wanted = steps.find((one) => (one.took === null) === isStuck) ?? steps[0];
+    if (first === null && wanted) setFirst(wanted.step);
   }, [steps]);
   const step = asked ?? first;
   return html`<section>
@@ -39,7 +40,7 @@ export function Step({ place, isLive, theme, ranks }) {
     <${Trouble} error=${known.error} />
     ${known.value || known.error ? null : html`<p class="faint">Reading its calls …</p>`}
     ${known.value && steps.length === 0 ? html`<p>No calls of modules are on record.</p>` : null}
-    ${step === null ? null : html`<${Choice} step=${step} steps=${steps} of=${place.of} />
+    ${step === null ? null : html`<${Choice} step=${step} steps=${steps} of=${place.of} isLive=${isLive} />
       <${Calls} key=${step} step=${step} of=${place.of} theme=${theme} isLive=${isLive} ranks=${ranks}
         isEnded=${steps.find((one) => one.step === step)?.took !== null} />`}
   </section>`;
@@ -54,8 +55,8 @@ function stepsOf(rows) {
   return numbers(rows, "step").map((step, index) => ({ step: step ?? 0, took: took[index] }));
 }
 
-/** @param {{step: number, steps: {step: number, took: number | null}[], of: string}} properties */
-function Choice({ step, steps, of }) {
+/** @param {{step: number, steps: {step: number, took: number | null}[], of: string, isLive: boolean}} properties */
+function Choice({ step, steps, of, isLive }) {
   const show = (/** @type {number | undefined} */ other) => () => {
     if (other !== undefined) go({ view: "step", of, part: { step: String(other) } });
   };
@@ -63,14 +64,15 @@ function Choice({ step, steps, of }) {
   const slowest = ended.reduce((a, b) => ((b.took ?? 0) > (a?.took ?? -1) ? b : a), ended[0]);
   const open = steps.find((one) => one.took === null);
   const here = steps.find((one) => one.step === step);
+  const unended = isLive ? "in progress" : "not ended";
   const near = (/** @type {number} */ by) => steps.find((one) => one.step === step + by)?.step;
   const go_ = (/** @type {string} */ word, /** @type {number | undefined} */ other) => html`<button
     onClick=${show(other)} disabled=${other === undefined || other === step}>${word}</button>`;
   return html`<p class="bar">
     <strong>Step ${step.toLocaleString("en")}</strong>
-    <span>${here ? (here.took === null ? "in progress" : secondsText(here.took)) : ""}</span>
+    <span>${here ? (here.took === null ? unended : secondsText(here.took)) : ""}</span>
     ${go_("← before", near(-1))} ${go_("after →", near(1))} ${go_("newest", ended[0]?.step)}
-    ${go_(`slowest of ${ended.length}`, slowest?.step)} ${go_("in progress", open?.step)}
+    ${go_(`slowest of ${ended.length}`, slowest?.step)} ${go_(unended, open?.step)}
   </p>`;
 }
 

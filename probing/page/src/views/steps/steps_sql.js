@@ -10,7 +10,7 @@ import steps from "../../sql/steps.sql";
  */
 function within(sql, from, to) {
   const ends = [...(from === null ? [] : [`step >= ${from}`]), ...(to === null ? [] : [`step <= ${to}`])];
-  return sql.trim().replace("$range", ends.join(" AND ") || "true");
+  return sql.trim().replaceAll("$range", ends.join(" AND ") || "true");
 }
 
 /**
