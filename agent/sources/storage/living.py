@@ -137,7 +137,7 @@ def whole(things: list[Any]) -> list[Any]:
     shell, and when C++ lets go of it, on a thread without the interpreter lock, what is in it is
     freed.
     """
-    own = _made_own()
+    own = _made_own() if "torch" in sys.modules else None
     if own is not None:
         tensor, make_own = own
         for thing in things:
@@ -149,8 +149,8 @@ def whole(things: list[Any]) -> list[Any]:
 @functools.cache
 def _made_own() -> tuple[type, Callable[[Any], object]] | None:
     """The class of tensors, and what makes one own its memory; None where each does."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None or torch.__version__ >= (2, 10):
+    torch: Any = sys.modules["torch"]
+    if torch.__version__ >= (2, 10):
         return None
     return torch.Tensor, torch.Tensor._fix_weakref
 
