@@ -10,13 +10,13 @@ are.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from ...safety.other_stacks import current_frames, stack_of
 from ...stacks.source_lines import SourceLines
 from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..recording.training_thread import number_of
@@ -58,7 +58,7 @@ def describe(
 
 def other_threads(record: Record) -> list[Record]:
     """The stacks of the job's threads but the one of a record, main thread first."""
-    stacks = sys._current_frames()  # noqa: SLF001 - there is no public way
+    stacks = current_frames()
     del stacks[threading.get_ident()]  # this very frame, which would hold itself and all others
     source = SourceLines()
     threads = [
@@ -87,11 +87,7 @@ def _thread(thread: threading.Thread, places: list[_Place], source: SourceLines)
 
 def _places_of(frame: FrameType | None) -> list[_Place]:
     """Where each frame of a stack is, innermost first."""
-    places = []
-    while frame is not None:
-        places.append((frame.f_code, frame.f_lineno or 0))
-        frame = frame.f_back
-    return places
+    return [(one.f_code, one.f_lineno or 0) for one in stack_of(frame)]
 
 
 def _places_through(traceback: TracebackType | None) -> list[_Place]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import ast
 import inspect
 import os
-import sys
 import threading
 import traceback
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any, NamedTuple
 
 from ...messages.common import EVAL_INTERRUPTED
 from ...own_files import is_ours
+from ...safety.other_stacks import current_frames, stack_of
 from .namespace import LiveGlobals, Names
 
 FILE = "<eval>"
@@ -131,15 +131,13 @@ def own_frames(error: BaseException) -> str:
 
 def place_of(ident: int | None) -> str | None:
     """Where the code of an eval is now, innermost line first; None while it is in none."""
-    frame: FrameType | None = sys._current_frames().get(ident or 0)  # noqa: SLF001 - as its docs say
     places = []
-    while frame is not None:
+    for frame in stack_of(current_frames().get(ident or 0)):
         name = frame.f_code.co_filename
         if not is_ours(name):
             places.append(f"{frame.f_code.co_name} ({os.path.basename(name)}:{frame.f_lineno})")
         if name == FILE and frame.f_code.co_name == "<module>":
             return ", called by ".join(places[:4])
-        frame = frame.f_back
     return None
 
 

@@ -17,6 +17,8 @@ from types import AsyncGeneratorType, CoroutineType, FrameType
 from typing import Any, NamedTuple
 
 from ...errors import NoSuchFrame, NoSuchThread
+from ...safety import other_stacks
+from ...safety.other_stacks import current_frames, stack_of
 from ..recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 from ..recording.training_thread import number_of
 from ..sources.storage.living import objects_of
@@ -85,7 +87,7 @@ def thread_of(thread_id: int) -> threading.Thread:
 
 def frame_of(thread_id: int) -> FrameType | None:
     """The innermost frame of a thread, by its kernel number; 0 means the main thread."""
-    return sys._current_frames().get(thread_of(thread_id).ident or 0)  # noqa: SLF001 - as its docs say
+    return current_frames().get(thread_of(thread_id).ident or 0)
 
 
 def frames_at(place: Place, known: Collection[object] = ()) -> list[FrameType]:
@@ -130,7 +132,7 @@ def has_local(frame: FrameType, name: str) -> bool:
 
 def locals_of(frame: FrameType) -> dict[str, Any]:
     """A copy of the locals of a frame; those of a module are its globals, not meant here."""
-    values = frame.f_locals
+    values = other_stacks.locals_of(frame)
     if values is frame.f_globals:
         return {}
     try:
@@ -149,7 +151,7 @@ def write_local(frame: FrameType, name: str, value: object, *, is_held: bool) ->
     Raises:
         RuntimeError: This Python can do so only while the thread stands still, and it does not.
     """
-    values = frame.f_locals
+    values = other_stacks.locals_of(frame)
     if type(values) is not dict or not frame.f_code.co_flags & _CO_OPTIMIZED:
         values[name] = value  # from 3.13 on this reaches the frame
         return
@@ -183,16 +185,15 @@ def _own_frames(frame: FrameType | None, waiting: list[FrameType]) -> list[Frame
     """
     frames: list[FrameType] = []
     is_loop_met = False
-    while frame is not None:
-        module = _module(frame)
+    for one in stack_of(frame):
+        module = _module(one)
         if module == f"{_HOLDER}.":
             frames.clear()
         elif module.startswith(_LOOPS):
             frames += () if is_loop_met else waiting
             is_loop_met = True
         elif not module.startswith(_NOT_ON_STACKS):
-            frames.append(frame)
-        frame = frame.f_back
+            frames.append(one)
     return frames
 
 
@@ -217,16 +218,14 @@ def waiting_frames(known: Collection[object]) -> list[FrameType]:
 def _has_loop() -> bool:
     """Whether a thread that is not the agent's runs an event loop."""
     own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
-    frames: dict[int, FrameType | None] = {**sys._current_frames()}  # noqa: SLF001 - as its docs say
+    frames: dict[int, FrameType | None] = {**current_frames()}
     here = sys._getframe()  # noqa: SLF001 - as its docs say
     frames[threading.get_ident()] = here.f_back  # this very frame would hold itself
     del here
     for ident, innermost in frames.items():
-        frame = None if ident in own else innermost
-        while frame is not None:
-            if _module(frame).startswith(_LOOPS):
-                return True
-            frame = frame.f_back
+        stack = [] if ident in own else stack_of(innermost)
+        if any(_module(frame).startswith(_LOOPS) for frame in stack):
+            return True
     return False
 
 

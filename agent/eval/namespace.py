@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
+from ...safety import other_stacks
 from .frame_names import (
     Place,
     describe_frame,
@@ -158,7 +159,7 @@ class Names:
                     self._place.frame is not None and has_local(frame, name)
                 )
                 is_there = is_there and not self._comes_behind(name, frame)
-                if is_there and frame.f_locals is not frame.f_globals:
+                if is_there and other_stacks.locals_of(frame) is not frame.f_globals:
                     is_held = self._is_held and stands_still(frame, self._place.thread_id)
                     write_local(frame, name, value, is_held=is_held)
                     frames[index][1][name] = value

@@ -6,12 +6,14 @@ Rules of this file: runs in any thread, beside the others; looks at frames and c
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from types import FrameType
 from typing import Any
 
+from ...safety.other_stacks import current_frames, stack_of
 from .safe_points import AGENT_THREAD_PREFIX
+
+_TORCHS = ("torch.nn.modules.", "torch.autograd", "torch.optim")
 
 
 def training_thread() -> int:
@@ -22,7 +24,7 @@ def training_thread() -> int:
 
 def threads_in_torch() -> list[threading.Thread]:
     """The threads that are inside torch now; the agent's own are left out."""
-    frames = sys._current_frames()  # noqa: SLF001 - as its docs say
+    frames = current_frames()
     inside = {ident for ident, frame in frames.items() if is_in_torch(frame)}
     frames.clear()  # this very frame is among them, and would hold itself and all others
     own = AGENT_THREAD_PREFIX
@@ -51,9 +53,5 @@ def correct_main_thread() -> None:
 
 def is_in_torch(frame: FrameType | None) -> bool:
     """Whether a stack goes through a module, a backward pass or an optimizer."""
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "") or ""
-        if name.startswith(("torch.nn.modules.", "torch.autograd", "torch.optim")):
-            return True
-        frame = frame.f_back
-    return False
+    names = [one.f_globals.get("__name__", "") or "" for one in stack_of(frame)]
+    return any(name.startswith(_TORCHS) for name in names)

@@ -13,6 +13,7 @@ import threading
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
+from ....safety.other_stacks import current_frames, stack_of
 from ...recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 from ..accelerator import is_capturing
 from .backward.passes import BackwardPasses
@@ -43,7 +44,7 @@ class TorchAtWork:
         """Whether another thread is inside a backward pass or an optimizer's step."""
         own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
         own.add(threading.get_ident())
-        frames = sys._current_frames()
+        frames = current_frames()
         try:
             return any(self._is_in(frame) for ident, frame in frames.items() if ident not in own)
         finally:
@@ -55,12 +56,11 @@ class TorchAtWork:
 
     def _is_in(self, frame: FrameType | None) -> bool:
         """Whether a stack goes through one of them, and does not stand at a safe point in it."""
-        while frame is not None:
-            if frame.f_code in _RESTS:
+        for one in stack_of(frame):
+            if one.f_code in _RESTS:
                 return False
-            if frame.f_code in self._codes:
+            if one.f_code in self._codes:
                 return True
-            frame = frame.f_back
         return False
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from ....linux import process
 from ....messages.common import Backtrace, LiveRows
+from ....safety.other_stacks import current_frames, stack_of
 from ....stacks.wait_rules import FOR_A_WORKER
 from ....tables import DATALOADERS
 from ...eval.frame_names import locals_of
@@ -70,7 +71,7 @@ def _meet_waiting(loaders: DataLoaders) -> dict[int, int]:
         The kernel number of the thread that waits, by ``id(iterator)``.
     """
     found: dict[int, int] = {}
-    frames = sys._current_frames()
+    frames = current_frames()
     del frames[threading.get_ident()]  # this very frame, which would hold itself and all others
     for ident, frame in frames.items():
         iterator = _awaited_in(frame, loaders.waiting_code)
@@ -81,10 +82,9 @@ def _meet_waiting(loaders: DataLoaders) -> dict[int, int]:
 
 def _awaited_in(frame: FrameType | None, code: object) -> Any:
     """The iterator whose ``__next__`` a stack is in; None when it is in none."""
-    while frame is not None:
-        if frame.f_code is code:
-            return locals_of(frame).get("self")
-        frame = frame.f_back
+    for one in stack_of(frame):
+        if one.f_code is code:
+            return locals_of(one).get("self")
     return None
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from types import FrameType, MemberDescriptorType
 from typing import Any
 
+from ....safety.other_stacks import stack_of
 from ...eval.frame_names import locals_of
 from .bytecode import Expression
 
@@ -40,11 +41,7 @@ def may_hold(frame: FrameType) -> bool:
 
 def outwards(frame: FrameType | None) -> Iterator[FrameType]:
     """A frame and those that called it."""
-    for _ in range(_MOST_FRAMES):
-        if frame is None:
-            return
-        yield frame
-        frame = frame.f_back
+    yield from stack_of(frame, _MOST_FRAMES)
 
 
 def lock_of(value: object) -> Any:

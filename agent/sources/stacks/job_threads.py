@@ -14,6 +14,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from ....own_files import AGENT
+from ....safety.other_stacks import current_frames, stack_of
 from ...recording.safe_points import AGENT_THREAD_PREFIX
 from ...recording.training_thread import is_main, number_of
 
@@ -59,7 +60,7 @@ class JobThreads(NamedTuple):
 def job_threads() -> JobThreads:
     """The job's threads now."""
     known = threading.enumerate()
-    frames = sys._current_frames()
+    frames = current_frames()
     own = {t.ident or 0 for t in known if t.name.startswith(AGENT_THREAD_PREFIX)}
     own |= {ident for ident, frame in frames.items() if _is_agents(frame)}
     frames = {ident: frame for ident, frame in frames.items() if ident not in own}
@@ -99,9 +100,6 @@ def _is_agents(frame: FrameType | None) -> bool:
     The first frame that is not of `threading` decides: in the job's own thread the agent may stand
     a frame or two further in, such as around a DataLoader's next batch.
     """
-    files: list[str] = []
-    while frame is not None:
-        files.append(frame.f_code.co_filename)
-        frame = frame.f_back
+    files = [one.f_code.co_filename for one in stack_of(frame)]
     started = next((file for file in reversed(files) if not file.endswith(_THREADING)), "")
     return started.startswith(AGENT)

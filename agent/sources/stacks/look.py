@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from ....linux import process
 from ....messages.common import Backtrace, Frame, Local, ThreadStack
+from ....safety.other_stacks import stack_of
 from ....stacks.text import complete, is_ours
 from ....stacks.work_done import work_of
 from ..numbers.values import read_locals
@@ -116,20 +117,15 @@ def _of_then(
 
 def _head_of(frame: FrameType | None) -> _Head:
     """Where a thread is: its innermost frames and the instruction that each is at."""
-    head: list[tuple[CodeType, int]] = []
-    while frame is not None and len(head) < _HEAD:
-        head.append((frame.f_code, frame.f_lasti))
-        frame = frame.f_back
-    return tuple(head)
+    return tuple((one.f_code, one.f_lasti) for one in stack_of(frame, _HEAD))
 
 
 def _places_of(frame: FrameType | None, *, locals: bool) -> list[_Place]:
     """The code and line of every frame of a stack, innermost first."""
     found: list[_Place] = []
-    while frame is not None:
-        if not is_ours(frame.f_code.co_filename):
+    for one in stack_of(frame):
+        if not is_ours(one.f_code.co_filename):
             with_locals = locals and len(found) < _FRAMES_WITH_LOCALS
-            values = read_locals(frame) if with_locals else None
-            found.append(_Place(frame.f_code, frame.f_lineno or 0, values))
-        frame = frame.f_back
+            values = read_locals(one) if with_locals else None
+            found.append(_Place(one.f_code, one.f_lineno or 0, values))
     return found

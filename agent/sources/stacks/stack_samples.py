@@ -7,7 +7,6 @@ at frames and at nothing they hold, and keeps none of them.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from types import CodeType, FrameType
@@ -15,6 +14,7 @@ from types import CodeType, FrameType
 from .... import own_files
 from ....ring.format import DONE, NULL_NAME
 from ....ring.writer import RingWriter
+from ....safety.other_stacks import current_frames, stack_of
 from ...recording.safe_points import AGENT_THREAD_PREFIX
 from ..regular_looks import RegularLooks
 from ..shared.recording import Recording
@@ -73,7 +73,7 @@ class StackSamples(RegularLooks):
 
     def _sample(self, now: int) -> None:
         """One sample of each thread of the program."""
-        frames = sys._current_frames()
+        frames = current_frames()
         del frames[threading.get_ident()]  # this very frame, which would hold itself and all others
         known = {thread.ident: thread for thread in threading.enumerate()}
         for ident, frame in frames.items():
@@ -87,13 +87,13 @@ class StackSamples(RegularLooks):
         """One row."""
         stack: list[str] = []
         leaf: FrameType | None = None
-        frame: FrameType | None = innermost
-        while frame is not None and len(stack) < _DEEPEST:
+        for frame in stack_of(innermost):
             label = self._labels[frame.f_code]
             if label:
                 leaf = leaf or frame
                 stack.append(label)
-            frame = frame.f_back
+                if len(stack) == _DEEPEST:
+                    break
         if leaf is None:
             return
         intern = self._recording.names.intern

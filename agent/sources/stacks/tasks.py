@@ -15,6 +15,7 @@ from typing import Any
 
 from ....messages.common import Frame, TaskStack
 from ....safety.guard import OWN_LOOP
+from ....safety.other_stacks import stack_of
 from ....stacks.text import is_ours, task_stack
 from ...eval.frame_names import locals_of
 from .job_threads import JobThreads
@@ -119,12 +120,10 @@ def _all_tasks(module: Any, frames: Mapping[int, FrameType]) -> list[Any]:
 def _loops(frames: Mapping[int, FrameType]) -> Iterator[Any]:
     """The event loops that run on these threads."""
     for innermost in frames.values():
-        frame: FrameType | None = innermost
-        while frame is not None:
+        for frame in stack_of(innermost):
             file, func = _LOOP_FRAME
             if frame.f_code.co_name == func and frame.f_code.co_filename.endswith(file):
                 yield locals_of(frame).get("self")
-            frame = frame.f_back
 
 
 def _is_running(coroutine: object) -> bool:
@@ -161,17 +160,13 @@ def _greenlets() -> Iterator[TaskStack]:
         yield task_stack(
             kind="greenlet",
             name=name,
-            frames=[_frame(one) for one in _outwards(frame) if not is_ours(one.f_code.co_filename)],
+            frames=[
+                _frame(one)
+                for one in stack_of(frame, _MOST_FRAMES)
+                if not is_ours(one.f_code.co_filename)
+            ],
             otherwise="waiting for its turn",
         )
-
-
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    for _ in range(_MOST_FRAMES):
-        if frame is None:
-            return
-        yield frame
-        frame = frame.f_back
 
 
 def _frame(frame: FrameType) -> Frame:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from ....ring.format import DONE, FAILED, NULL_INT
 from ....safety.guard import Guard
+from ....safety.other_stacks import current_frames, stack_of
 from ....tables import STAGES
 from ..calls import dynamo
 from ..memory.sampler import MemorySampler
@@ -258,16 +259,15 @@ class _HookLists:
         if self._walker is None or max(map(len, self._lists)) < 2:
             return False
         steps = self._steps()
-        return any(self._is_walked_in(frame, steps) for frame in sys._current_frames().values())
+        return any(self._is_walked_in(frame, steps) for frame in current_frames().values())
 
     def _is_walked_in(self, frame: FrameType, steps: set[object]) -> bool:
         """Whether a stack is in the middle of a list of hooks."""
         inner: FrameType | None = None
-        outer: FrameType | None = frame
-        while outer is not None:
+        for outer in stack_of(frame):
             if outer.f_code is self._walker and (inner is None or inner.f_code not in steps):
                 return True
-            inner, outer = outer, outer.f_back
+            inner = outer
         return False
 
     def _steps(self) -> set[Any]:

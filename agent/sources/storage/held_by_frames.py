@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from ....safety.other_stacks import current_frames, locals_of, stack_of
 from .living import MRO
 
 _MOST_ITEMS = 64
@@ -25,14 +26,12 @@ _ONLY_THE_FRAMES = 3
 
 def held_by_frames(plain: type) -> Iterator[Any]:
     """The tensors in local variables of every thread, also in their tuples and dictionaries."""
-    stacks: dict[int, FrameType | None] = {**sys._current_frames()}
+    stacks: dict[int, FrameType | None] = {**current_frames()}
     stacks[threading.get_ident()] = sys._getframe().f_back  # this very frame would hold itself
     for innermost in stacks.values():
-        frame = innermost
-        while frame is not None:
+        for frame in stack_of(innermost):
             for value in _values(frame):
                 yield from _tensors(value, plain)
-            frame = frame.f_back
 
 
 def held_by_generators(generators: list[object], plain: type) -> Iterator[Any]:
@@ -50,7 +49,7 @@ def _values(frame: FrameType) -> list[Any]:
         return []
     if type(module) is str and module.startswith(_OURS):  # would hold itself by what it looks at
         return []
-    names = frame.f_locals
+    names = locals_of(frame)
     values = list(names.values())
     if is_function and type(names) is dict and sys.getrefcount(names) <= _ONLY_THE_FRAMES:
         names.clear()

@@ -25,6 +25,7 @@ from types import (
 from typing import Any, NamedTuple
 
 from ..... import own_files
+from .....safety.other_stacks import current_frames, locals_of, stack_of
 from ....recording.safe_points import AGENT_THREAD_PREFIX
 from ...calls.names.class_names import class_name
 from ...calls.names.module_names import outermost, walk
@@ -189,12 +190,10 @@ def _running_frames() -> list[FrameType]:
 
     own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
     found: list[FrameType] = []
-    for ident, innermost in list(sys._current_frames().items()):
-        frame: FrameType | None = None if ident in own else innermost
-        while frame is not None:
-            if not is_ours(frame):
-                found.append(frame)
-            frame = frame.f_back
+    for ident, innermost in list(current_frames().items()):
+        stack = [] if ident in own else stack_of(innermost)
+        found += [frame for frame in stack if not is_ours(frame)]
+        stack.clear()
     del innermost  # it may be this very frame, which would hold itself and all that called it
     return found
 
@@ -225,7 +224,7 @@ def _local(name: str, frame: FrameType) -> Link:
 
 def _variables(frame: FrameType) -> list[tuple[str, Any]]:
     """The variables of a frame, which does not keep a copy of them."""
-    names = frame.f_locals
+    names = locals_of(frame)
     found = list(names.items())
     if type(names) is dict and sys.getrefcount(names) <= _ONLY_THE_FRAMES:
         names.clear()
