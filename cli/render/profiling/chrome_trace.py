@@ -22,7 +22,7 @@ _TRACK = 1_000_000_000
 def render_chrome_trace(trace: Trace) -> str:
     """The trace as JSON."""
     raw = trace.raw["traceEvents"]
-    events = [e for e in raw if not MARK_PATTERN.fullmatch(str(e.get("name")))]
+    events = [e for e in raw if not MARK_PATTERN.fullmatch(str(e.get("name"))) and _is_of_work(e)]
     pid = next((e["pid"] for e in raw if isinstance(e.get("pid"), int)), 0)
     starts = [_outside(mark.start_ns, mark.thread_id, events) for mark in trace.marks]
     for mark, (start_ns, end_ns) in zip(trace.marks, pairwise(starts), strict=False):
@@ -38,6 +38,11 @@ def render_chrome_trace(trace: Trace) -> str:
         span = {"start_ns": module.start_ns, "duration_ns": module.duration_ns}
         events.append(_span(module.name, "module", pid, module.thread_id + _TRACK, **span))
     return json.dumps({**trace.raw, "traceEvents": events}, separators=(",", ":"))
+
+
+def _is_of_work(event: dict[str, Any]) -> bool:
+    """Whether it is not the profiler's own span, whose process is a word: speedscope fails then."""
+    return event.get("ph") not in {"X", "M"} or not isinstance(event.get("pid"), str)
 
 
 def _outside(moment_ns: int, thread: int, events: list[dict[str, Any]]) -> int:
