@@ -7,6 +7,7 @@ tools find steps; module calls are put on a track of their own.
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ def _outside(moment_ns: int, thread: int, events: list[dict[str, Any]]) -> int:
             start_ns = event["ts"] * 1000
             end_ns = start_ns + event.get("dur", 0) * 1000
             if start_ns < moment_ns < end_ns:
-                ends.append(round(end_ns))
+                ends.append(math.ceil(end_ns) + 1)  # by no rounding before it
     return max(ends)
 
 
