@@ -7,6 +7,7 @@ tools find steps; module calls are put on a track of their own.
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ _TRACK = 1_000_000_000
 def render_chrome_trace(trace: Trace) -> str:
     """The trace as JSON."""
     raw = trace.raw["traceEvents"]
-    events = [e for e in raw if not MARK_PATTERN.fullmatch(str(e.get("name")))]
+    events = [e for e in raw if not MARK_PATTERN.fullmatch(str(e.get("name"))) and _is_of_work(e)]
     pid = next((e["pid"] for e in raw if isinstance(e.get("pid"), int)), 0)
     starts = [_outside(mark.start_ns, mark.thread_id, events) for mark in trace.marks]
     for mark, (start_ns, end_ns) in zip(trace.marks, pairwise(starts), strict=False):
@@ -40,6 +41,11 @@ def render_chrome_trace(trace: Trace) -> str:
     return json.dumps({**trace.raw, "traceEvents": events}, separators=(",", ":"))
 
 
+def _is_of_work(event: dict[str, Any]) -> bool:
+    """Whether it is not the profiler's own span, whose process is a word: speedscope fails then."""
+    return event.get("ph") not in {"X", "M"} or not isinstance(event.get("pid"), str)
+
+
 def _outside(moment_ns: int, thread: int, events: list[dict[str, Any]]) -> int:
     """A moment, or the end of what the thread is in just then: a step ends in the optimizer's own.
 
@@ -51,7 +57,7 @@ def _outside(moment_ns: int, thread: int, events: list[dict[str, Any]]) -> int:
             start_ns = event["ts"] * 1000
             end_ns = start_ns + event.get("dur", 0) * 1000
             if start_ns < moment_ns < end_ns:
-                ends.append(round(end_ns))
+                ends.append(math.ceil(end_ns) + 1)  # by no rounding before it
     return max(ends)
 
 

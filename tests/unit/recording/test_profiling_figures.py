@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from typing import Any
@@ -16,6 +17,7 @@ from probing.cli.render.profiling.flamegraph import (
     render_speedscope,
     render_svg,
 )
+from probing.cli.render.profiling.pprof import render_pprof
 from probing.cli.render.profiling.tables import profile_head, profile_sections
 from probing.errors import InternalError, UsageError
 from probing.profiling import (
@@ -372,6 +374,15 @@ def test_speedscope_has_seconds() -> None:
     assert profile["samples"] == [[0, 1, 2], [0, 1]]
     assert profile["weights"] == [0.2, 0.1]
     assert [frame["name"] for frame in document["shared"]["frames"]] == ["t", "a", "b"]
+
+
+def test_pprof_has_samples_times_and_places() -> None:
+    """Each stack is there with the innermost call first, how often, and for how long."""
+    samples = parse_folded("t;a (/x/a.py:3) 2\n", seconds=1, hz=10)
+    data = gzip.decompress(render_pprof(samples))
+    assert bytes.fromhex("120b 0a020102 1205 02 8084af5f") in data
+    for text in (b"t", b"a", b"/x/a.py", b"nanoseconds"):
+        assert b"\x32" + bytes([len(text)]) + text in data
 
 
 def test_the_chrome_trace_has_steps_and_modules() -> None:

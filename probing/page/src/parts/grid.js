@@ -32,7 +32,8 @@ export function Grid({ rows, name }) {
     const node = /** @type {HTMLDivElement} */ (event.currentTarget);
     setView({ top: node.scrollTop, height: node.clientHeight });
   };
-  return html`<div class="grid" ref=${box} onScroll=${scrolled} tabindex="0" role="region" aria-label=${name}>
+  return html`${numbers.length < rows.length ? html`<p class="print-only">${`Printed are rows ${(start + 1).toLocaleString("en")} to ${(start + numbers.length).toLocaleString("en")} of ${rows.length.toLocaleString("en")}: a download has them all.`}</p>` : null}
+  <div class="grid" ref=${box} onScroll=${scrolled} tabindex="0" role="region" aria-label=${name}>
     <div style=${{ height: `${tall + ROW + 12}px` }}>
       <table style=${{ transform: `translateY(${Math.min(view.top, tall - ROW)}px)` }} aria-rowcount=${rows.length}>
         <thead>
@@ -49,8 +50,7 @@ export function Grid({ rows, name }) {
         </tbody>
       </table>
     </div>
-  </div>
-  ${numbers.length < rows.length ? html`<p class="print-only">${`Printed are rows ${(start + 1).toLocaleString("en")} to ${(start + numbers.length).toLocaleString("en")} of ${rows.length.toLocaleString("en")}: a download has them all.`}</p>` : null}`;
+  </div>`;
 }
 
 /** @param {{value: any, isNumber: boolean}} properties */

@@ -24,22 +24,52 @@ export function draw(context, picture) {
   drawTimes(context, picture);
   const scale = width / (range.to - range.from);
   const words = picture.search.toLowerCase();
-  let lane = -1;
-  let drawnTo = 0;
-  for (const box of drawn.boxes) {
-    if (box.lane !== lane) {
-      lane = box.lane;
-      drawnTo = -1;
+  for (const boxes of lanesOf(drawn.boxes)) {
+    let index = firstAfter(boxes, range.from, 0);
+    while (index < boxes.length && boxes[index].from <= range.to) {
+      const box = boxes[index];
+      const left = Math.max(0, (box.from - range.from) * scale);
+      const wide = Math.max(NARROW, Math.min(width, (box.to - range.from) * scale) - left);
+      const isMeant = !words || box.name.toLowerCase().includes(words) || box.kind.toLowerCase().includes(words);
+      drawBox(context, picture, box, left, top + box.lane * LANE, wide, isMeant);
+      index = Math.max(index + 1, wide > NARROW ? 0 : firstAfter(boxes, range.from + (left + wide) / scale, index));
     }
-    if (box.to < range.from || box.from > range.to) continue;
-    const left = Math.max(0, (box.from - range.from) * scale);
-    const right = Math.min(width, (box.to - range.from) * scale);
-    if (right - left < NARROW && right <= drawnTo) continue;
-    const wide = Math.max(NARROW, right - left);
-    drawnTo = left + wide;
-    const isMeant = !words || box.name.toLowerCase().includes(words) || box.kind.toLowerCase().includes(words);
-    drawBox(context, picture, box, left, top + lane * LANE, wide, isMeant);
   }
+}
+
+/** @type {WeakMap<Box[], Box[][]>} */
+const LANES = new WeakMap();
+
+/**
+ * @param {Box[]} boxes By lane, and in it in the order of time.
+ * @returns {Box[][]} Those of each lane.
+ */
+function lanesOf(boxes) {
+  const known = LANES.get(boxes);
+  if (known) return known;
+  /** @type {Box[][]} */
+  const lanes = [];
+  for (const box of boxes) (lanes[box.lane] ??= []).push(box);
+  const found = lanes.filter(Boolean);
+  LANES.set(boxes, found);
+  return found;
+}
+
+/**
+ * @param {Box[]} boxes Of one lane.
+ * @param {number} moment
+ * @param {number} from Where to look from.
+ * @returns {number} The first that ends after a moment.
+ */
+function firstAfter(boxes, moment, from) {
+  let low = from;
+  let high = boxes.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (boxes[middle].to > moment) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }
 
 /**
