@@ -30,6 +30,9 @@ from ..sources.fit.step_look import SeenStep, StepLook
 from ..sources.shared.recording import Recording
 
 DEFAULT_TIMEOUT_S = 30.0
+_STUCK_S = 5.0
+"""How long a training must have stood still: one that goes on may for a second, on a loaded
+machine."""
 LONGEST_HOLD_S = 20.0
 _POLL_S = 0.05
 _OBSTACLE_HELP = "`probing ENDPOINT memory` shows what it takes now."
@@ -152,7 +155,8 @@ class Fitting(ThreadJob[FitAnswer]):
                 obstacle = self._training.safe_points.obstacle or look.obstacle
                 if obstacle:
                     raise FitRefused(obstacle, help=_OBSTACLE_HELP)
-                if stillness.is_proven() and time.monotonic() > self._end - DEFAULT_TIMEOUT_S / 2:
+                is_stuck = stillness.lasts(_STUCK_S)
+                if is_stuck and time.monotonic() > self._end - DEFAULT_TIMEOUT_S / 2:
                     raise FitTimedOut("the training makes no progress, so no step is seen")
                 what = "training step" if look.passes else "step with a backward pass"
                 self._check_time(f"no whole {what} was seen")

@@ -41,7 +41,8 @@ def _rows(recording: Recording) -> list[Row]:
     """One row per parameter of the models, then one per parameter that only an optimizer has."""
     roots = outermost(recording.objects.roots.alive()) or found_roots()
     named = [(root, *one) for root in roots for one in _named(root)]
-    owners = _owners(recording, recording.objects.optimizers.alive())
+    # Without those of other threads, as in Hogwild: each of them has the same parameters.
+    owners = _owners(recording, recording.objects.counted_optimizers())
     if any(parameter.requires_grad and id(parameter) not in owners for *_, parameter in named):
         # Of an optimizer that has not stepped lately, what no other has.
         owners = _owners(recording, found_optimizers()) | owners

@@ -167,7 +167,10 @@ PARAMETERS = Table(
             "version",
             "How often its values were changed in place: at least once by an optimizer's step.",
         ),
-        count("optimizers", "How many optimizers have it."),
+        count(
+            "optimizers",
+            "How many optimizers have it, without those of threads whose steps are not counted.",
+        ),
         text("optimizer", "Their names, as in `python.optimizers`; NULL without any."),
         flag(
             "has_state",

@@ -35,6 +35,8 @@ from .native_calls import NativeCalls
 _DIRECT_CALL = ("_compiled_call_impl", "_call_impl")
 """The names that torch's own ``Module.__call__`` consists of: it calls the second, unless the
 first is set. Where that is so, the wrapper does the same and saves a frame."""
+_PARAMETRIZE = "torch.nn.utils.parametrize"
+"""Whose modules make a parameter of another one: torch calls them as that is set up, or read."""
 
 
 class ModuleCalls:
@@ -301,7 +303,9 @@ class ModuleCalls:
             root,
             module,
             IDS.unpack(ids),
-            has_parameters=ids in self._names.with_parameters,
+            has_parameters=(
+                ids in self._names.with_parameters and type(root).__module__ != _PARAMETRIZE
+            ),
             has_grad=self._torch.is_grad_enabled(),
             has_optimizer=self._boundary.has_optimizer(),
             samples=samples,

@@ -28,12 +28,12 @@ from ..torch_types import Optimizer, Tensor
 from .gradient_steps import GradientSteps
 from .gradient_tensors import (
     Gradients,
+    Names,
     copies_of,
     elements_of,
     gradients_of,
     has_closure,
     is_plain,
-    names_of,
     norms_of,
     parameters_of,
     readable,
@@ -104,6 +104,7 @@ class GradientRows:
         self._from_step = 0
         self._late: deque[_Late] = deque(maxlen=_LONGEST_QUEUE)
         self._kept = KeptPasses()
+        self._names = Names(recording)
         self._forget()
         self.guard = Guard("gradients", self.stop)
 
@@ -289,7 +290,7 @@ class GradientRows:
         """Open the rows; returns their words and what is known without a look at the numbers."""
         torch: Any = sys.modules["torch"]
         intern, now = self._recording.names.intern, time.perf_counter_ns()
-        names = names_of(self._recording)
+        names = self._names.of([parameter for parameter, _ in pairs], self._armed)
         words: list[int] = []
         values: list[Values] = []
         for parameter, _ in pairs:

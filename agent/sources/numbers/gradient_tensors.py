@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ....ring.format import NULL_FLOAT, NULL_INT
 from ..accelerator import free_bytes
 from ..calls.names.module_names import outermost, walk
+from ..shared.found import found_roots
 from ..shared.recording import Recording
 from ..torch_types import Optimizer, Tensor
 
@@ -174,10 +175,34 @@ def copies_of(parameters: Sequence[Tensor]) -> dict[int, Any]:
     return copies
 
 
-def names_of(recording: Recording) -> dict[int, tuple[str, str]]:
-    """The parameters of the models by ``id(parameter)``: the name, and the class of the root."""
+class Names:
+    """What parameters are called."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._asked: object = None
+        self._uncalled: dict[int, tuple[str, str]] = {}
+
+    def of(self, parameters: Iterable[Tensor], asked: object) -> dict[int, tuple[str, str]]:
+        """By ``id(parameter)``: the name, and the class of the root.
+
+        Args:
+            parameters: Those that are to be named.
+            asked: What the steps were asked for by; None where nobody did. Then models that are
+                never called are looked for, too, as A3C's shared one: once, since it takes time.
+        """
+        found = _names_in(self._recording, self._recording.objects.roots.alive())
+        if asked is None or all(id(parameter) in found for parameter in parameters):
+            return found
+        if asked is not self._asked:
+            self._asked, self._uncalled = asked, _names_in(self._recording, found_roots())
+        return self._uncalled | found
+
+
+def _names_in(recording: Recording, roots: list[Any]) -> dict[int, tuple[str, str]]:
+    """Those in some models."""
     found: dict[int, tuple[str, str]] = {}
-    for root in outermost(recording.objects.roots.alive()):
+    for root in outermost(roots):
         root_class = recording.objects.models.root_text(root)
         for path, module in walk(root, "", set()):
             for name, parameter in list(module._parameters.items()):

@@ -201,7 +201,8 @@ class BackwardPasses:
         has_optimizer = self._boundary.has_optimizer()
         creates_graph = _creates_graph(args)
         # `torch.func.grad` always has a graph made, also where nobody differentiates once more.
-        is_functional = creates_graph and not has_optimizer and is_last_pass()
+        is_inside = creates_graph and is_last_pass()
+        is_functional = is_inside and not has_optimizer
         begun.creates_graph = creates_graph = creates_graph and not is_functional
         begun.is_counted = True
         self._progress.pass_begins(
@@ -214,12 +215,25 @@ class BackwardPasses:
         )
         if recording.looks.memory is not None:
             self._look_at_memory(recording.looks.memory, args)
-        if is_functional:
-            loss = read_transformed(args[0][0], self._accelerator)
-            recording.objects.loss = None if loss is None else (None, loss)
-            recording.rows.lost(loss, None)
+        if is_inside:
+            self._note_transformed(args, is_functional=is_functional)
         elif begun.trains:
             self._note_begin(args)
+
+    def _note_transformed(self, args: tuple[Any, ...], *, is_functional: bool) -> None:
+        """A pass inside of `torch.func.grad` begins.
+
+        Args:
+            is_functional: Whether the training has no optimizer of torch; else the script may set
+                the results as gradients, or they are those of an inner step.
+        """
+        recording = self._recording
+        loss = read_transformed(args[0][0], self._accelerator)
+        if is_functional:
+            recording.objects.loss = None if loss is None else (None, loss)
+            recording.rows.lost(loss, None)
+        else:
+            recording.rows.lost_in_function(loss)
 
     def _is_admitted(self, thread: ThreadState) -> bool:
         """Whether a pass of a thread is recorded."""

@@ -36,6 +36,8 @@ class DroppedPasses:
         self._recording = recording
         self._before: list[_Before] = []
         self._made: list[weakref.ref[Any]] = []
+        self._last: list[tuple[weakref.ref[Any], int]] = []  # and their gradients as a pass ended
+        self._has_dropped = False
 
     def pass_begins(self) -> None:
         """A backward pass is about to begin: are the gradients of those before it still there?"""
@@ -43,6 +45,7 @@ class DroppedPasses:
             made = [parameter for reference in self._made if (parameter := reference()) is not None]
             if made and all(self._gradient_of(parameter) is None for parameter in made):
                 self._recording.rows.drop_losses()
+                self._has_dropped = True
             self._made = []
         gradient_of = self._gradient_of
         self._before = [
@@ -61,12 +64,14 @@ class DroppedPasses:
             Whether they are of anything that is trained, as far as is known.
         """
         made, is_known = len(self._made), bool(self._before)
+        self._last = []
         for before in self._before:
             parameter = before.parameter()
             gradient = None if parameter is None else self._gradient_of(parameter)
             if gradient is not None and gradient is not UNKNOWN:
                 is_same = (id(gradient), _version(gradient)) == (before.gradient, before.version)
                 self._made += [] if is_same else [before.parameter]
+                self._last.append((before.parameter, id(gradient)))
         self._before = []
         return not is_known or len(self._made) > made or self._train(losses)
 
@@ -90,8 +95,22 @@ class DroppedPasses:
         )
 
     def optimizer_stepped(self) -> None:
-        """The gradients have been used."""
-        self._made = []
+        """The gradients have been used: were they those that the last pass has made?
+
+        Some scripts put aside what each pass has made, as for each task or sample, and set what
+        they make of all as gradients.
+        """
+        last, self._made, self._last = self._last, [], []
+        has_dropped, self._has_dropped = self._has_dropped, False
+        if has_dropped and last and all(map(self._is_set_by_hand, last)):
+            self._recording.rows.keep_losses()
+
+    def _is_set_by_hand(self, last: tuple[weakref.ref[Any], int]) -> bool:
+        """Whether a parameter has another gradient than a pass has made."""
+        parameter = last[0]()
+        gradient = None if parameter is None else self._gradient_of(parameter)
+        is_there = gradient is not None and gradient is not UNKNOWN
+        return is_there and id(gradient) != last[1]
 
     def _gradient_of(self, parameter: Any) -> Any:
         """The gradient of a parameter.

@@ -40,13 +40,17 @@ class MicroBatch:
         word: Its row.
         losses: What its backward passes began with.
         state: How it has ended: done, or failed.
+        waited: How many samples and tokens the batch has that was waited for in it.
+        given: How many the root was called with.
+        by_function: The losses of its passes inside of functions that torch transforms.
+        has_wait: Whether a batch was waited for in it.
         has_call: Whether a root was called in it.
         has_pass: Whether a backward pass has ended in it.
     """
 
     __slots__ = (
-        "_is_unsure", "before_ns", "elements", "has_call", "has_pass", "losses", "samples",
-        "started_ns", "state", "tokens", "word",
+        "_is_unsure", "before_ns", "by_function", "elements", "given", "has_call", "has_pass",
+        "has_wait", "losses", "samples", "started_ns", "state", "tokens", "waited", "word",
     )  # fmt: skip
 
     def __init__(self, word: int, started_ns: int, before_ns: list[int]) -> None:
@@ -58,10 +62,18 @@ class MicroBatch:
         self.tokens: int | None = None
         self.elements: int | None = None
         self.state = DONE
-        self.has_call = self.has_pass = False
+        self.has_call = self.has_pass = self.has_wait = False
+        self.waited: tuple[int | None, int | None] = (None, None)
+        self.given: tuple[int | None, int | None] = (None, None)
+        self.by_function: list[Loss] = []
         self._is_unsure = False
 
-    def seen(self, samples: int | None, tokens: int | None) -> None:
+    def came(self, samples: int | None, tokens: int | None) -> None:
+        """A batch was waited for."""
+        self.has_wait, self.waited = True, (samples, tokens)
+        self._seen(samples, tokens)
+
+    def _seen(self, samples: int | None, tokens: int | None) -> None:
         """How large it is; who knows first is believed, unless that failed."""
         if self._is_unsure and samples is not None:
             self.samples, self.tokens, self._is_unsure = samples, tokens, False
@@ -71,8 +83,10 @@ class MicroBatch:
     def called(self, size: Size) -> None:
         """A root is called with a tensor of such a size; the first one tells."""
         shape, samples, tokens = size
+        if self._is_unsure or not self.has_call:
+            self.given = (samples, tokens)
         self.has_call = True
-        self.seen(samples, tokens)
+        self._seen(samples, tokens)
         if self.elements is None and shape is not None:
             self.elements = math.prod(shape)
 
@@ -191,7 +205,7 @@ class MicroBatchRows:
         if batch.elements is not None:
             closing[at.elements] = batch.elements
         later: list[tuple[int, Later]] = []
-        losses = summed(batch.losses)
+        losses = summed(batch.losses) or batch.by_function
         if len(losses) == 1:
             later.append((at.loss, losses[0].number))
         self._late.write(self._ring, batch.word, closing, later, batch.state)

@@ -27,6 +27,7 @@ from .micro_batch_rows import CallsAhead, MicroBatch, MicroBatchRows
 from .optimizer_rows import OptimizerRows, OptimizerStep
 from .phase_columns import PhaseColumns
 from .step_places import StepEnd, StepPlaces
+from .step_samples import StepSamples
 from .step_watch import DeviceTimer, MemoryMoments
 
 _NS = 1e-9
@@ -96,7 +97,7 @@ class StepRows:
         self.took_ns = 0
         self.before_wait: Callable[[Wait], bool] = lambda _: False
         self._ended: tuple[int, MicroBatch | None] | None = None
-        self._ahead = CallsAhead()
+        self._ahead, self._sizes = CallsAhead(), StepSamples()
         self._forget()
 
     def watch_memory(self, memory: MemoryMoments) -> None:
@@ -126,8 +127,7 @@ class StepRows:
         self._dropped = 0  # how many of them, the first, were of passes whose gradients are gone
         self._last_batch: MicroBatch | None = None
         self._optimizers.forget()
-        self._samples: int | None = None
-        self._tokens: int | None = None
+        self._sizes.begin()
         self.norm: Number | None = None
         self.max_norm: float | None = None
         self.amp_scale: Number | None = None
@@ -172,20 +172,18 @@ class StepRows:
         if self._optimizers.count:
             closing[at.optimizer_steps] = self._optimizers.count
         self._fill_host(closing)
-        if self._samples is not None:
-            closing[at.samples] = self._samples
+        if (samples := self._sizes.samples.told()) is not None:
+            closing[at.samples] = samples
         if self.skipped is not None:
             closing[at.skipped] = self.skipped
         if self._mark is not None:
             closing[at.host_bound] = int(self._mark.is_here())
-        if self._tokens is not None:
-            closing[at.tokens] = self._tokens
+        if (tokens := self._sizes.tokens.told()) is not None:
+            closing[at.tokens] = tokens
             if ended.took_ns > 0:
                 took_s = ended.took_ns * _NS
-                closing[at.tokens_per_s] = self._tokens / took_s
-                closing[at.flops], closing[at.mfu] = self._arithmetic(
-                    ended.model, self._tokens, took_s
-                )
+                closing[at.tokens_per_s] = tokens / took_s
+                closing[at.flops], closing[at.mfu] = self._arithmetic(ended.model, tokens, took_s)
         self._late.write(self._steps, self._word, closing, self._later(closing))
         self._ended = (self._word, self._last_batch)
         self._word = None
@@ -249,7 +247,8 @@ class StepRows:
         self._steps.reopen_row(self._word, start_ns, self._step, self._thread_id)
         self.phases.resume(in_batch=batch is not None)
         if batch is not None:
-            self._batch, self._samples, self._tokens = batch, None, None
+            self._batch = batch
+            self._sizes.begin()
             self._count -= 1
 
     def _fill_host(self, closing: list[object]) -> None:
@@ -292,7 +291,7 @@ class StepRows:
         """The same, of a batch that is known to be the step's own."""
         self.phases.data_waited(wait.start_ns, wait.took_ns)
         if self._batch is not None:
-            self._batch.seen(wait.samples, wait.tokens)
+            self._batch.came(wait.samples, wait.tokens)
 
     def called(self, root: int, size: Size, *, trains: bool) -> None:
         """A root is called in the step: the first tensor that it is given tells how large that is.
@@ -336,6 +335,11 @@ class StepRows:
         if self._batch is not None and loss is not None:
             self._batch.lost(loss, share)
 
+    def lost_in_function(self, loss: Number | None) -> None:
+        """The same inside of a function that torch transforms: it counts where no other does."""
+        if self._batch is not None and loss is not None:
+            self._batch.by_function.append(Loss(loss, None))
+
     def pass_failed(self) -> None:
         """A backward pass has ended by an exception, and with it the micro-batch."""
         if self._batch is not None:
@@ -359,10 +363,16 @@ class StepRows:
     def drop_losses(self) -> None:
         """The gradients of all passes of the step so far were thrown away."""
         self._dropped = len(self._losses)
+        self._sizes.drop()
+
+    def keep_losses(self) -> None:
+        """The script had put them aside, and they are used after all."""
+        self._dropped = 0
+        self._sizes.keep()
 
     def replace_losses(self) -> None:
         """The losses of the step so far were parts of the one that comes now."""
-        self.drop_losses()
+        self._dropped = len(self._losses)
         if self._batch is not None:
             self._batch.losses.clear()
 
@@ -383,8 +393,5 @@ class StepRows:
         self._count += 1
         if self._due_memory is not None:
             self._due_memory.batch_changed()
+        self._sizes.batch_ended(batch)
         self._losses += self._batches.close(batch, now_ns, self.phases)
-        if batch.samples is not None and batch.trains:
-            self._samples = (self._samples or 0) + batch.samples
-        if batch.tokens is not None and batch.trains:
-            self._tokens = (self._tokens or 0) + batch.tokens
