@@ -26,7 +26,9 @@ class Training:
         layers: Whether each layer is a call; in what torch.compile has compiled it is none.
         numbered: Whether an optimizer, a scheduler or a trainer of it counts the steps, so that
             their numbers can be known by who comes late.
-        backward: Whether it makes backward passes, and so gradients.
+        backward: Whether it calls `backward()`; the gradients of others are results of functions.
+        healthy: Whether nothing is wrong with it.
+        repeatable: Whether two runs of it are the same to the bit.
         default: Whether the default run of the tests has it; the night has all.
     """
 
@@ -36,6 +38,8 @@ class Training:
     layers: bool = True
     numbered: bool = False
     backward: bool = True
+    healthy: bool = True
+    repeatable: bool = True
     default: bool = False
 
     @property
@@ -96,7 +100,7 @@ TRAININGS = (
     Training(name="evaluation", default=True),
     Training(name="warmup_inference"),
     Training(name="inference", rates="none"),
-    Training(name="data_bound"),
+    Training(name="data_bound", healthy=False),
     Training(name="clipping"),
     Training(name="rate_by_hand", rates=_HAND),
     Training(name="rate_per_epoch", rates=_HAND),
@@ -143,6 +147,21 @@ TRAININGS = (
     Training(name="grpo"),
     Training(name="moco", rates=_HAND),
     Training(name="gradnorm"),
+    Training(name="pipeline_interleaved", ranks=2),
+    Training(name="chunked_batches"),
+    Training(name="hogwild", repeatable=False),
+    Training(name="a3c", repeatable=False),
+    Training(name="trpo"),
+    Training(name="neural_ode"),
+    Training(name="dp_sgd", backward=False),
+    Training(name="continual"),
+    Training(name="cyclegan"),
+    Training(name="pcgrad"),
+    Training(name="hypernetwork"),
+    Training(name="eval_thread"),
+    Training(name="plateau"),
+    Training(name="qat"),
+    Training(name="world_model"),
 )  # fmt: skip
 
 BY_NAME = {training.name: training for training in TRAININGS}

@@ -17,24 +17,28 @@ from tests.trainings.truths import Account, Step
 
 FOR_EVER = 1_000_000
 _SCALE = 0.5
-_COMMANDS = ("memory", "fit", "gradients", "profile", "act lr", "undo")
+_COMMANDS = ("memory", "doctor", "fit", "gradients", "profile", "act lr", "undo")
 _PEAK_TOLERANCE = 0.03
 _STEPS_DIFFER = 1.1
 _STEPS_OF_PEAKS = 14
 _SAYS_WHY_NOT = re.compile("left out|not predicted")
 
 
-def judge_live(training: Training, folder: Path) -> list[Cell]:
-    """Attach to a running script and put every question to it."""
+def judge_live(training: Training, folder: Path, *, doctor: bool = True) -> list[Cell]:
+    """Attach to a running script and put every question to it.
+
+    Args:
+        doctor: Whether `doctor` is asked, too, which takes the longest.
+    """
     peaks = _peaks_of(training, folder)
     with running(training, folder / "late", probing=False, steps=FOR_EVER) as script:
         cells = _judge_attach(script)
         if cells[0].outcome == "right":
-            return cells + _judge_commands(script, peaks)
+            return cells + _judge_commands(script, peaks, doctor=doctor)
     # What cannot be attached to is asked the rest with the agent from the start.
     with running(training, folder / "early", probing=True, steps=FOR_EVER) as script:
         script.wait_steps(6)
-        return cells + _judge_commands(script, peaks)
+        return cells + _judge_commands(script, peaks, doctor=doctor)
 
 
 def _peaks_of(training: Training, folder: Path) -> Sequence[int]:
@@ -61,16 +65,17 @@ def _judge_attach(script: Running) -> list[Cell]:
     return judge_late(script.training, script.account(), rows)
 
 
-def _judge_commands(script: Running, peaks: Sequence[int]) -> list[Cell]:
+def _judge_commands(script: Running, peaks: Sequence[int], *, doctor: bool) -> list[Cell]:
     cells = []
     questions: dict[str, Callable[[Running], Cell]] = {
         "memory": _judge_memory,
+        "doctor": _judge_doctor,
         "fit": lambda script: _judge_fit(script, peaks),
         "gradients": _judge_gradients,
         "profile": _judge_profile,
     }
     for column, judge in questions.items():
-        if not script.training.trains:
+        if not script.training.trains or (column == "doctor" and not doctor):
             cells.append(not_asked(column))
             continue
         cells.append(judge(script))
@@ -105,6 +110,16 @@ def _judge_memory(script: Running) -> Cell:
     if not off:
         return right("memory")
     return wrong("memory", f"{ {name: told.get(name) for name in off} } bytes", f"{off} bytes")
+
+
+def _judge_doctor(script: Running) -> Cell:
+    """Nothing is wrong with it, and nothing is said to be."""
+    if not script.training.healthy:
+        return not_asked("doctor")
+    said = command(str(script.pids[0]), "doctor", "--check", "likely")
+    if not said.code:
+        return right("doctor")
+    return wrong("doctor", said.text, "no finding that is certain or likely")
 
 
 def _judge_fit(script: Running, peaks: Sequence[int]) -> Cell:

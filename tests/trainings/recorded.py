@@ -42,11 +42,13 @@ class Record:
         steps: The rows of `python.steps` that have ended.
         tables: The rows of every table that has losses or rates, `python.steps` too.
         calls: Which modules were called, by model and name.
+        costs: Seconds of processor time that recording has cost, by step.
     """
 
     steps: Sequence[Row]
     tables: Mapping[str, Sequence[Row]]
     calls: Sequence[Row]
+    costs: Series
 
 
 def read_record(pid: int) -> Record:
@@ -56,7 +58,9 @@ def read_record(pid: int) -> Record:
         for name in _tables_of_losses()
     }
     calls = ask(pid, "SELECT * FROM python.torch_trace WHERE stage = 'forward' AND NOT recomputed")
-    return Record(steps=tables["python.steps"], tables=tables, calls=calls)
+    spent = ask(pid, "SELECT step, cost_s FROM probing.overhead WHERE cost_s IS NOT NULL")
+    costs = {row["step"]: row["cost_s"] for row in spent}
+    return Record(steps=tables["python.steps"], tables=tables, calls=calls, costs=costs)
 
 
 def ask(pid: int, sql: str) -> list[Row]:
@@ -83,10 +87,11 @@ def judge_record(training: Training, account: Account, record: Record) -> list[C
     return [
         judge_steps(steps, record.steps),
         _judge_loss(steps, record),
-        _judge_phases(training, steps, record.steps),
+        _judge_phases(training, steps, record),
         _judge_names(training, account, record.calls),
         _judge_rates(training, steps, record),
         _judge_norm(steps, record.steps),
+        _judge_samples(steps, record.steps),
     ]
 
 
@@ -130,9 +135,12 @@ def _judge_loss(steps: Sequence[Step], record: Record) -> Cell:
     return wrong("loss", f"steps.loss {_numbers(shown)}", "; ".join(missing))
 
 
-def _judge_phases(training: Training, steps: Sequence[Step], rows: Sequence[Row]) -> Cell:
-    """Phases are as long as the script measures them, and so where it evaluates in between."""
-    placed = _placed(rows, steps)
+def _judge_phases(training: Training, steps: Sequence[Step], record: Record) -> Cell:
+    """Phases are as long as the script measures them, and so where it evaluates in between.
+
+    What recording itself costs is in the script's times, and in no phase.
+    """
+    placed = _placed(record.steps, steps)
     if [index for index, _ in placed] != list(range(len(steps))):
         return not_asked("phases")  # no two of them are times of the same thing
     pairs = {}
@@ -148,7 +156,12 @@ def _judge_phases(training: Training, steps: Sequence[Step], rows: Sequence[Row]
             some = _medians([saids[i] for i in few], [trues[i] for i in few])
             pairs[f"{phase} {where}"] = (*some, _TOLERANCE_OF_FEW)
     asked = {name: pair for name, pair in pairs.items() if pair[1] >= _ASKED_FROM_S}
-    off = {n: p for n, p in asked.items() if abs(p[0] - p[1]) > p[2] * p[1]}
+    cost = statistics.median(_cost_of(row, record.costs) for _, row in placed)
+    off = {
+        name: (said, true, tolerance)
+        for name, (said, true, tolerance) in asked.items()
+        if said - true > tolerance * true or true - said > tolerance * true + cost
+    }
     if not off:
         return right("phases") if asked else not_asked("phases")
     return wrong(
@@ -156,6 +169,13 @@ def _judge_phases(training: Training, steps: Sequence[Step], rows: Sequence[Row]
         ", ".join(f"{name} {said * 1e3:.1f} ms" for name, (said, _, _) in off.items()),
         ", ".join(f"{name} {true * 1e3:.1f} ms a step" for name, (_, true, _) in off.items()),
     )
+
+
+def _cost_of(row: Row, costs: Series) -> float:
+    """How long recording has held up a step: longer where the processor is shared with others."""
+    computed = row["duration"] - (row["data_wait_s"] or 0.0)
+    shared = max(1.0, computed / row["cpu_s"]) if row["cpu_s"] else 1.0
+    return costs.get(row["step"], 0.0) * shared
 
 
 def _beside_evaluation(steps: Sequence[Step]) -> dict[str, list[int]]:
@@ -233,6 +253,17 @@ def _judge_norm(steps: Sequence[Step], rows: Sequence[Row]) -> Cell:
     if _equal(shown, true):
         return right("norm")
     return wrong("norm", f"steps.grad_norm {_numbers(shown)}", _numbers(true))
+
+
+def _judge_samples(steps: Sequence[Step], rows: Sequence[Row]) -> Cell:
+    """As many samples as the script took, in every step."""
+    true = {i: float(step.samples) for i, step in enumerate(steps) if step.samples is not None}
+    if not true:
+        return not_asked("samples")
+    shown = _series(rows, steps, "samples")[()]
+    if _equal(shown, true):
+        return right("samples")
+    return wrong("samples", f"steps.samples {_numbers(shown)}", _numbers(true))
 
 
 def judge_late(training: Training, account: Account, rows: Sequence[Row]) -> list[Cell]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.trainings.catalog import BY_NAME, TRAININGS, Training
-from tests.trainings.cells import COLUMNS, Cell, declined, right, wrong
+from tests.trainings.cells import COLUMNS, Cell, declined, not_asked, right, wrong
 from tests.trainings.live import FOR_EVER, judge_live
 from tests.trainings.recorded import judge_record, read_record
 from tests.trainings.running import ScriptFailedError, command, running
@@ -83,7 +83,9 @@ def _judge_once(training: Training, folder: Path, alone: list[str | None]) -> li
         record = read_record(script.pids[0])
     sums = [account.checksum for account in accounts]
     same = right("identical")
-    if sums != alone:
+    if not training.repeatable:
+        same = not_asked("identical")
+    elif sums != alone:
         same = wrong("identical", f"harm: {sums}", f"{alone}")
     return [right("runs"), same, *judge_record(training, accounts[0], record)]
 

@@ -18,6 +18,7 @@ class Step:
         means: The mean over what was accumulated, where that is something else.
         rates: Learning rates by the variable that holds the optimizer; "" where there is one.
         norm: What it clipped by.
+        samples: How many samples it learnt from, where it says so.
         phases: Seconds by phase.
         start_ns: When the step before ended, since the epoch.
         end_ns: When this one ended.
@@ -28,6 +29,7 @@ class Step:
     means: Mapping[str, float]
     rates: Mapping[str, float]
     norm: float | None
+    samples: int | None
     phases: Mapping[str, float]
     start_ns: int
     end_ns: int
@@ -87,6 +89,7 @@ def _step(row: Mapping[str, Any]) -> Step:
         means=_named(row.get("mean_loss")),
         rates=_named(row["lr"]),
         norm=row["norm"],
+        samples=row.get("samples"),
         phases=row["phases"],
         start_ns=row["start_ns"],
         end_ns=row["end_ns"],

@@ -21,5 +21,6 @@ _NO_BACKWARD = r"each call of a model is a step, unless the script calls probing
 SAYS: Mapping[str, Mapping[str, str]] = {
     "warmup_inference": {"steps": _BEFORE_OPTIMIZER},
     "style_transfer": {"steps": _BEFORE_OPTIMIZER},
+    "a3c": {"attach": r"steps, losses and phases are those of thread"},
     "mezo": {"steps": _NO_BACKWARD, "loss": _NO_BACKWARD, "attach": _NO_BACKWARD},
 }
