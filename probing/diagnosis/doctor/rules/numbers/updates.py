@@ -48,11 +48,14 @@ def _thrown(facts: Facts) -> Iterator[Sign]:
     is_irregular = passes.min() != passes.max()
     is_divided = (rows[0]["times"] or 0) > _LEAST_THROWN
     has_batches = (rows[0]["waits"] or 0) > _EACH
+    # Some passes between two steps now and then may be for something else, such as statistics.
+    is_seldom = is_irregular and 2 * int((passes > 1).sum()) <= len(now)
+    is_sure = is_irregular or is_divided or has_batches
     settled = facts.steps.settled()
     change = last_change(settled.column("micro_batches", missing=1.0))
     since = None if change is None or change.ratio < 1 else settled.numbers[change.place]
     yield Sign(
-        certainty="likely" if is_irregular or is_divided or has_batches else "possible",
+        certainty="likely" if is_sure and not is_seldom else "possible",
         summary=_thrown_words(passes.mean(), passes.min(), passes.max()),
         since_step=since,
         evidence=(
