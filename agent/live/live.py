@@ -114,7 +114,8 @@ def _host_memory(_: LiveQuestion) -> LiveRows:
 
 
 def _memory(question: LiveQuestion) -> LiveRows:
-    from ..sources.storage.memory_tables import ROWS, live_rows_of
+    from ..sources.shared.live_rows import live_rows_of
+    from ..sources.storage.memory_tables import ROWS
     from .memory import LOOKS
 
     table, rows = ROWS[question.table]

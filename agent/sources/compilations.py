@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...messages.common import LiveRows
 from ...tables.compilations import COMPILATIONS
+from .shared.live_rows import live_rows_of
 
 if TYPE_CHECKING:
     from ..live.question import LiveQuestion
@@ -29,12 +30,8 @@ def rows(_: LiveQuestion) -> LiveRows:
     utils: Any = sys.modules.get("torch._dynamo.utils")
     get = getattr(utils, "get_compilation_metrics", None)
     found = [_row(metrics) for metrics in get()] if get is not None else []
-    return LiveRows(
-        table=COMPILATIONS.name,
-        columns=tuple(column.name for column in COMPILATIONS.columns),
-        rows=tuple(found),
-        note=None if found else "torch.compile has compiled nothing in this process",
-    )
+    note = None if found else "torch.compile has compiled nothing in this process"
+    return live_rows_of(COMPILATIONS, found, note)
 
 
 def _row(metrics: object) -> Row:
@@ -54,12 +51,12 @@ def _row(metrics: object) -> Row:
         int(numbers[2]) if numbers else get("cache_size"),
         None if took_s is None else float(took_s),
         get("graph_op_count"),
-        reason_of(get("recompile_reason")),
+        _reason(get("recompile_reason")),
         _first_line(get("fail_reason")),
     )
 
 
-def reason_of(told: str | None) -> str | None:
+def _reason(told: str | None) -> str | None:
     """A guard in one line, without torch's advice."""
     if not told:
         return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...messages.common import LiveRows
 from ...tables import DEVICE_CHECKS
+from .shared.live_rows import live_rows_of
 
 if TYPE_CHECKING:
     from ..live.question import LiveQuestion
@@ -17,9 +18,5 @@ if TYPE_CHECKING:
 def rows(question: LiveQuestion) -> LiveRows:
     """A row for each device that the process can see."""
     found = question.training.check_devices()
-    return LiveRows(
-        table=DEVICE_CHECKS.name,
-        columns=tuple(column.name for column in DEVICE_CHECKS.columns),
-        rows=tuple(found),
-        note=None if found else "no accelerator is in use: none was checked",
-    )
+    note = None if found else "no accelerator is in use: none was checked"
+    return live_rows_of(DEVICE_CHECKS, found, note)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from tests.harness.targets import DEADLINE_S, ROOT, clean_env, wait_until
+from tests.harness.targets import DEADLINE_S, ROOT, Target, clean_env, start_program, wait_until
 
 _STATIC = ROOT / "probing" / "page" / "static"
 _NOTE = _STATIC / "missing.txt"
@@ -121,3 +121,22 @@ def web(folder: Path, home: Path, *words: str) -> Iterator[Web]:
     finally:
         started.process.kill()
         started.process.wait(DEADLINE_S)
+
+
+@contextlib.contextmanager
+def two_ranks(folder: Path, *, job: str) -> Iterator[list[Target]]:
+    """Both ranks of a training whose names are markup, each fifty steps on."""
+    started = [
+        start_program(
+            "hostile_names", home=folder / "home", cwd=folder, PROBING="1", RANK=str(rank),
+            PROBING_JOB=job, WORLD_SIZE="2", PROBING_SAMPLING_HZ="10",
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    try:
+        for one in started:
+            one.wait_for_step(50)
+        yield started
+    finally:
+        for one in started:
+            one.reap()

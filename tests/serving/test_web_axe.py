@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.harness.browser import CHROMIUM, Browser, browser
-from tests.harness.targets import Target, start_program
+from tests.harness.targets import Target
 from tests.harness.viewers import viewer
-from tests.harness.web import Web, needs_page, web
+from tests.harness.web import Web, needs_page, two_ranks, web
 
 pytestmark = [
     pytest.mark.torch,
@@ -43,19 +43,8 @@ READY = {
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Target]]:
     """Both ranks of a training."""
-    folder = tmp_path_factory.mktemp("target")
-    started = [
-        start_program(
-            "hostile_names", home=folder / "home", cwd=folder, PROBING="1", RANK=str(rank),
-            PROBING_JOB="job", WORLD_SIZE="2", PROBING_SAMPLING_HZ="10",
-        )
-        for rank in range(2)
-    ]  # fmt: skip
-    for one in started:
-        one.wait_for_step(50)
-    yield started
-    for one in started:
-        one.reap()
+    with two_ranks(tmp_path_factory.mktemp("target"), job="job") as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

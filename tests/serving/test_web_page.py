@@ -17,7 +17,7 @@ from probing.tables import TABLES_BY_NAME
 from tests.harness.browser import CHROMIUM, Browser, browser
 from tests.harness.ring_writer import RingWriter
 from tests.harness.targets import Target, start_program
-from tests.harness.web import Web, needs_page, web
+from tests.harness.web import Web, needs_page, two_ranks, web
 
 pytestmark = [
     pytest.mark.torch,
@@ -32,19 +32,8 @@ PLOTS = "document.querySelectorAll('.uplot canvas').length > 2"
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Target]]:
     """Both ranks of a training whose names are markup."""
-    folder = tmp_path_factory.mktemp("target")
-    started = [
-        start_program(
-            "hostile_names", home=folder / "home", cwd=folder, PROBING="1", RANK=str(rank),
-            PROBING_JOB="<i>job</i>", WORLD_SIZE="2", PROBING_SAMPLING_HZ="10",
-        )
-        for rank in range(2)
-    ]  # fmt: skip
-    for one in started:
-        one.wait_for_step(50)
-    yield started
-    for one in started:
-        one.reap()
+    with two_ranks(tmp_path_factory.mktemp("target"), job="<i>job</i>") as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

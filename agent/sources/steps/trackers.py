@@ -135,6 +135,8 @@ class Trackers:
         """An optimizer is about to step: see whether a tracker has been loaded."""
         if any(wire.module in sys.modules for wire in self._left):
             self.guard.run(self._find)
+            if not self._left:
+                self._recording.events.forget(self._step_begins)
 
     def _find(self) -> None:
         """Stand in for all that is loaded."""

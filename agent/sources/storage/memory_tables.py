@@ -22,6 +22,7 @@ from ....tables import (
 )
 from ..accelerator import PinnedMemory, device_kind
 from ..leaks.graph_pools import pool_of
+from ..shared.live_rows import live_rows_of
 from .memory_look import BEFORE_BACKWARD, Moment
 from .storages import Storage
 
@@ -124,12 +125,6 @@ def segment_rows(segments: Iterable[dict[str, Any]]) -> Iterator[Row]:
             segment.get("is_expandable"),
             pool_of(segment),
         )
-
-
-def live_rows_of(table: Table, rows: Iterable[Row], note: str | None) -> LiveRows:
-    """Rows with the names of their columns."""
-    names = tuple(column.name for column in table.columns)
-    return LiveRows(table=table.name, columns=names, rows=tuple(rows), note=note)
 
 
 ROWS: dict[str, tuple[Table, Callable[[Sequence[Moment]], Iterator[Row]]]] = {

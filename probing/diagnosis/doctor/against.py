@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 3
 _MOST_LISTED = 12
-_NEXT = "probing diff RUN ENDPOINT"
+_COMMAND = "probing diff"
+_NEXT = f"{_COMMAND} RUN ENDPOINT"
 _CONFIGURE = "Nothing, if it is meant; else set it back."
 
 
@@ -99,7 +100,7 @@ AGAINST_RULES: tuple[Rule, ...] = (*_OF_EFFECTS.values(), _SET_UP)
 
 
 def findings_of(
-    compared: RunComparison, names: tuple[str, str], *, command: str = "probing diff"
+    compared: RunComparison, names: tuple[str, str], *, command: str = _COMMAND
 ) -> tuple[Finding, ...]:
     """All that came of what differs, for better or worse, as findings.
 
@@ -107,9 +108,8 @@ def findings_of(
         names: What the user calls the runs.
         command: What compares them.
     """
-    found = (_finding(_OF_EFFECTS[e.kind], _sign_of(e), names) for e in compared.effects)
     return tuple(
-        dataclasses.replace(one, next=one.next.replace("probing diff", command, 1)) for one in found
+        _finding(_OF_EFFECTS[e.kind], _sign_of(e), names, command) for e in compared.effects
     )
 
 
@@ -176,6 +176,7 @@ def _set_up(compared: RunComparison, others: list[Difference]) -> Sign:
     )
 
 
-def _finding(rule: Rule, sign: Sign, names: tuple[str, str]) -> Finding:
-    finding = finding_of(rule, sign, asked=names[1])
-    return dataclasses.replace(finding, next=finding.next.replace("RUN", names[0], 1))
+def _finding(rule: Rule, sign: Sign, names: tuple[str, str], command: str = _COMMAND) -> Finding:
+    """A finding, with what shows more: the runs, by what compares them."""
+    shows = f"{command} {names[0]} {names[1]}"
+    return dataclasses.replace(finding_of(rule, sign, asked=names[1]), next=shows)
