@@ -262,9 +262,9 @@ class Handlers:
             wait_s=seconds(request, "wait_s"),
             patient=flag(request, "patient"),
             only_random=flag(request, "only_random"),
-            own_reports=self._agent.own_reports,
+            own=self._agent.extensions(),
         )
-        if question.wait_s is None and question.table not in TAKES_A_WHILE:
+        if question.wait_s is None and question.table not in TAKES_A_WHILE and question.is_ours:
             return self._told_rows(live_rows(question))
         answer = asyncio.wrap_future(rows_in_thread(question))
         try:

@@ -36,7 +36,6 @@ from .state import Agent, int_from_env
 
 if TYPE_CHECKING:
     from ..script.own_tables import ScriptTable
-    from .extending.own_tables import OwnTables
     from .withheld import Withheld
 
 _ASKED_FOR = Arrival()
@@ -50,7 +49,6 @@ class Running:
         self.arrival = arrival
         self._listener: Listener | None = None
         self._withheld: Withheld | None = None
-        self._own: OwnTables | None = None
         self._crashes = CrashRecorder(agent)
 
     def begin(self) -> None:
@@ -98,8 +96,6 @@ class Running:
     def end(self) -> None:
         """The process ends: let go of all but what records a crash on the way; never raises."""
         marks.leave_tables()
-        if self._own is not None:
-            self._do(self._own.close)
         if self._listener is not None:
             self._do(self._listener.stop)
         self._do(self.agent.close)
@@ -117,15 +113,8 @@ class Running:
 
     def _record_own(self, table: ScriptTable) -> None:
         """Record a table that the script has declared; raises nothing."""
-        self._do(lambda: self._own_tables().open(table), f"python.{table.declared.name} failed")
-
-    def _own_tables(self) -> OwnTables:
-        if self._own is None:
-            with forks.held_back(timeout_s=1.0):  # no child is made in the middle of an import
-                from .extending.own_tables import OwnTables
-            self._own = OwnTables(self.agent)
-            self.agent.own_reports = self._own.reports
-        return self._own
+        what = f"python.{table.declared.name} is not recorded"
+        self._do(lambda: self.agent.extensions().tables.open(table), what)
 
     def _withhold(self) -> None:
         """Keep the tokens from what the training starts."""

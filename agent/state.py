@@ -33,14 +33,12 @@ from .leaving import Leaving
 from .recording.no_training import NoTraining, torch_is_ready
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..ring.writer import Names, RingWriter
     from ..server.certificate import Certificate
     from ..tables import Table
     from .audit.change_log import ChangeRecord
+    from .extending.extensions import Extensions
     from .live.kept_environment import KeptEnvironment
-    from .recording.source import SourceReport
     from .recording.training import TorchTraining
 
 
@@ -65,7 +63,6 @@ class Agent:
         unknown: A sentence for each variable that only looks like a setting.
         places: Folders of the operator's who attached: they hold what may be missing here.
         wake: Has the agent's thread look for what is due, from any thread.
-        own_reports: Tells how the tables stand that the script and plugins have declared.
         depart: Makes ready to leave the process, keeping the record or not.
     """
 
@@ -86,7 +83,6 @@ class Agent:
         self.listen: str | None = None
         self.places: tuple[str, ...] = ()
         self.depart: Callable[[bool], Leaving] | None = None
-        self.own_reports: Callable[[], list[SourceReport]] = list
         self._recording_begins = threading.RLock()  # a signal's handler may come back here
         self._is_beginning = False
         self._names: Names | None = None
@@ -95,6 +91,7 @@ class Agent:
         self._environment: KeptEnvironment | None = None
         self.wake: Callable[[], None] = lambda: None
         self._hold = Hold()
+        self._extensions: Extensions | None = None
 
     def hold(self) -> None:
         """Have every machine that sees the run folder see that this process lives."""
@@ -113,6 +110,15 @@ class Agent:
     def asked(self) -> None:
         """Somebody is about to ask something: have all tables there."""
         self.training.begin()
+        self.extensions().load()
+
+    def extensions(self) -> Extensions:
+        """What the script and plugins have added."""
+        if self._extensions is None:
+            with forks.held_back(timeout_s=_MAKING_S):  # no child is made amid an import
+                from .extending.extensions import Extensions
+            self._extensions = self._extensions or Extensions(self)
+        return self._extensions
 
     def ended_by(self, error: BaseException) -> None:
         """An exception ends the process or a thread of it; never raises."""
@@ -134,7 +140,7 @@ class Agent:
 
     def _made_names(self) -> Names:
         """The names, with their file and the limit of the rings that refer to them."""
-        from ..ring.space import limit_rings
+        from ..ring.space import free_bytes, limit_rings
         from ..ring.writer import Names
 
         folder = self.folder.path
@@ -142,7 +148,7 @@ class Agent:
         if why is not None:
             raise OSError(f"{folder} is on {why}, and what is mapped there can kill the training")
         mib = self.settings.rings_mib
-        few = limit_rings((mib or _RINGS_MIB) << 20, None if mib else _free_bytes(folder))
+        few = limit_rings((mib or _RINGS_MIB) << 20, None if mib else free_bytes(folder))
         if few is not None:
             self.problems.append(f"{folder}: {few}")
             try_each((self.write_card,))
@@ -184,6 +190,7 @@ class Agent:
                 self._record(late=late)
             finally:
                 self._is_beginning = False
+        self.extensions().load()
 
     def _record(self, *, late: bool) -> None:
         """Put the training that records in its place."""
@@ -237,7 +244,8 @@ class Agent:
         Raises:
             OSError: Something of it could not be done; the rest was.
         """
-        try_each((self._keep_environment_once_more,))  # the last copy does, where it fails
+        own = [self._extensions.close] if self._extensions is not None else []
+        try_each((self._keep_environment_once_more, *own))  # the last copy does, where it fails
         training, self.training = self.training, NoTraining()
         folder = self.folder
         failed = try_each(
@@ -273,6 +281,8 @@ class Agent:
 
     def abandon(self) -> None:
         """Runs in a forked child: let go of the parent's rings and names, whatever lock is held."""
+        if self._extensions is not None:
+            self._extensions.tables.abandon()
         names = [self._names.close] if self._names is not None else []
         rings = (ring.close for ring in self._late_rings)
         try_each((self.training.close, *names, *rings, self._hold.let_go))
@@ -385,12 +395,3 @@ def int_from_env(name: str) -> int | None:
     """An integer from the environment of the job."""
     text = os.environ.get(name, "")
     return int(text) if text.isdecimal() else None
-
-
-def _free_bytes(path: Path) -> int | None:
-    """What is free in a file system for everybody; None where it does not tell."""
-    try:
-        space = os.statvfs(path)
-    except OSError:
-        return None
-    return space.f_bavail * space.f_frsize

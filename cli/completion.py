@@ -96,11 +96,11 @@ def complete_questions(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """The names of the saved questions, once an `@` is typed."""
-    from .questions.library import QUESTIONS
-
     if not incomplete.startswith("@"):
         return []
-    names = ((f"@{question.name}", question.doc) for question in QUESTIONS)
+    from .questions.library import all_questions
+
+    names = ((f"@{question.name}", question.doc) for question in all_questions())
     return [CompletionItem(name, help=doc) for name, doc in names if name.startswith(incomplete)]
 
 

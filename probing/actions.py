@@ -15,6 +15,7 @@ from .messages.about.act import (
     KeepLayers,
     Lr,
     NanGuard,
+    Run,
     SkipAttention,
     Undo,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "KeepLayers",
     "Lr",
     "NanGuard",
+    "Run",
     "SkipAttention",
     "Undo",
 ]

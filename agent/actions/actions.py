@@ -22,7 +22,7 @@ from ...errors import (
     NoThread,
     ProbingError,
 )
-from ...messages.about.act import ActRequest, Acts, Commit, Undo, asked_of, describe
+from ...messages.about.act import ActRequest, Acts, Commit, Run, Undo, asked_of, describe
 from ..agent_threads import start_thread
 from ..audit.audit import ask_hooks
 from ..audit.request_log import Sender
@@ -192,6 +192,8 @@ class Actions:
             kept.taken_back = self._undoable(kept.asked.number)
             refuse_undoing_alone(kept, kept.taken_back, kept.asked, scene.job)
             action: Action = _Undoing(kept.taken_back)
+        elif isinstance(kept.asked, Run):
+            action = self._agent.extensions().action(kept.asked)
         else:
             action = action_for(kept.asked)
         action.prepare(scene)

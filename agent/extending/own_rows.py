@@ -7,7 +7,6 @@ has its row completed once more. What cannot be stored is NULL, and counted.
 
 from __future__ import annotations
 
-import struct
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -20,10 +19,10 @@ from ...ring.writer import RingWriter
 from ...safety.guard import Guard
 from ...script.own_tables import ScriptTable
 from ..recording.source import SourceReport
+from .host import Host
 
 if TYPE_CHECKING:
     from ..sources.steps.rows.late_rows import LateRows
-    from ..state import Agent
 
 _LEAST, _MOST = -(2**63) + 1, 2**63 - 1
 _WORDS = {"int64": "an int", "float64": "a float", "bool": "a bool", "text": "a str"}
@@ -47,11 +46,14 @@ class OwnRows:
 
     Attributes:
         guard: Counts its faults.
+        table: What it writes.
+        on_stop: Called as it writes no more.
     """
 
-    def __init__(self, table: ScriptTable, ring: RingWriter, agent: Agent) -> None:
+    def __init__(self, table: ScriptTable, ring: RingWriter, agent: Host) -> None:
         """Prepare to write into a ring."""
-        self._table, self._ring, self._agent = table, ring, agent
+        self.table, self._ring, self._agent = table, ring, agent
+        self.on_stop: Callable[[], None] = lambda: None
         self.guard = Guard(table.declared.name, self.stop)
         self.guard.on_fault = ring.count_dropped
         layout = ring.layout
@@ -62,17 +64,26 @@ class OwnRows:
             for f in layout.closing
         )
         self._known = frozenset(place.name for place in self._places)
+        self._is_on = False
         self._refused = 0
         self._why = ""
         self._late: LateRows | None = None
 
     def start(self) -> None:
         """Have rows come here."""
-        self._table.write = self.write
+        self._is_on = True
+        self.table.write = self.write
 
     def stop(self) -> None:
         """Have rows come here no more."""
-        self._table.write = None
+        self._is_on = False
+        self.table.write = None
+        self.on_stop()
+
+    def abandon(self) -> None:
+        """Runs in a forked child: write nothing into what is the parent's, and call nobody."""
+        self._is_on = False
+        self.table.write = None
 
     def close(self) -> None:
         """Stop for good."""
@@ -81,7 +92,7 @@ class OwnRows:
 
     def write(self, values: Mapping[str, Any]) -> None:
         """Write a row; never raises."""
-        if not self._agent.settings.recording:
+        if not (self._is_on and self._agent.settings.recording):
             return
         try:
             self._write(values)
@@ -93,15 +104,16 @@ class OwnRows:
         state = "on" if self._agent.settings.recording else "off"
         notes = [self._ring.problem, self.guard.problem]
         if self._refused:
-            notes.append(f"{self._refused:,} values could not be stored, the newest: {self._why}")
+            values = "1 value" if self._refused == 1 else f"{self._refused:,} values"
+            notes.append(f"{values} could not be stored, the newest: {self._why}")
         told = [note for note in notes if note]
         return SourceReport(
-            source=self._table.declared.name,
+            source=self.table.declared.name,
             state="failed" if self.guard.has_failed else state,
             cost_s=None,
             faults=self.guard.faults,
             note="; ".join(told) or None,
-            table=self._table.declared.full_name,
+            table=self.table.declared.full_name,
         )
 
     def _write(self, values: Mapping[str, Any]) -> None:
@@ -114,7 +126,7 @@ class OwnRows:
                 continue
             try:
                 row.append(store(value))
-            except (_Refused, TypeError, ValueError, OverflowError, struct.error):
+            except Exception:  # noqa: BLE001 - whatever a value of the script's does
                 stored, number = self._stored_otherwise(name, kind, value, store)
                 if number is not None:
                     later.append((len(row), number))
@@ -154,11 +166,11 @@ class OwnRows:
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
             return self._of_tensor(wanted, kind, value, store)
-        if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a number of numpy's
-            value = value.item()
         try:
+            if getattr(value, "shape", None) == () and hasattr(value, "item"):  # one of numpy's
+                value = value.item()
             return store(value), None
-        except (_Refused, TypeError, ValueError, OverflowError, struct.error):
+        except Exception:  # noqa: BLE001 - as in `_write`
             given = "a number that is too large or has a fraction"
             if type(value) not in (int, float):
                 given = f"a {type(value).__name__}"

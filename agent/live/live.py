@@ -57,6 +57,9 @@ def live_rows(question: LiveQuestion) -> LiveRows:
     Raises:
         BadRequest: There is no live table of that name.
     """
+    own = question.own.live_rows(question.table) if question.own is not None else None
+    if own is not None:
+        return own
     source = LIVE_SOURCES.get(question.table) or _source_of(TABLES_BY_NAME.get(question.table))
     if source is None:
         raise BadRequest(f"there is no live table {question.table!r}")
@@ -104,7 +107,8 @@ def _dataloaders(question: LiveQuestion) -> LiveRows:
 def _sources(question: LiveQuestion) -> LiveRows:
     from ..recording.source_rows import source_rows
 
-    return source_rows(question.training, question.own_reports())
+    own = question.own.reports() if question.own is not None else []
+    return source_rows(question.training, own)
 
 
 def _host_memory(_: LiveQuestion) -> LiveRows:

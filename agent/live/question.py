@@ -12,11 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from ...errors import BadRequest
+from ...tables import TABLES_BY_NAME
 from ..recording.stillness import Stillness
 
 if TYPE_CHECKING:
+    from ..extending.extensions import Extensions
     from ..recording.no_training import NoTraining
-    from ..recording.source import SourceReport
     from ..recording.training import TorchTraining
 
 _POLL_S = 0.05
@@ -32,7 +33,7 @@ class LiveQuestion:
         patient: Whether to wait even while the training makes no progress.
         only_random: Whether of checksums those of random states will do.
         at_step: The step at whose end to look, for what is looked at there; None for the next one.
-        own_reports: Tells how the tables stand that the script and plugins have declared.
+        own: What the script and plugins have added.
         cancelled: Set when nobody waits for the answer any more.
     """
 
@@ -44,15 +45,20 @@ class LiveQuestion:
         wait_s: float | None = None,
         patient: bool = False,
         only_random: bool = False,
-        own_reports: Callable[[], list[SourceReport]] = list,
+        own: Extensions | None = None,
     ) -> None:
         self.table, at, step = table.partition("@")
         self.at_step = _step(step) if at else None
         self.training = training
         self.wait_s = wait_s
         self.patient, self.only_random = patient, only_random
-        self.own_reports = own_reports
+        self.own = own
         self.cancelled = threading.Event()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is about a table that probing itself declares."""
+        return self.table in TABLES_BY_NAME
 
     def wait(
         self,

@@ -76,7 +76,7 @@ def make_rings(folder: ProcessFolder, settings: Settings) -> Rings:
         RingError: There is no space for them.
     """
     wanted = tuple(_rows_of(settings))
-    share_space(wanted)
+    share_space(folder.path, wanted)
     made = {
         table.name: RingWriter(folder.ring(table.name), table, rows, in_c=settings.native)
         for table, rows in wanted

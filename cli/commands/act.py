@@ -205,6 +205,23 @@ def skip_attention(
     _act(context, SkipAttention(keep=keep, inside=inside, model=model), style)
 
 
+@command.command("run")
+@target_options
+@click.argument("name")
+@click.argument("arguments", nargs=-1, metavar="[PARAMETER=VALUE]...")
+@style_option("text", "json")
+@click.pass_context
+def run(context: click.Context, *, name: str, arguments: tuple[str, ...], style: str) -> None:
+    """Do what a plugin of the training's has added.
+
+    It runs in the training thread between two steps; what it takes and whether it can fail half
+    done, its plugin knows.
+    """
+    from ...messages.about.act import Run
+
+    _act(context, Run(name=name, arguments=arguments), style)
+
+
 @command.command("undo")
 @target_options
 @click.argument("number", type=click.IntRange(min=1), metavar="[ID]", required=False)

@@ -86,11 +86,11 @@ def command(
 
 def _list_questions() -> None:
     """Print the saved questions."""
-    from ..questions.library import QUESTIONS
+    from ..questions.library import all_questions
     from ..render.process.questions import render_questions
 
     screen = terminal.screen()
-    terminal.write(render_questions(QUESTIONS, width=screen.width, color=screen.color))
+    terminal.write(render_questions(all_questions(), width=screen.width, color=screen.color))
 
 
 def _explain(target: Target, statement: str) -> None:

@@ -88,6 +88,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "act nan-guard": ("probing 4242 act nan-guard skip",),
     "act keep-layers": ("probing 4242 act keep-layers 2",),
     "act skip-attention": ("probing 4242 act skip-attention --except last",),
+    "act run": ("probing 4242 act run weight-decay value=0.1",),
     "act undo": ("probing 4242 act undo", "probing 4242 act undo 3"),
     "act list": ("probing 4242 act list",),
     "profile": (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 
 from ...errors import UsageError
+from ...plugins import installed
 from ...tables import STEP_PHASES
 from .records import SavedQuestion
 
@@ -242,6 +243,17 @@ FROM (FROM probing.overhead WHERE duration IS NOT NULL ORDER BY step DESC LIMIT 
 BY_NAME = {question.name: question for question in QUESTIONS}
 
 
+def all_questions() -> tuple[SavedQuestion, ...]:
+    """Ours, and those of plugins by names that we have not."""
+    added = (
+        SavedQuestion(name=one.name, doc=one.doc, sql=one.sql, parameters=one.parameters)
+        for each in installed()
+        for one in each.plugin.questions
+        if one.name not in BY_NAME
+    )
+    return tuple({question.name: question for question in (*QUESTIONS, *added)}.values())
+
+
 def find_question(name: str) -> SavedQuestion:
     """The saved question of that name.
 
@@ -250,7 +262,10 @@ def find_question(name: str) -> SavedQuestion:
     """
     if name in BY_NAME:
         return BY_NAME[name]
-    near = difflib.get_close_matches(name, BY_NAME, n=1, cutoff=0.5)
+    known = {question.name: question for question in all_questions()}
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f" Did you mean @{near[0]}?" if near else ""
     raise UsageError(
         f"there is no saved question @{name}.{hint}", help="`probing query @` lists them."

@@ -123,7 +123,7 @@ class _LiveTable:
             live = self._ask(wait_s)
         if live.note is not None:
             self._notes.append(live.note)
-        return live_to_arrow(live)
+        return live_to_arrow(live, self.table)
 
     def _ask(self, wait_s: float | None) -> LiveRows:
         """What the agent answers."""

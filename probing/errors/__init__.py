@@ -54,8 +54,8 @@ _SUBJECTS = {
     ),
     "serving": (
         "BadHost BadOrigin BadRequest BadToken Busy EvalNotAllowed NoSuchRoute NoThread "
-        "PageMissing ReadOnlyToken RequestTimedOut RequestTooLarge TooManyRequests Vetoed "
-        "WritingNotAllowed WrongMethod"
+        "PageMissing PluginFailed ReadOnlyToken RequestTimedOut RequestTooLarge TooManyRequests "
+        "Vetoed WritingNotAllowed WrongMethod"
     ),
 }
 _HOMES = {name: subject for subject, names in _SUBJECTS.items() for name in names.split()}

@@ -5,7 +5,7 @@ Rules of this file: as those of `probing.errors`, whose tree they belong to.
 
 from __future__ import annotations
 
-from .root import Refused, TimedOut, Unreachable, UsageError
+from .root import ProbingError, Refused, TimedOut, Unreachable, UsageError
 
 
 class BadRequest(UsageError):
@@ -16,6 +16,16 @@ class BadRequest(UsageError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"bad request: {reason}.")
+
+
+class PluginFailed(ProbingError):
+    """What a plugin adds cannot be had, because its code fails."""
+
+    code = "plugin_failed"
+    help = "`probing ENDPOINT status` says which plugins have failed; PROBING_PLUGINS=0 loads none."
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"plugin {name} failed: {reason}.")
 
 
 class RequestTooLarge(UsageError):

@@ -7,7 +7,7 @@ from typing import Any
 from mcp.server.mcpserver import MCPServer
 
 from .._version import VERSION
-from ..cli.questions.library import QUESTIONS
+from ..cli.questions.library import all_questions
 from ..tables import TABLES
 from .tools import add_tools
 
@@ -81,7 +81,7 @@ def _tables() -> str:
 
 def _questions() -> str:
     """Each saved question, and what it answers."""
-    return "\n".join(f"@{one.name}: {one.doc}" for one in QUESTIONS)
+    return "\n".join(f"@{one.name}: {one.doc}" for one in all_questions())
 
 
 def _prompt(text: str) -> Any:

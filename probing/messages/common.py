@@ -267,6 +267,21 @@ class OwnTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnLiveTable:
+    """A live table that a plugin has added."""
+
+    name: str
+    own: OwnTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnLiveTables:
+    """All of a process, as its run folder tells them."""
+
+    tables: tuple[OwnLiveTable, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatus:
     """A table as it stands in a process.
 

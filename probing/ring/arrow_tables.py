@@ -140,13 +140,16 @@ def to_arrow(
     return pa.Table.from_arrays(arrays, schema=schema_of(table))
 
 
-def live_to_arrow(live: wire.LiveRows) -> pa.Table:
+def live_to_arrow(live: wire.LiveRows, declared: Table | None = None) -> pa.Table:
     """The rows of a live table; a column that the answer lacks is NULL.
+
+    Args:
+        declared: What it is, for one that a plugin has added.
 
     Raises:
         BadRequest: The answer is not one of a table that is known here.
     """
-    table = TABLES_BY_NAME.get(live.table)
+    table = TABLES_BY_NAME.get(live.table, declared)
     if table is None or any(len(row) != len(live.columns) for row in live.rows):
         raise BadRequest(f"the rows of the live table {live.table!r} are not readable")
     schema = schema_of(table)

@@ -7,6 +7,7 @@ file; a row caught while it is being written is passed over.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import struct
@@ -14,11 +15,12 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
-from ..errors import RingError
-from ..linux.foreign_files import open_file
-from ..messages.common import OwnTable, TablesAnswer, TableStatus
+from ..errors import BadRequest, RingError
+from ..linux.foreign_files import open_file, read_file
+from ..messages.codec import decode
+from ..messages.common import OwnLiveTables, OwnTable, TablesAnswer, TableStatus
 from ..rundir.folders import ProcessFolder
 from ..tables import TABLES, TABLES_BY_NAME, Column, ColumnType, Table
 from ..tables.columns import FAILED as FAILED_COLUMN, SEQ
@@ -39,6 +41,7 @@ _NULL_FLOAT = NULL_FLOAT_BITS.to_bytes(8, "little")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _MOST_FOUND = 256
 """How many tables that no version of ours declares are looked for in a run folder."""
+_MOST_TOLD = 1 << 20
 _NEAR = 64
 """How far around the newest slot to look: rows are numbered before they are written."""
 
@@ -235,25 +238,44 @@ def tables_of(folder: ProcessFolder) -> tuple[Table, ...]:
 
 
 def own_tables(folder: ProcessFolder) -> tuple[Table, ...]:
-    """The tables that the script of a process has declared, by the headers of their rings."""
+    """The tables that the script of a process and its plugins have declared.
+
+    Recorded ones are known by the headers of their rings.
+    """
+    found: dict[str, Table] = {}
+    for table in (*_own_rings(folder), *_own_live(folder)):
+        names = [column.name.lower() for column in table.columns]
+        are_names = all(_IDENTIFIER.fullmatch(name) for name in (table.name, *names))
+        is_new = table.name not in TABLES_BY_NAME and table.name not in found
+        if is_new and table.origin and are_names and len(names) == len({*names}):
+            found[table.name] = table
+    return tuple(found.values())
+
+
+def _own_rings(folder: ProcessFolder) -> Iterator[Table]:
+    """What the headers of rings say that are none of ours."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder.path))
     except OSError:
-        return ()
+        return
     stems = [name.removesuffix(".ring") for name in names if name.endswith(".ring")]
     own = [stem for stem in stems if stem not in TABLES_BY_NAME and _IDENTIFIER.fullmatch(stem)]
-    found = []
     for stem in own[:_MOST_FOUND]:
-        try:
-            with RingPeek(folder.ring(stem)) as ring:
-                table = table_in(ring.header)
-        except (OSError, RingError):
-            continue
-        names_in = [column.name.lower() for column in table.columns]
-        are_names = all(_IDENTIFIER.fullmatch(name) for name in names_in)
-        if table.name == stem and table.origin and are_names and len(names_in) == len({*names_in}):
-            found.append(table)
-    return tuple(found)
+        with contextlib.suppress(OSError, RingError), RingPeek(folder.ring(stem)) as ring:
+            if ring.header.table == stem:
+                yield table_in(ring.header)
+
+
+def _own_live(folder: ProcessFolder) -> Iterator[Table]:
+    """The live tables that plugins have added."""
+    try:
+        told = decode(OwnLiveTables, read_file(folder.live_tables, _MOST_TOLD), may_be_newer=True)
+    except (OSError, BadRequest):
+        return
+    kinds = get_args(ColumnType)
+    for one in told.tables[:_MOST_FOUND]:
+        if all(column.type in kinds for column in one.own.columns):
+            yield one.own.table(one.name, "live")
 
 
 def table_in(header: RingHeader) -> Table:

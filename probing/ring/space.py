@@ -6,13 +6,14 @@ better than none: every table gets some, and what holds fewer than it was to say
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 from ..errors import RingError
-from ..tables import Table
+from ..tables import TABLES_BY_NAME, Table
 from ..units import size
 from .format import HEADER_SIZE, MOST_BYTES, layout_of
 
@@ -21,6 +22,8 @@ _USUAL_BYTES = 32 << 20
 """What the rings of the default settings take together."""
 _SHARE = 10
 """Rings take no more than one part in so many of what was free."""
+_OWN = 4
+"""Tables of scripts and plugins take no more than one part in so many."""
 _LATER = 4
 """One part in so many is left for the rings that are made with their first row."""
 
@@ -64,16 +67,27 @@ def limit_rings(total_bytes: int, free_bytes: int | None = None) -> str | None:
     )
 
 
-def share_space(wanted: Sequence[tuple[Table, int]]) -> None:
+def free_bytes(path: Path) -> int | None:
+    """What is free in a file system for everybody; None where it does not tell."""
+    try:
+        space = os.statvfs(path)
+    except OSError:
+        return None
+    return space.f_bavail * space.f_frsize
+
+
+def share_space(folder: Path, wanted: Sequence[tuple[Table, int]]) -> None:
     """Have all rings that are about to be made find room: the largest gives half until they do.
 
     Args:
+        folder: Where they are made; what scripts and plugins have there is theirs already.
         wanted: Each table, and the least number of rows that it is to hold.
     """
     global _space  # noqa: PLW0603 - of the process, as the rings are
     if not _space.total_bytes:
         return
     room = _space.total_bytes - _space.total_bytes // _LATER - len(wanted) * HEADER_SIZE
+    room -= sum(_own_sizes(folder))
     rows = {table.name: _usual_rows(rows) for table, rows in wanted}
     widths = {table.name: layout_of(table).row_size for table, _ in wanted}
     while sum(rows[name] * widths[name] for name in rows) > room:
@@ -97,6 +111,9 @@ def fitting_rows(path: Path, table: Table, rows: int) -> int:
     if _space.total_bytes:
         others = (ring for ring in path.parent.glob("*.ring") if ring != path)
         left = min(left, _space.total_bytes - sum(ring.stat().st_size for ring in others))
+        if table.origin:  # all of that kind may take no more than leaves ours theirs
+            own = _space.total_bytes // _OWN - sum(_own_sizes(path.parent, but=path))
+            left = min(left - _space.total_bytes // (2 * _LATER), own)
     while HEADER_SIZE + capacity * row_size > left:
         capacity >>= 1
         if capacity < min(rows, _LEAST_ROWS):
@@ -105,6 +122,13 @@ def fitting_rows(path: Path, table: Table, rows: int) -> int:
                 table.name, f"the rings already take the {mib} MiB of PROBING_RINGS_MIB"
             )
     return capacity
+
+
+def _own_sizes(folder: Path, *, but: Path | None = None) -> Iterator[int]:
+    """The bytes of each ring that is none of ours."""
+    for ring in folder.glob("*.ring"):
+        if ring.stem not in TABLES_BY_NAME and ring != but:
+            yield ring.stat().st_size
 
 
 def shortfall(table: Table, rows: int, capacity: int) -> str | None:

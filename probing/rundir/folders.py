@@ -140,6 +140,11 @@ class ProcessFolder:
         return self.path / "environment.json"
 
     @property
+    def live_tables(self) -> Path:
+        """The live tables that plugins have added."""
+        return self.path / "live_tables.json"
+
+    @property
     def profile(self) -> Path:
         """The trace of the last profile, gzipped."""
         return self.path / "profile.json.gz"

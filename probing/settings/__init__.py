@@ -137,6 +137,7 @@ class Settings:
         default=True,
         doc="`0` has module calls recorded by Python also where the faster C part was built.",
     )
+    plugins: bool = _setting("PROBING_PLUGINS", default=True, doc="`0` loads no plugin.")
     trace_rows: int = _setting(
         "PROBING_TRACE_ROWS",
         262_144,

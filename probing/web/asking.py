@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from ..api.process import Process
-from ..cli.questions.library import QUESTIONS
+from ..cli.questions.library import all_questions
 from ..cli.questions.records import put_in
 from ..cluster.node.workers import Workers
 from ..errors import BadRequest
@@ -222,7 +222,7 @@ def _questions() -> list[dict[str, str]]:
     """The saved questions, with their parameters put in."""
     return [
         {"name": one.name, "doc": one.doc, "sql": put_in(one.sql, {}, one.parameters).strip()}
-        for one in QUESTIONS
+        for one in all_questions()
     ]
 
 

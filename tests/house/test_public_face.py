@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import probing
-from probing import actions, errors, settings, tables
+from probing import actions, errors, plugins, settings, tables
 from probing.messages.about.act import Asked
 
 pytestmark = pytest.mark.anypython
@@ -60,8 +60,6 @@ def uses(process: probing.Process) -> Iterator[object]:
     with probing.span("load"):
         probing.metric(loss=0.1)
     probing.step()
-    rewards: probing.ScriptTable = probing.table("rewards", {"reward": float, "note": str}, rows=9)
-    rewards.add(reward=0.5, note="seed 7")
     yield name, rows, value, values, changes, done, threads, live, profile, samples, armed
     yield recording, pid, settings_now, attached, detached, notes, ranks
     try:
@@ -75,6 +73,24 @@ def uses(process: probing.Process) -> Iterator[object]:
     columns: list[str] = [column.name for column in table.columns]
     all_settings: tuple[settings.Setting, ...] = settings.SETTINGS
     yield columns, all_settings, settings.Settings.from_env({}).mode
+
+
+def extends(process: probing.Process) -> Iterator[object]:
+    """What packages add and scripts record; never run, as above."""
+    rewards: probing.ScriptTable = probing.table("rewards", {"reward": float, "note": str}, rows=9)
+    rewards.add(reward=0.5, note="seed 7")
+    added = plugins.Plugin(
+        tables=(
+            plugins.RecordedTable(
+                name="load", columns={"load": float}, doc="", each_step=lambda: {"load": 1.0}
+            ),
+            plugins.LiveTable(name="now", columns={"n": int}, doc="", compute=lambda: [{"n": 1}]),
+        ),
+        actions=(plugins.Action(name="do", doc="", apply=lambda names, given: None),),
+        questions=(plugins.Question(name="what", doc="", sql="SELECT 1"),),
+        rules=list,
+    )
+    yield added, process.act(actions.Run(name="do", arguments=("a=1",)))
 
 
 async def awaited(process: probing.AsyncProcess) -> object:

@@ -26,6 +26,7 @@ from .not_looked_at import NotLookedAt
 from .ranks import JOB_RULES, Job
 from .report import NotLooked, Report
 from .rules import RULES
+from .rules.plugged import plugin_rules
 from .scope import COMPARED_UNTIL, LIVE_UNTIL, RULES_UNTIL, Clock, Group, How, diagnosed
 
 if TYPE_CHECKING:
@@ -86,6 +87,12 @@ def examine(
     )
 
 
+def _rules() -> tuple[Rule, ...]:
+    """Ours and those of plugins."""
+    names = frozenset(rule.name for rule in RULES) | {one.rule.name for one in JOB_RULES}
+    return (*RULES, *plugin_rules(names))
+
+
 def _judge_groups(
     groups: Sequence[Group], how: How, began_ns: int
 ) -> tuple[list[_Judged], Sequence[Outcome[None]]]:
@@ -96,7 +103,7 @@ def _judge_groups(
     def look(process: Process, member: Member) -> None:
         facts = Facts(process, member, verdicts[id(member)], live_s=clock.left_s(LIVE_UNTIL))
         facts.leave_out_steps_since(began_ns)
-        facts.prepare(sql for rule in RULES for sql in rule.asks)
+        facts.prepare(sql for rule in _rules() for sql in rule.asks)
         judged = _Judged(member, facts, [], {})
         begun.append(judged)
         _judge(judged, is_thorough=how.is_thorough)
@@ -143,7 +150,7 @@ def _unseen(
     Who cannot be asked otherwise, as one that has gone without a record, is told by a note.
     """
     begun = {id(one.member) for one in judged}
-    names = [rule.name for rule in RULES]
+    names = [rule.name for rule in _rules()]
     found = []
     for one in outcomes:
         is_late = one.state == "late"
@@ -180,7 +187,7 @@ def _notes(groups: Sequence[Group], outcomes: Sequence[Outcome[None]]) -> tuple[
 
 def _judge(judged: _Judged, *, is_thorough: bool = True) -> None:
     """All rules on one process, one after the other, those that take time last."""
-    for rule in sorted(RULES, key=lambda rule: rule.cost_s):
+    for rule in sorted(_rules(), key=lambda rule: rule.cost_s):
         if rule.cost_s and not is_thorough:
             judged.missed[rule.name] = _NOT_THOROUGH
             judged.done.add(rule.name)
@@ -195,7 +202,7 @@ def _judge(judged: _Judged, *, is_thorough: bool = True) -> None:
 def _as_it_is(judged: _Judged, why_late: str) -> _Judged:
     """What was judged until now: a thread may still be at it, and is not waited for."""
     done = set(judged.done)
-    late = {rule.name: why_late for rule in RULES if rule.name not in done}
+    late = {rule.name: why_late for rule in _rules() if rule.name not in done}
     found = [(rule, sign) for rule, sign in tuple(judged.found) if rule.name in done]
     missed = {name: why for name, why in dict(judged.missed).items() if name in done} | late
     return dataclasses.replace(judged, found=found, missed=missed)
@@ -291,7 +298,7 @@ def _healthy(findings: Sequence[Finding], missed: Sequence[NotLooked]) -> tuple[
     """Subjects of which each rule was judged and found nothing."""
     told = {finding.rule for finding in findings} | {n for one in missed for n in one.rules}
     subjects: dict[str, bool] = {}
-    for rule in RULES:
+    for rule in _rules():
         subjects[rule.subject] = subjects.get(rule.subject, True) and rule.name not in told
     return tuple(subject for subject, is_well in subjects.items() if is_well)
 
@@ -303,8 +310,8 @@ def _too_early(
     if steps >= LEAST_STEPS:
         return ()
     told = {finding.rule for finding in findings} | {n for one in missed for n in one.rules}
-    now = {rule.subject for rule in RULES if rule.group in ABOUT_NOW}
-    rules = [rule.name for rule in RULES if rule.subject not in now and rule.name not in told]
+    now = {rule.subject for rule in _rules() if rule.group in ABOUT_NOW}
+    rules = [rule.name for rule in _rules() if rule.subject not in now and rule.name not in told]
     if not rules:
         return ()
     why = f"only {steps} step{'' if steps == 1 else 's'} on record, and {LEAST_STEPS} are needed"

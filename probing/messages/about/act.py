@@ -117,6 +117,19 @@ class SkipAttention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Do what a plugin has added.
+
+    Attributes:
+        name: What the plugin calls it.
+        arguments: Its parameters, each as `NAME=VALUE`.
+    """
+
+    name: str
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Undo:
     """Take an action back; None for the last that can be.
 
@@ -147,9 +160,10 @@ class ActRequest:
     keep_layers: KeepLayers | None = None
     skip_attention: SkipAttention | None = None
     undo: Undo | None = None
+    run: Run | None = None
 
 
-Asked = Lr | Clip | Checkpoint | Cleanup | NanGuard | KeepLayers | SkipAttention | Undo
+Asked = Lr | Clip | Checkpoint | Cleanup | NanGuard | KeepLayers | SkipAttention | Undo | Run
 """What can be asked for."""
 
 

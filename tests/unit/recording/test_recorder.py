@@ -25,6 +25,7 @@ from probing.ring.reader import read_ring
 from probing.ring.space import limit_rings, share_space
 from probing.ring.writer import Names, RingWriter
 from probing.safety.guard import LIMIT, Guard
+from probing.script.own_tables import declaration
 from probing.tables import RECORDED_TABLES, STEPS, TORCH_TRACE
 from tests.harness.accelerators import NoAccelerator
 from tests.harness.name_lists import encode_names
@@ -94,7 +95,7 @@ def test_every_ring_finds_room_in_little_space(tmp_path: Path, mib: int) -> None
     limit_rings(mib << 20)
     made: list[RingWriter] = []
     try:
-        share_space(wanted)
+        share_space(tmp_path, wanted)
         made += [RingWriter(tmp_path / f"{t.name}.ring", t, rows) for t, rows in wanted]
         assert sum(ring.stat().st_size for ring in tmp_path.glob("*.ring")) <= mib * 3 << 18
         widths = [ring.layout.row_size for ring in made]
@@ -105,6 +106,29 @@ def test_every_ring_finds_room_in_little_space(tmp_path: Path, mib: int) -> None
         small = [ring for ring, held in zip(made, sizes, strict=True) if held < 16_384]
         assert small
         assert all("PROBING_RINGS_MIB" in (ring.problem or "") for ring in small)
+    finally:
+        limit_rings(0)
+        for ring in made:
+            ring.close()
+
+
+def test_tables_of_a_script_leave_ours_their_room(tmp_path: Path) -> None:
+    """However many rows they want, and though they come first, every table of ours is made."""
+    wanted = [(table, 16_384) for table in RECORDED_TABLES]
+    limit_rings(8 << 20)
+    made: list[RingWriter] = []
+    try:
+        for name in ("first", "second"):
+            table = declaration(
+                name, {"n": int}, doc="", rows=1 << 24, text_bytes=8, origin="script"
+            ).declared
+            made.append(RingWriter(tmp_path / f"{name}.ring", table, 1 << 24))
+        own = sum(ring.stat().st_size for ring in tmp_path.glob("*.ring"))
+        assert 1 << 20 <= own <= 2 << 20
+        share_space(tmp_path, wanted)
+        made += [RingWriter(tmp_path / f"{t.name}.ring", t, rows) for t, rows in wanted]
+        all_of_them = sum(ring.stat().st_size for ring in tmp_path.glob("*.ring"))
+        assert all_of_them <= 6 << 20
     finally:
         limit_rings(0)
         for ring in made:

@@ -1,0 +1,91 @@
+"""The rules of plugins, beside ours.
+
+Rules of this file: a rule of a plugin's that fails, as a plugin that cannot be loaded, is something
+that was not looked at, with the reason; it never hides what other rules find.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator
+
+from ....errors import ProbingError
+from ....plugins import Installed, failure, installed
+from ..facts import Facts
+from ..findings import Rule, Sign
+from ..not_looked_at import NotLookedAt
+
+_UNJUDGED = Rule(
+    name="plugin",
+    group="slow",
+    subject="plugins",
+    symptom="A plugin's rules cannot be judged.",
+    evidence="Its code.",
+    certainty="possible",
+    gravity=0,
+    fix="",
+    next="",
+    look=lambda _: (),
+)
+
+
+@functools.cache
+def plugin_rules(taken: frozenset[str]) -> tuple[Rule, ...]:
+    """All rules that plugins add.
+
+    Args:
+        taken: The names of rules that there are already.
+    """
+    found: dict[str, Rule] = {}
+    for one in installed():
+        for rule in _rules_of(one):
+            if rule.name in taken or rule.name in found:
+                why = f"there is a rule of the name {rule.name} already"
+                unjudged = _unjudged(one.name, why)
+                found[unjudged.name] = unjudged
+            else:
+                found[rule.name] = rule
+    return tuple(found.values())
+
+
+def _rules_of(one: Installed) -> list[Rule]:
+    """The rules of a plugin, each to be judged under guard."""
+    if one.problem is not None:
+        return [_unjudged(one.name, one.problem)]
+    try:
+        rules = list(one.plugin.rules() if one.plugin.rules is not None else ())
+    except Exception as error:  # noqa: BLE001 - a plugin may fail as it likes
+        return [_unjudged(one.name, failure(error))]
+    strangers = [rule for rule in rules if not isinstance(rule, Rule)]
+    if strangers:
+        return [_unjudged(one.name, f"{strangers[0]!r} is no probing.rules.Rule")]
+    # What it asks is asked one by one, since one wrong statement would spoil all asked together.
+    return [
+        dataclasses.replace(rule, look=_guarded(one.name, rule.look), asks=()) for rule in rules
+    ]
+
+
+def _unjudged(name: str, why: str) -> Rule:
+    """A rule that says why a plugin's are not judged."""
+
+    def look(_: Facts) -> Iterable[Sign]:
+        raise NotLookedAt(f"plugin {name}: {why}")
+
+    return dataclasses.replace(_UNJUDGED, name=f"plugin {name}", look=look)
+
+
+def _guarded(
+    name: str, look: Callable[[Facts], Iterable[Sign]]
+) -> Callable[[Facts], Iterator[Sign]]:
+    """A look whose failure says whose it is."""
+
+    def guarded(facts: Facts) -> Iterator[Sign]:
+        try:
+            yield from look(facts)
+        except (NotLookedAt, ProbingError):
+            raise
+        except Exception as error:
+            raise NotLookedAt(f"plugin {name} failed: {failure(error)}") from error
+
+    return guarded
