@@ -65,6 +65,44 @@ def runs(context: click.Context, *, folder: str | None, limit: int, style: str) 
         _draw(found)
 
 
+@command.command("show", cls=AskCommand)
+@click.argument("words", nargs=-1, metavar="[FOLDER] RUN")
+@target_options
+@click.option("--rank", type=int, metavar="N", help="Whose figures; the lowest that is kept.")
+@style_option("text", "json")
+@click.pass_context
+def show(context: click.Context, *, words: tuple[str, ...], rank: int | None, style: str) -> None:
+    """Show one run on one screen: who, when, how it ended, speed, loss, memory, what is not kept.
+
+    Ranks, endings and memory are those of all ranks; speed by phase, losses and the slowest modules
+    are of one. Steps of the start and those with a checkpoint or after an evaluation are no part of
+    the speed. A RUN is its name, or a part of that which no other has.
+    """
+    if len(words) not in {1, 2}:
+        raise UsageError(
+            f"one run is shown, but {len(words)} words were given.",
+            help="`probing history show FOLDER RUN`; `probing history runs` lists them.",
+        )
+    place = _place(words[0] if len(words) == 2 else None)
+    go_on_in_a_child()
+    from ...diagnosis.runs.kept import find_kept
+    from ..render.history.kept_run import render_kept_run
+    from ..reports.run.kept import screen_of
+    from ..time_limit import within
+
+    notes: list[str] = []
+    limit_s = Target.of(context).limit_s
+    with within(limit_s, grace_s=_GRACE_S):
+        (kept,) = find_kept(place, words[-1:], timeout_s=limit_s, notes=notes)
+        shown = screen_of(kept, rank=rank)
+    if style == "json":
+        terminal.write_json(dataclasses.asdict(shown))
+    else:
+        screen = terminal.screen()
+        terminal.write(render_kept_run(shown, place, width=screen.width, color=screen.color))
+    _tell(list(dict.fromkeys(notes)))
+
+
 @command.command("diff", cls=AskCommand)
 @click.argument("words", nargs=-1, metavar="[FOLDER] RUN RUN")
 @target_options
@@ -84,16 +122,15 @@ def diff(context: click.Context, *, words: tuple[str, ...], rank: int | None, st
         )
     place = _place(words[0] if len(words) == 3 else None)
     go_on_in_a_child()
-    from ...diagnosis.runs.kept import compare_kept
+    from ...diagnosis.runs.kept import compare_kept, find_kept
     from ..time_limit import within
     from .diff import write_comparison
 
     notes: list[str] = []
     limit_s = Target.of(context).limit_s
     with within(limit_s, grace_s=_GRACE_S):
-        compared, names = compare_kept(
-            place, (words[-2], words[-1]), rank=rank, timeout_s=limit_s, notes=notes
-        )
+        before, after = find_kept(place, words[-2:], timeout_s=limit_s, notes=notes)
+        compared, names = compare_kept(before, after, rank=rank)
     command_line = f"probing history diff {shlex.quote(place)}"
     write_comparison(compared, names, style, command=command_line)
     _tell(list(dict.fromkeys(notes)))

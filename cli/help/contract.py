@@ -113,6 +113,7 @@ OUTPUTS: Mapping[str, Output] = {
     "config": Output(shape="array", record="messages.common:SettingValue"),
     "export": Output(shape="array", record="history.export:Exported"),
     "history runs": Output(shape="array", record="history.runs:Run"),
+    "history show": Output(record="cli.reports.run.kept:RunOnOneScreen"),
     "history query": Output(shape="rows"),
     "history diff": _DIFF,
 }  # fmt: skip

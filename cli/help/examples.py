@@ -123,6 +123,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "history": ("probing history runs /shared/probing",),
     "history runs": ("probing history runs /shared/probing", "probing history runs --json"),
+    "history show": (
+        "probing history show /shared/probing node7-4553-20261124T174542",
+        "probing history show 174542 --rank 3 --json",
+    ),
     "history query": (
         'probing history query /shared/probing "SELECT run, max(step) FROM steps GROUP BY run"',
         "probing history query /shared/probing @slowest-modules",

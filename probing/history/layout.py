@@ -49,6 +49,11 @@ def unquoted(text: str) -> str | None:
     return None if text == NULL_VALUE else unquote(text, errors="surrogateescape")
 
 
+def job_folder(project: str, job: str | None) -> str:
+    """Where all tables of a job are."""
+    return f"project={quoted(project)}/job={quoted(job)}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
     """The folder of a table's rows of one job, with a folder for each day in it."""
@@ -61,8 +66,7 @@ class Partition:
     @property
     def path(self) -> Path:
         """Where it is."""
-        job = self.root / f"project={quoted(self.project)}" / f"job={quoted(self.job)}"
-        return job / f"table={quoted(self.table)}"
+        return self.root / job_folder(self.project, self.job) / f"table={quoted(self.table)}"
 
     def day(self, day: str) -> Path:
         """The folder of a day, such as 2026-11-24."""
@@ -108,9 +112,13 @@ def job_file(root: Path, project: str, job: str) -> Path:
     return root / _OWN / "jobs" / f"{quoted(f'{project} {job}')}.json"
 
 
-def tables_of(root: Path) -> Iterator[tuple[str, Path]]:
-    """The folder of each table of each job, with the name of the table."""
-    for path in sorted(root.glob("project=*/job=*/table=*")):
+def tables_of(root: Path, within: str = "project=*/job=*") -> Iterator[tuple[str, Path]]:
+    """The folder of each table of each job, with the name of the table.
+
+    Args:
+        within: Of which jobs, see `job_folder`.
+    """
+    for path in sorted(root.glob(f"{within}/table=*")):
         found = _KEY.fullmatch(path.name)
         name = unquoted(found[2]) if found else None
         if name:

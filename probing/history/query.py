@@ -31,7 +31,7 @@ from ..sql.process_columns import literal
 from ..sql.quoting import identifier, text_literal
 from ..tables import OWN_SCHEMA, SCHEMA, Column, Table
 from .export import history_folder
-from .layout import files_in, tables_of
+from .layout import files_in, job_folder, tables_of
 from .tables import HISTORY_TABLES, KEPT_TABLES, in_history
 
 _MEMORY_MIB = 1024
@@ -54,10 +54,19 @@ _OF_THE_STATEMENT = (
 _FAILURES = (duckdb.Error, pa.ArrowException, OSError, MemoryError, RuntimeError)
 
 
+EVERY_RANK = -1
+
+
 class Chosen(NamedTuple):
-    """One process of a history: a run, and of several ranks one."""
+    """One run of a history, or of several ranks one.
+
+    Attributes:
+        rank: Which one; None of a process without one, EVERY_RANK for all.
+    """
 
     run: str
+    project: str
+    job: str | None
     rank: int | None
 
 
@@ -67,7 +76,7 @@ class History:
     Args:
         place: The folder.
         notes: Gets sentences about what was left out.
-        chosen: The one process whose rows are there; None for those of all.
+        chosen: The one run or process whose rows are there; None for those of all.
 
     Raises:
         UsageError: It is no folder.
@@ -85,7 +94,7 @@ class History:
         self._folders: dict[str, list[Path]] = {}
         self._files: dict[str, list[Path]] = {}
         try:
-            for table, path in tables_of(self.root):
+            for table, path in self._tables():
                 self._folders.setdefault(table, []).append(path)
         except OSError as error:
             raise NoHistory(place, error.strerror or "it cannot be read") from None
@@ -121,6 +130,12 @@ class History:
         new = sorted(self._folders.keys() - known.keys())
         others = (Table(name=name, doc="", kind="recorded", columns=()) for name in new)
         return (*known.values(), *others)
+
+    def _tables(self) -> list[tuple[str, Path]]:
+        """Where rows may be: of a run that is chosen, what its job has."""
+        one = self.chosen
+        found = [] if one is None else list(tables_of(self.root, job_folder(one.project, one.job)))
+        return found or list(tables_of(self.root))
 
     def files(self, table: str) -> list[Path]:
         """The files of a table, without those that are left out; listed when first asked for."""
@@ -238,11 +253,14 @@ def _select(
 
 
 def _only(chosen: Chosen | None) -> str:
-    """What keeps the rows of one process alone."""
+    """What keeps the rows of one run or process alone."""
     if chosen is None:
         return ""
+    of_run = f" WHERE run = {text_literal(chosen.run)}"
+    if chosen.rank == EVERY_RANK:
+        return of_run
     rank = "NULL" if chosen.rank is None else str(chosen.rank)
-    return f" WHERE run = {text_literal(chosen.run)} AND rank IS NOT DISTINCT FROM {rank}"
+    return f"{of_run} AND rank IS NOT DISTINCT FROM {rank}"
 
 
 def _column(column: Column, *, is_there: bool) -> str:
