@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,7 @@ from ..ask.shield import go_on_in_a_child
 from ..ask.statement import statement_of
 from ..ask.text_input import TextCommand
 from ..command import AskCommand, AskGroup
+from ..keep_options import keep_of, keep_options
 from ..options import choose_rows, limit_option, rows_options, statement_options, style_option
 from ..output import terminal
 from ..target import Target, refuse_target, target_options
@@ -142,6 +144,43 @@ def _draw(found: list[Run]) -> None:
 
     screen = terminal.screen()
     terminal.write(render_runs(found, width=screen.width, color=screen.color))
+
+
+@command.command("compact", cls=AskCommand)
+@click.argument("folder", required=False)
+@target_options
+@keep_options
+@style_option("text", "json")
+@click.pass_context
+def compact(
+    context: click.Context,
+    *,
+    folder: str | None,
+    keep_days: int | None,
+    keep_bytes: str | None,
+    style: str,
+) -> None:
+    """Put the small files of a history together, and remove what is not to be kept.
+
+    The files of each table of a job and day become few, with the same rows. Queries and exports may
+    go on meanwhile, and it may be killed at any moment; other engines see the folder as it is, so
+    ask nothing by them meanwhile. With --timeout nothing more is begun after so many seconds.
+    """
+    place = _place(folder)
+    from ...history.compaction.compact import Limits, compact as compact_history
+    from ...history.export import history_folder
+    from ..render.history.compacted import render_compacted
+
+    root = history_folder(place)
+    timeout_s = Target.of(context).timeout_s
+    limits = Limits(until_s=None if timeout_s is None else time.monotonic() + timeout_s)
+    with terminal.waiting_for(f"compacting {place}"):
+        done = compact_history(root, keep_of(keep_days, keep_bytes), limits)
+    if style == "json":
+        terminal.write_json(dataclasses.asdict(done))
+    else:
+        terminal.write(render_compacted(done, place))
+    _tell(done.notes)
 
 
 @command.command("query", cls=TextCommand)

@@ -131,6 +131,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         'probing history query /shared/probing "SELECT run, max(step) FROM steps GROUP BY run"',
         "probing history query /shared/probing @slowest-modules",
     ),
+    "history compact": (
+        "probing history compact /shared/probing",
+        "probing history compact /shared/probing --keep-days 30 --keep-bytes 500GiB",
+    ),
     "history diff": (
         "probing history diff /shared/probing node7-4553-20261124 node7-5353-20261125",
         "probing history diff 174542 090000 --rank 3",

@@ -32,6 +32,7 @@ from ..sql.quoting import identifier, text_literal
 from ..tables import OWN_SCHEMA, SCHEMA, Column, Table
 from .export import history_folder
 from .layout import files_in, job_folder, tables_of
+from .swap import begin_reading, replaced
 from .tables import HISTORY_TABLES, KEPT_TABLES, in_history
 
 _MEMORY_MIB = 1024
@@ -93,6 +94,8 @@ class History:
             raise NoHistory(place, "there is no such folder")
         self._folders: dict[str, list[Path]] = {}
         self._files: dict[str, list[Path]] = {}
+        self._left_out: set[Path] = set()
+        self._passed_over: set[Path] = set()
         try:
             for table, path in self._tables():
                 self._folders.setdefault(table, []).append(path)
@@ -137,11 +140,16 @@ class History:
         found = [] if one is None else list(tables_of(self.root, job_folder(one.project, one.job)))
         return found or list(tables_of(self.root))
 
+    def list_anew(self) -> None:
+        """Forget which files there were; by who keeps them from being replaced."""
+        self._files.clear()
+        self._passed_over = self._left_out | replaced(self.root)
+
     def files(self, table: str) -> list[Path]:
         """The files of a table, without those that are left out; listed when first asked for."""
         if table not in self._files:
-            folders = self._folders.get(table, ())
-            self._files[table] = [path for folder in folders for path in files_in(folder)]
+            found = (path for folder in self._folders.get(table, ()) for path in files_in(folder))
+            self._files[table] = [path for path in found if path not in self._passed_over]
         return self._files[table]
 
     def file_in(self, error: BaseException) -> Path | None:
@@ -167,6 +175,7 @@ class History:
         for files in self._files.values():
             if path in files:
                 files.remove(path)
+        self._left_out.add(path)
         self.notes.append(f"the file {path} is damaged, and left out: {why}")
 
 
@@ -174,16 +183,26 @@ class _HistoryQuery(Query):
     """One statement over the files of a history."""
 
     history: History
+    _lock: int | None = None
 
     def _open(self) -> None:
         """Start the statement; on the session's thread."""
         self._is_whole = True
+        self._lock = begin_reading(self.history.root)
+        self.history.list_anew()
         threads = min(_MOST_THREADS, os.cpu_count() or 1)
         self._connection = connection = fresh_database(_MEMORY_MIB, threads=threads)
         _create_views(connection, self.history, self._context.sql)
         root = str(self.history.root)
         lock(connection, (f"{root}/", f"{glob.escape(root)}/"))
         self._run(connection)
+
+    def _release(self) -> None:
+        """Close the database, and let files be replaced; on the session's thread."""
+        super()._release()
+        lock_, self._lock = self._lock, None
+        if lock_ is not None:
+            os.close(lock_)
 
     def _step(self, function: Any) -> Any:
         """Run a step in time; a damaged file is an error of its own."""
