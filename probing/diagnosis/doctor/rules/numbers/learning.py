@@ -99,7 +99,7 @@ def _skipping(facts: Facts) -> Iterator[Sign]:
     """The gradient scaler leaves out most steps."""
     rows = [*facts.steps.rows[-40:], *filter(None, [facts.steps.open])]
     skips = sum(row["skipped"] or 0 for row in rows)
-    made = len(rows)
+    made = sum(1 for row in rows if row["optimizer"] is not None or not row["skipped"])
     scales = [row["amp_scale"] for row in facts.steps.rows if row["amp_scale"] is not None]
     if not len(facts.steps):
         yield from _all_skipped(facts)
