@@ -27,6 +27,8 @@ _SURELY_SLOWER = 1.5
 _OWN = 3.0
 """Caches and processors that others share make the same work longer, and not by so much."""
 _COMPUTED = frozenset({"forward", "backward", "loss", "gradients", "optimizer"})
+_PREEMPTED_PER_S = 20.0
+"""So often a thread is preempted that has its processor to itself but for what the kernel does."""
 _LEAST_GROWTH = 0.3
 _SAME_WORK = 0.6
 """A change is told by the batch where that explains this part of it."""
@@ -52,7 +54,7 @@ def _slower_since(facts: Facts) -> Iterator[Sign]:
     is_own = computes and _computes_more(before, after) >= _OWN
     robbed = "" if is_own else _crowd_words(before, after)
     crowd = robbed or ("" if is_own else facts.crowd)
-    if crowd and computes and not (robbed and change.ratio >= _OWN):
+    if crowd and computes and not (robbed and change.ratio >= _SURELY_SLOWER):
         return  # it computes no more than it did: others on the machine make that longer
     where = f", most of it in {PHASE_WORDS[phase]}" if share >= MOST else ""
     yield Sign(
@@ -174,14 +176,18 @@ def _by_batch(before: Steps, after: Steps) -> tuple[bool, str]:
 def _crowd_words(before: Steps, after: Steps) -> str:
     """That the training thread gets less of a processor than it did; empty where it does not."""
     old, new = processor_share(before), processor_share(after)
-    columns = [part.column("involuntary_switches", missing=0.0) for part in (before, after)]
-    switched = [float(column.mean()) for column in columns]
-    if new < 0.9 * old and switched[1] > 2 * max(switched[0], 1.0):
+    per_s = [_preemptions(part) / part.total_s if part.total_s else 0.0 for part in (before, after)]
+    if new < 0.9 * old and per_s[1] > 2 * max(per_s[0], _PREEMPTED_PER_S):
         return (
             f"others use its cores: the training thread had a processor for {percent(old)} of the"
-            f" time and has it for {percent(new)}, and is preempted {switched[1]:.0f} times a step"
+            f" time and has it for {percent(new)}, and is preempted {per_s[1]:.0f} times a second"
         )
     return ""
+
+
+def _preemptions(steps: Steps) -> float:
+    """How often the training thread was taken off a processor that it still wanted."""
+    return float(steps.column("involuntary_switches", missing=0.0).sum())
 
 
 def processor_share(steps: Steps) -> float:
@@ -243,9 +249,9 @@ RULES = (
         symptom="The same training makes fewer steps an hour than it did.",
         evidence="A change point in `duration` of python.steps: levels that differ by 1.3, told by"
         " ranks (4.5 standard deviations). Only possible below 1.5, where the batches have grown as"
-        " much, or where other programs use the machine. What others make longer is not told: the"
-        f" phases that compute, where the thread's own processor time is not {_OWN:.0f} times what"
-        " it was.",
+        " much, or where other programs use the machine. What others make longer in the phases that"
+        f" compute, where the thread's own processor time is not {_OWN:.0f} times what it was, is"
+        f" told from {_SURELY_SLOWER} on, and if the thread is preempted more since then.",
         certainty="likely",
         gravity=42,
         fix="Look at what began then: another process, a longer batch, a thread, an action.",
