@@ -5,7 +5,10 @@ from __future__ import annotations
 import socket
 
 from probing.cli.reports.rank_grid import grid_of_members
+from probing.client.recent_steps import SELECT_STEPS
 from probing.cluster.job.membership import Member, Membership
+
+COLUMNS = SELECT_STEPS.removeprefix("SELECT ").partition(", (")[0].split(", ")
 
 
 def test_a_rank_that_is_late_keeps_the_figures_of_an_earlier_look() -> None:
@@ -17,7 +20,7 @@ def test_a_rank_that_is_late_keeps_the_figures_of_an_earlier_look() -> None:
         member = Member(
             rank=0, host="vm", pid=None, world_size=1, endpoint=endpoint, state_word="seen"
         )
-        row = {"seq": 3, "step": 7, "duration": 0.5, "age_s": 0.1}
+        row = dict.fromkeys(COLUMNS) | {"seq": 3, "step": 7, "duration": 0.5, "age_s": 0.1}
         grid = grid_of_members(
             Membership(label="job", job="job", world_size=1, members=(member,)),
             timeout_s=0.2,
