@@ -81,11 +81,21 @@ CASES = (
          "likely", 150),
     Case("loss-spike", of_steps(loss=after(150, _NOISE, lambda s: 9.0 - 0.1 * (s - 150))),
          "possible", 150),
+    Case("loss-spike", of_steps(loss=lambda s: 0.2 if s == 150 else 0.001 + 0.7 * 0.95**s),
+         "possible", 150),  # a sample that is misjudged by a model which knows all others
     Case("loss-spike", of_steps(loss=lambda s: 9.0 if s % 30 == 29 else _NOISE(s)), None),
     Case("loss-spike", of_steps(loss=lambda s: 3 * 0.9**s + 1e-4 * (1 + 9 * (s % 37 == 0))), None),
     Case("rate-raised", of_steps(lr=after(120, 0.1, 30.0), loss=after(120, 1.0, 50.0)),
          "likely", 120),
     Case("rate-raised", of_steps(lr=lambda s: 0.1 * (1.001 - s % 60 / 60)), None),
+    Case("rate-cut", of_steps(lr=after(120, 0.1, 1e-5), loss=after(120, 1.0, 0.9)), "possible",
+         120, "divided by 1e+04 at step 120, from 0.1 to 1e-05, and the loss has not fallen"),
+    Case("rate-cut", of_steps(lr=after(120, 0.1, 0.0)), "possible", 120, "was set to zero"),
+    Case("rate-cut", of_steps(lr=after(60, 0.1, after(120, 0.01, 0.001))), None),  # milestones
+    Case("rate-cut", of_steps(lr=lambda s: 0.1 * (1 - s / 199)), None),
+    Case("rate-cut", of_steps(lr=lambda s: 0.1 * math.cos(math.pi * (s % 50) / 100)), None),
+    Case("rate-cut", of_steps(lr=lambda s: 0.1 if s % 3 else 1e-4), None),  # two optimizers
+    Case("rate-cut", of_steps(lr=after(195, 0.1, 1e-5)), None),
     Case("rate-zero", of_steps(lr=after(100, 0.1, 0.0)), "likely", 100),
     Case("rate-zero", of_steps(lr=lambda s: 0.1 * (1 + math.cos(math.pi * s / 199))), None),
     Case("rate-zero", of_steps(80, lr=lambda s: 1e-4 * s), None),
