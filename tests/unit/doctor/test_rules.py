@@ -81,11 +81,21 @@ CASES = (
          "likely", 150),
     Case("loss-spike", of_steps(loss=after(150, _NOISE, lambda s: 9.0 - 0.1 * (s - 150))),
          "possible", 150),
+    Case("loss-spike", of_steps(loss=lambda s: 0.2 if s == 150 else 0.001 + 0.7 * 0.95**s),
+         "possible", 150),  # a sample that is misjudged by a model which knows all others
     Case("loss-spike", of_steps(loss=lambda s: 9.0 if s % 30 == 29 else _NOISE(s)), None),
     Case("loss-spike", of_steps(loss=lambda s: 3 * 0.9**s + 1e-4 * (1 + 9 * (s % 37 == 0))), None),
     Case("rate-raised", of_steps(lr=after(120, 0.1, 30.0), loss=after(120, 1.0, 50.0)),
          "likely", 120),
     Case("rate-raised", of_steps(lr=lambda s: 0.1 * (1.001 - s % 60 / 60)), None),
+    Case("rate-cut", of_steps(lr=after(120, 0.1, 1e-5), loss=after(120, 1.0, 0.9)), "possible",
+         120, "divided by 1e+04 at step 120, from 0.1 to 1e-05, and the loss has not fallen"),
+    Case("rate-cut", of_steps(lr=after(120, 0.1, 0.0)), "possible", 120, "was set to zero"),
+    Case("rate-cut", of_steps(lr=after(60, 0.1, after(120, 0.01, 0.001))), None),  # milestones
+    Case("rate-cut", of_steps(lr=lambda s: 0.1 * (1 - s / 199)), None),
+    Case("rate-cut", of_steps(lr=lambda s: 0.1 * math.cos(math.pi * (s % 50) / 100)), None),
+    Case("rate-cut", of_steps(lr=lambda s: 0.1 if s % 3 else 1e-4), None),  # two optimizers
+    Case("rate-cut", of_steps(lr=after(195, 0.1, 1e-5)), None),
     Case("rate-zero", of_steps(lr=after(100, 0.1, 0.0)), "likely", 100),
     Case("rate-zero", of_steps(lr=lambda s: 0.1 * (1 + math.cos(math.pi * s / 199))), None),
     Case("rate-zero", of_steps(80, lr=lambda s: 1e-4 * s), None),
@@ -185,8 +195,16 @@ CASES = (
     Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.6)), "batches": batches(80)},
          loader(num_workers=0)), "certain", None, "no workers"),
     Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.3)), "batches": batches(
+        80, worker=lambda s: s % 4, duration=lambda s: 0.2 if s % 4 == 2 else 0.01)},
+        loader(worker=2, waiting=True, awaited=True, outstanding=2)), "likely", None,
+        "mostly for worker 2 (pid 7), while the others have nothing to do"),
+    Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.3)), "batches": batches(
+        80, worker=lambda s: s % 4, duration=lambda s: 0.2 if s % 4 == 2 else 0.01)},
+        loader(worker=2, waiting=True, awaited=True, outstanding=8)), "likely", None,
+        "30 % of each step; loader 0 of Photos: 2 workers"),  # all four are equally slow
+    Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.3)), "batches": batches(
         80, worker=lambda s: s % 4, duration=lambda s: 0.2 if s % 4 == 2 else 0.01)}, loader()),
-        "likely", None, "worker 2"),
+        "likely", None, "30 % of each step; loader 0 of Photos: 2 workers"),  # not seen at work
     Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.05)), "batches": batches(80)},
          loader()), None),
     Case("data-wait", lambda: facts({"steps": steps(90, data_wait_s=lambda s: 4.0 * (s == 50),
@@ -226,7 +244,19 @@ CASES = (
          cpu_s=after(120, 0.1, 0.2)), "likely", 120, "the backward pass"),
     Case("slower-since", of_steps(backward_s=after(120, 0.04, 0.14), duration=after(120, 0.1, 0.2),
          cpu_s=after(120, 0.1, 0.2), tokens=after(120, 100, 200)), "possible", 120, "200 tokens"),
+    Case("slower-since", of_steps(forward_s=after(60, 0.04, after(150, 0.1, 0.9)),
+         duration=after(60, 0.1, after(150, 0.2, 1.0)), cpu_s=after(60, 0.02, 0.12),
+         involuntary_switches=after(150, 0, 90)), "likely", 60, "the forward pass"),  # then a crowd
+    Case("slower-since", of_steps(forward_s=after(150, 0.04, 0.9), duration=after(150, 0.1, 1.0),
+         cpu_s=after(60, 0.001, 0.01), involuntary_switches=after(150, 0, 90)), "possible", 150,
+         "others use its cores"),
     Case("slower-since", of_steps(duration=lambda s: 0.1 + 0.05 * ((7 * s) % 11) / 11), None),
+    Case("slower-since", of_steps(backward_s=after(120, 0.002, 0.0064), forward_s=0.002,
+         cpu_s=after(120, 0.005, 0.0056), duration=after(120, 0.005, 0.01),
+         involuntary_switches=after(120, 0.04, 1.2)), "possible", 120, "others use its cores"),
+    Case("slower-since", of_steps(backward_s=after(120, 0.002, 0.004), forward_s=0.002,
+         cpu_s=after(120, 0.005, 0.0052), duration=after(120, 0.005, 0.007),
+         involuntary_switches=after(120, 0.04, 1.2)), None),
     Case("slower-and-slower", of_steps(duration=lambda s: 0.1 + 0.001 * s,
          other_s=lambda s: 0.001 * s), "likely"),
     Case("slower-and-slower", of_steps(duration=lambda s: 0.1 + 0.001 * s,
@@ -250,6 +280,8 @@ CASES = (
         {"step": 50, "duration": 9.0, "start_ns": 60_000_000_000, "caller": "t.py:3"}]}), None),
     Case("garbage-collector", of_steps(gc_s=0.06), "certain"),
     Case("garbage-collector", of_steps(gc_s=lambda s: 0.1 * (s % 100 == 0)), None),
+    Case("garbage-collector", of_steps(gc_s=after(90, 0.0, 0.06), process_cpu_s=0.002,
+         duration=after(90, 0.1, 0.2)), None),  # others use its processor meanwhile
     Case("collectives", lambda: collectives(40, 0.001, 512), "likely"),
     Case("collectives", lambda: collectives(2, 0.02, 9 * MIB), "possible"),
     Case("collectives", lambda: collectives(2, 0.001, 9 * MIB), None),

@@ -27,6 +27,8 @@ _SURELY_SLOWER = 1.5
 _OWN = 3.0
 """Caches and processors that others share make the same work longer, and not by so much."""
 _COMPUTED = frozenset({"forward", "backward", "loss", "gradients", "optimizer"})
+_PREEMPTED_PER_S = 20.0
+"""So often a thread is preempted that has its processor to itself but for what the kernel does."""
 _LEAST_GROWTH = 0.3
 _SAME_WORK = 0.6
 """A change is told by the batch where that explains this part of it."""
@@ -39,35 +41,63 @@ _CHANGES = (
 
 
 def _slower_since(facts: Facts) -> Iterator[Sign]:
-    """Steps take longer since one of them."""
+    """Steps take longer since one of them.
+
+    On a machine that others use, steps get longer and shorter by that: what the thread computes
+    since a step of its own is then told by its processor time.
+    """
     steps = facts.undisturbed
     change = last_change(steps.column("duration"), least_ratio=_LEAST_SLOWER)
-    if change is None or change.after <= change.before:
-        return
-    place, since = change.place, steps.numbers[change.place]
+    found = None if change is None else _since(facts, steps, change.place, by="duration")
+    if found is None or found.certainty == "possible":
+        own = _own_change(steps)
+        found = (None if own is None else _since(facts, steps, own, by="cpu_s")) or found
+    if found is not None:
+        yield found
+
+
+def _own_change(steps: Steps) -> int | None:
+    """The place since which the training thread computes far more in a step, if there is one."""
+    used = steps.column("cpu_s")
+    if not len(used) or np.isnan(used).any():
+        return None
+    change = last_change(used, least_ratio=_OWN)
+    if change is None:
+        return None
+    before = float(np.median(steps.column("duration")[: change.place]))
+    return change.place if change.after - change.before >= (_LEAST_SLOWER - 1) * before else None
+
+
+def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
+    """That steps take longer since one; None where they do not, or it is others who do that."""
+    since = steps.numbers[place]
     before, after = Steps(steps.rows[max(0, place - WINDOW) : place]), Steps(steps.rows[place:])
+    ratio = after.median_s / before.median_s
+    if ratio < _LEAST_SLOWER:
+        return None
     phase, share = _most_grown(before, after)
     explained, words = _by_batch(before, after)
-    computes = phase in _COMPUTED
-    is_own = computes and _computes_more(before, after) >= _OWN
+    computes, more = phase in _COMPUTED or by == "cpu_s", _computes_more(before, after)
+    is_own = computes and more >= _OWN
     robbed = "" if is_own else _crowd_words(before, after)
     crowd = robbed or ("" if is_own else facts.crowd)
-    if crowd and computes and not (robbed and change.ratio >= _OWN):
-        return  # it computes no more than it did: others on the machine make that longer
+    if crowd and computes and not (robbed and ratio >= _SURELY_SLOWER):
+        return None  # it computes no more than it did: others on the machine make that longer
     where = f", most of it in {PHASE_WORDS[phase]}" if share >= MOST else ""
-    yield Sign(
-        certainty="possible" if explained or crowd or change.ratio < _SURELY_SLOWER else "likely",
-        summary=f"Steps take {change.ratio:.1f} times as long since step {since}"
-        f" ({duration(change.before)} before, {duration(change.after)} since){where}"
+    return Sign(
+        certainty="possible" if explained or crowd or ratio < _SURELY_SLOWER else "likely",
+        summary=f"Steps take {ratio:.1f} times as long since step {since}"
+        f" ({duration(before.median_s)} before, {duration(after.median_s)} since){where}"
         + (f"; {words}" if explained else f"; {crowd}" if crowd else ""),
         since_step=since,
         evidence=(
             f"{percent(share)} of the difference is in {phase}_s",
+            *((f"the training thread computes {more:.1f} times as long in each",) * is_own),
             *((words,) if words else ()),
             *((crowd,) if crowd else ()),
             *_what_changed(facts, steps.rows[place]["start_ns"]),
         ),
-        weight=min(1.0, 1 - 1 / change.ratio),
+        weight=min(1.0, 1 - 1 / ratio),
         fix="Make the batches equally large again: sort samples by length, or bound it."
         if explained
         else "Give the training processors of its own, or end what else runs there."
@@ -174,14 +204,18 @@ def _by_batch(before: Steps, after: Steps) -> tuple[bool, str]:
 def _crowd_words(before: Steps, after: Steps) -> str:
     """That the training thread gets less of a processor than it did; empty where it does not."""
     old, new = processor_share(before), processor_share(after)
-    columns = [part.column("involuntary_switches", missing=0.0) for part in (before, after)]
-    switched = [float(column.mean()) for column in columns]
-    if new < 0.9 * old and switched[1] > 2 * max(switched[0], 1.0):
+    per_s = [_preemptions(part) / part.total_s if part.total_s else 0.0 for part in (before, after)]
+    if new < 0.9 * old and per_s[1] > 2 * max(per_s[0], _PREEMPTED_PER_S):
         return (
             f"others use its cores: the training thread had a processor for {percent(old)} of the"
-            f" time and has it for {percent(new)}, and is preempted {switched[1]:.0f} times a step"
+            f" time and has it for {percent(new)}, and is preempted {per_s[1]:.0f} times a second"
         )
     return ""
+
+
+def _preemptions(steps: Steps) -> float:
+    """How often the training thread was taken off a processor that it still wanted."""
+    return float(steps.column("involuntary_switches", missing=0.0).sum())
 
 
 def processor_share(steps: Steps) -> float:
@@ -243,9 +277,10 @@ RULES = (
         symptom="The same training makes fewer steps an hour than it did.",
         evidence="A change point in `duration` of python.steps: levels that differ by 1.3, told by"
         " ranks (4.5 standard deviations). Only possible below 1.5, where the batches have grown as"
-        " much, or where other programs use the machine. What others make longer is not told: the"
-        f" phases that compute, where the thread's own processor time is not {_OWN:.0f} times what"
-        " it was.",
+        " much, or where other programs use the machine. What others make longer in the phases that"
+        f" compute, where the thread's own processor time is not {_OWN:.0f} times what it was, is"
+        f" told from {_SURELY_SLOWER} on, and if the thread is preempted more since then. Where its"
+        " processor time alone is at another level since a step, it is told by that.",
         certainty="likely",
         gravity=42,
         fix="Look at what began then: another process, a longer batch, a thread, an action.",

@@ -14,8 +14,8 @@ import { scaleColor } from "../theme.js";
  * @typedef {{name: string, rank: number | null, job: string | null, host: string,
  *   pid: number | null, state: string, step: number | null, duration_s: number | null,
  *   data_wait_s: number | null, sync_s: number | null, loss: number | string | null,
- *   step_s: number | null, memory_bytes: number | null, endpoint: string, age_s: number | null,
- *   durations: number[], losses: (number | string | null)[]}} Entry
+ *   step_s: number | null, memory_bytes: number | null, is_late: boolean, endpoint: string,
+ *   age_s: number | null, durations: number[], losses: (number | string | null)[]}} Entry
  * @typedef {{label: string, expected: number | null, notes: string[], trouble: string | null,
  *   at_s: number, sql: string, processes: Entry[]}} Seen
  */
@@ -167,7 +167,8 @@ function Cells({ entries, chosen, choose }) {
     <div class="cells">${entries.map((entry, index) => {
       const value = values[index];
       const color = value === null ? undefined : scaleColor(span ? (value - least) / span : 0.5);
-      const title = `${entry.name}: ${entry.state}, ${measure.name} ${measure.text(value)}`;
+      const when = entry.is_late ? " when it last answered" : "";
+      const title = `${entry.name}: ${entry.state}, ${measure.name} ${measure.text(value)}${when}`;
       const word = ["good", "quiet"].includes(kindOf(entry.state)) ? "" : entry.state[0];
       return html`<button key=${entry.endpoint} title=${title} aria-label=${title}
         aria-pressed=${entry.endpoint === chosen} style=${color ? { background: color, color: "#fff", textShadow: "0 0 2px #000" } : {}}
