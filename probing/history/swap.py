@@ -23,7 +23,7 @@ from .layout import COMPACTOR, gate_lock, readers_lock, swap_file
 
 _POLL_S = 0.005
 _READERS_WAIT_S = 10.0
-"""A swap takes milliseconds; whoever holds the lock for longer has been stopped half way."""
+"""A swap takes a tenth of a second; whoever holds the lock for longer has been stopped half way."""
 _HELD_BACK_S, _PAUSE_S = 1.0, 0.5
 """How long queries are held back at once, and how long they are not after that."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from probing.errors import HistoryBusy, NoHistory, UsageError
+from probing.errors import HistoryBusy, HistoryUnwritable, NoHistory, UsageError
 from probing.history.compaction.compact import Compacted, Limits, compact
 from probing.history.compaction.keep import Keep
 from probing.history.export import export_process
@@ -225,6 +226,23 @@ def test_a_damaged_file_stays_and_is_told(
     assert sorted(str(path) in " ".join(done.notes) for path in (torn, bad)) == [True, True]
     assert len(files(root, "torch_trace")) == 3
     assert {torn, bad} < set(files(root, "torch_trace"))
+
+
+def test_a_full_disk_costs_nothing(
+    exported: Callable[[int], ProcessFolder], root: Path, ask: Ask
+) -> None:
+    """What was written in vain takes no room, and all rows are where they were."""
+    exported(50)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, before[1]))
+    try:
+        with pytest.raises(HistoryUnwritable, match="File too large"):
+            compact(root)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(root.glob("_probing/unfinished/*/*"))
+    assert ask(COUNTS) == [{"n": 50, "each_once": 50}]
+    assert compact(root).rows == 50
 
 
 def test_a_few_files_are_left_until_there_are_more(

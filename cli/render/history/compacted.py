@@ -18,9 +18,9 @@ def render_compacted(done: Compacted, folder: str) -> str:
     """A line for each thing that was done."""
     lines = []
     if done.removed_files:
-        before = "" if done.removed_before is None else f": rows up to {done.removed_before}"
+        upto = "" if done.removed_upto is None else f": rows up to {done.removed_upto}"
         files = plural(done.removed_files, "file")
-        lines.append(f"removed {files}, {size(done.removed_bytes)}{before}")
+        lines.append(f"removed {files}, {size(done.removed_bytes)}{upto}")
     if done.merged_files:
         lines.append(
             f"{plural(done.merged_files, 'file')} of {size(done.merged_bytes)} are now"

@@ -60,7 +60,7 @@ class Compacted:
         merged_bytes: What the small ones took.
         new_bytes: What the new ones take.
         removed_files: What was too old, or too much.
-        removed_before: Of rows no day before this one is kept; None where none was removed.
+        removed_upto: The newest day whose rows were removed; None where none were.
         is_complete: Whether all was done that was to be.
         notes: What was not done, and why.
     """
@@ -72,7 +72,7 @@ class Compacted:
     new_bytes: int = 0
     removed_files: int = 0
     removed_bytes: int = 0
-    removed_before: str | None = None
+    removed_upto: str | None = None
     is_complete: bool = True
     notes: list[str] = field(default_factory=list)
 
@@ -144,7 +144,7 @@ class _Compaction:
     def _note_removed(self, removed: Removed) -> None:
         self._done.removed_files = removed.files
         self._done.removed_bytes = removed.bytes
-        self._done.removed_before = removed.before
+        self._done.removed_upto = removed.upto
         self._done.notes += removed.notes
 
     def _day(self, day: Path, table: str) -> None:
@@ -162,7 +162,8 @@ class _Compaction:
             while len(left) >= self._limits.least:
                 if self._limits.is_over:
                     raise _OutOfTimeError
-                left = self._try(day, left)
+                rest = self._try(day, left)
+                left = rest if len(rest) < len(left) else []
 
     def _try(self, day: Path, files: list[_File]) -> list[_File]:
         """Put files together, but for one that is damaged; returns those that are left to do."""
@@ -172,14 +173,15 @@ class _Compaction:
         new = unfinished(self._root, COMPACTOR) / merged_name()
         try:
             rows = merge(self._root, [file.path for file in fits], new)
+            with replacing(self._root, wait_s=self._limits.wait_s):
+                if all(_File.at(file.path) == file for file in fits):
+                    self._count(fits, new, rows)
+                    replace(self._root, new, day / new.name, [file.path for file in fits])
         except DamagedHistory as error:
             self._done.notes.append(f"{error.message} It stays as it is.")
             return [file for file in files if str(file.path) not in error.message]
-        with replacing(self._root, wait_s=self._limits.wait_s):
-            if all(_File.at(file.path) == file for file in fits):
-                self._count(fits, new, rows)
-                replace(self._root, new, day / new.name, [file.path for file in fits])
-        new.unlink(missing_ok=True)
+        finally:
+            new.unlink(missing_ok=True)
         return others
 
     def _alike(self, files: Sequence[_File]) -> tuple[list[_File], list[_File]]:

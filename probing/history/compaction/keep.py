@@ -56,7 +56,7 @@ class Removed:
 
     files: int = 0
     bytes: int = 0
-    before: str | None = None
+    upto: str | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -86,7 +86,7 @@ def remove(root: Path, keep: Keep, settled: Settled, wait_s: float) -> Removed:
     if keep.days is not None:
         first = today - dt.timedelta(days=keep.days)
         old = [file for file in files if _is_old(file, first)]
-        done.before = max((file.day for file in old if file.table not in LOOKS), default=None)
+        done.upto = max((file.day for file in old if file.table not in LOOKS), default=None)
     if keep.bytes is not None:
         old += _too_much([file for file in files if file not in old], keep.bytes, str(today), done)
     old = [file for file in old if settled.may_go(file.path, file.table)]
@@ -130,7 +130,7 @@ def _too_much(files: Sequence[_File], most: int, today: str, done: Removed) -> l
         of_day = [file for file in files if file.day == day and file.table not in LOOKS]
         left -= sum(file.size for file in of_day)
         gone += of_day
-        done.before = max(day, done.before or day)
+        done.upto = max(day, done.upto or day)
     if left > most:
         done.notes.append(
             f"{size(left)} stay, and {size(most)} were to: what is of today is kept, and who each"

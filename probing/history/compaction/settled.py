@@ -14,9 +14,9 @@ from ...errors import DamagedHistory
 from ..files import read_json
 from ..layout import is_merged, look_of, part_of, state_file
 
-_SILENT_S = 2 * 86_400
-"""What a process is, is told again at each export of it; one that is exported no more, such as of a
-machine that was lost, is as it will stay."""
+_SILENT_S = 30 * 86_400
+"""What a process is, is told again at each export of it; one that was not exported for so long,
+such as of a machine that was lost, is as it will stay."""
 
 
 class Settled:
