@@ -13,7 +13,7 @@ class HistoryUnwritable(UsageError):
 
     code = "history_unwritable"
     status = 507
-    help = "Export again once it can: that goes on where this one ended, and no row comes twice."
+    help = "Do it again once it can: that goes on where this one ended, and no row comes twice."
 
     def __init__(self, folder: str, reason: str) -> None:
         super().__init__(f"the history {folder} cannot be written: {reason}.")
