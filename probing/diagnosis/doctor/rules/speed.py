@@ -205,9 +205,7 @@ def _by_batch(before: Steps, after: Steps) -> tuple[bool, str]:
 def _crowd_words(before: Steps, after: Steps) -> str:
     """That the training thread gets less of a processor than it did; empty where it does not."""
     old, new = processor_share(before), processor_share(after)
-    taken, given = (
-        float(after.column(f"{kind}_switches", missing=0.0).sum()) for kind in _SWITCHES
-    )
+    taken, given = (float(after.column(name, missing=0.0).sum()) for name in _SWITCHES)
     per_s = taken / after.total_s if after.total_s else 0.0
     if new < 0.9 * old and per_s > 2 * _PREEMPTED_PER_S and taken > given:
         return (
