@@ -276,7 +276,7 @@ RULES = (
         " ranks (4.5 standard deviations). Only possible below 1.5, where the batches have grown as"
         " much, or where other programs use the machine. What others make longer in the phases that"
         f" compute, where the thread's own processor time is not {_OWN:.0f} times what it was, is"
-        f" told from {_SURELY_SLOWER} on, where the thread has less of a processor and is preempted."
+        f" told from {_SURELY_SLOWER} on, where it gets less of a processor and is preempted."
         " Where its processor time alone is at another level since a step, it is told by that.",
         certainty="likely",
         gravity=42,
