@@ -29,6 +29,7 @@ _OWN = 3.0
 _COMPUTED = frozenset({"forward", "backward", "loss", "gradients", "optimizer"})
 _PREEMPTED_PER_S = 20.0
 """So often a thread is preempted that has its processor to itself but for what the kernel does."""
+_SWITCHES = ("involuntary_switches", "voluntary_switches")
 _LEAST_GROWTH = 0.3
 _SAME_WORK = 0.6
 """A change is told by the batch where that explains this part of it."""
@@ -204,18 +205,14 @@ def _by_batch(before: Steps, after: Steps) -> tuple[bool, str]:
 def _crowd_words(before: Steps, after: Steps) -> str:
     """That the training thread gets less of a processor than it did; empty where it does not."""
     old, new = processor_share(before), processor_share(after)
-    per_s = [_preemptions(part) / part.total_s if part.total_s else 0.0 for part in (before, after)]
-    if new < 0.9 * old and per_s[1] > 2 * max(per_s[0], _PREEMPTED_PER_S):
+    taken, given = (float(after.column(name, missing=0.0).sum()) for name in _SWITCHES)
+    per_s = taken / after.total_s if after.total_s else 0.0
+    if new < 0.9 * old and per_s > 2 * _PREEMPTED_PER_S and taken > given:
         return (
             f"others use its cores: the training thread had a processor for {percent(old)} of the"
-            f" time and has it for {percent(new)}, and is preempted {per_s[1]:.0f} times a second"
+            f" time and has it for {percent(new)}, and is preempted {per_s:.0f} times a second"
         )
     return ""
-
-
-def _preemptions(steps: Steps) -> float:
-    """How often the training thread was taken off a processor that it still wanted."""
-    return float(steps.column("involuntary_switches", missing=0.0).sum())
 
 
 def processor_share(steps: Steps) -> float:
@@ -279,8 +276,8 @@ RULES = (
         " ranks (4.5 standard deviations). Only possible below 1.5, where the batches have grown as"
         " much, or where other programs use the machine. What others make longer in the phases that"
         f" compute, where the thread's own processor time is not {_OWN:.0f} times what it was, is"
-        f" told from {_SURELY_SLOWER} on, and if the thread is preempted more since then. Where its"
-        " processor time alone is at another level since a step, it is told by that.",
+        f" told from {_SURELY_SLOWER} on, where it gets less of a processor and is preempted."
+        " Where its processor time alone is at another level since a step, it is told by that.",
         certainty="likely",
         gravity=42,
         fix="Look at what began then: another process, a longer batch, a thread, an action.",

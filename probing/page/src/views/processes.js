@@ -38,7 +38,7 @@ export function Processes({ seen }) {
   const isLarge = all.length > MOST_ROWS;
   const one = all.filter((entry) => entry.endpoint === chosen);
   return html`<section>
-    <h2>${seen.label === "all" ? "Processes" : seen.label}</h2>
+    <h2>${seen.label === "all" || isMixed(seen) ? "Processes" : seen.label}</h2>
     <p class="summary">${summaryOf(seen)}</p>
     ${isLarge ? html`<${Cells} entries=${all} chosen=${chosen} choose=${choose} />` : null}
     ${isLarge && one.length === 0
@@ -49,14 +49,38 @@ export function Processes({ seen }) {
   </section>`;
 }
 
+/**
+ * Whether there are processes beside the ranks of its one job.
+ * @param {Seen} seen
+ */
+function isMixed({ processes, expected }) {
+  return expected !== null && processes.some(({ rank }) => rank === null);
+}
+
 /** @param {Seen} seen */
-function summaryOf({ processes, expected }) {
+function summaryOf(seen) {
+  const { processes, expected, label } = seen;
   /** @type {Record<string, number>} */
   const counts = {};
   for (const { state } of processes) counts[state] = (counts[state] ?? 0) + 1;
   const words = Object.entries(counts).map(([state, number]) => `${number} ${state}`);
-  const of = expected ? ` of a job of ${expected} ranks` : "";
-  return `${processes.length} seen${of}: ${words.join(", ")}`;
+  const ranks = processes.filter(({ rank }) => rank !== null);
+  const there = (ranks.length ? ranks : processes).filter(({ state }) => state !== "missing").length;
+  const others = processes.length - ranks.length;
+  if (!ranks.length) return `${counted(there, "process", "processes")} seen: ${words.join(", ")}`;
+  const of = isMixed(seen) ? ` of ${label}` : "";
+  const all = expected === null ? counted(there, "rank", "ranks") : `${there} of ${counted(expected, "rank", "ranks")}`;
+  const beside = others ? `, and ${counted(others, "other process", "other processes")}` : "";
+  return `${all}${of} seen${beside}: ${words.join(", ")}`;
+}
+
+/**
+ * @param {number} number
+ * @param {string} one
+ * @param {string} many
+ */
+function counted(number, one, many) {
+  return `${numberText(number)} ${number === 1 ? one : many}`;
 }
 
 /** @param {{entries: Entry[]}} properties */
