@@ -31,6 +31,8 @@ _LEAST_GROWTH = 0.3
 _SAME_WORK = 0.6
 """A change is told by the batch where that explains this part of it."""
 _LARGER = 1.1
+_OF_GRAPH = 0.5
+"""A backward pass that grows by less than this part of what a forward pass does keeps no graph."""
 MOST = 0.5
 _CHANGES = (
     "SELECT name, arguments FROM probing.changes WHERE start_ns BETWEEN {begin} AND {end}"
@@ -144,7 +146,7 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
             *(_line_words(facts) if phase in {"other", "loss", "gradients", "to_device"} else ()),
         ),
         weight=min(1.0, growth / (1 + growth)),
-        fix=_growth_fix(phase, explained=explained),
+        fix=_growth_fix(phase, early, late, explained=explained),
     )
 
 
@@ -166,10 +168,15 @@ def _median(steps: Steps, name: str) -> float:
     return float(np.nanmedian(known)) if not np.isnan(known).all() else math.nan
 
 
-def _growth_fix(phase: str, *, explained: bool) -> str:
+def _growth_fix(phase: str, early: Steps, late: Steps, *, explained: bool) -> str:
+    """What to do; a graph that is kept makes the backward pass longer, whatever else it does."""
     if explained:
         return "Nothing, if the batches are meant to grow."
-    if phase in {"forward", "backward"}:
+    grown = {
+        p: late.seconds(p) / len(late) - early.seconds(p) / len(early)
+        for p in ("forward", "backward")
+    }
+    if phase in grown and grown["backward"] >= _OF_GRAPH * grown["forward"]:
         return (
             "Detach what is carried from step to step, such as a hidden state: h = h.detach()."
             " Else each backward pass goes through all steps before."
