@@ -454,7 +454,10 @@ def test_tf32_is_asked_for_where_there_is_an_accelerator() -> None:
 def test_what_grows_in_the_forward_pass_alone_is_no_graph(phase: str, fix: str) -> None:
     """A graph that is kept makes backward passes longer, a list that is gone through does not."""
     grows = lambda step: 0.04 + 0.001 * step  # noqa: E731
-    passes = {"forward_s": grows, **({"backward_s": grows} if phase == "both" else {})}
+    passes: dict[str, Any] = {
+        "forward_s": grows,
+        **({"backward_s": grows} if phase == "both" else {}),
+    }
     (sign,) = signs("slower-and-slower", of_steps(duration=lambda s: 0.1 + 0.002 * s, **passes)())
     assert fix in sign.fix
 
