@@ -474,3 +474,35 @@ def test_what_only_measures_is_no_line_of_the_program() -> None:
     found = [(one.place, one.share) for one in lines_in(stacks)]
     assert found == [("train.py:12", 0.75), ("train.py:11", 0.25)]
     assert lines_in(stacks[:1]) == []
+
+
+def test_a_trend_is_seen_through_a_crowd() -> None:
+    """Where others use the machine, it is told by processor time, whatever single steps take."""
+    made = of_steps(
+        600,
+        duration=lambda s: 0.1 + 0.4 * ((7 * s) % 11 > 5),
+        cpu_s=lambda s: 0.02 + 0.0001 * s + 0.5 * (s % 40 == 7),
+        forward_s=lambda s: 0.02 + 0.0001 * s,
+    )()
+    assert signs("slower-and-slower", made) == []
+    made.crowd = "others use the machine"
+    (sign,) = signs("slower-and-slower", made)
+    assert (sign.certainty, "in processor time" in sign.evidence[0]) == ("possible", True)
+
+
+@pytest.mark.parametrize(
+    ("reason", "fix"),
+    [("s.calls == 6 # s.calls += 1", "buffer"), ("tensor 'x' size mismatch at index 1", "")],
+)
+def test_what_was_compiled_again_is_mended_by_its_guard(reason: str, fix: str) -> None:
+    """A value is to be a tensor; of sizes the rule's own fix speaks. The newest guard is told."""
+    row = {"start_ns": 1, "function": "forward", "file": "t.py", "lineno": 3, "frame": 0,
+           "attempt": 7, "duration_s": 1.0, "reason": "an older one", "failure": None}  # fmt: skip
+    last = {**row, "start_ns": 2, "attempt": 8, "function": None, "reason": reason,
+            "failure": "recompile limit exceeded"}  # fmt: skip
+    (sign,) = signs(
+        "compilation-given-up", facts({"steps": steps(60)}, {"compilations": [row, last]})
+    )
+    assert sign.evidence[1] == f"the guard that failed last: {reason}"
+    assert fix in sign.fix
+    assert bool(fix) == bool(sign.fix)
