@@ -59,7 +59,7 @@ def _data_wait(facts: Facts) -> Iterator[Sign]:
     first = _share_of_first(facts, now)
     if not is_usual and first < 0.5:
         return
-    rows = _loaders(facts)
+    rows = _awaited_loaders(facts, now)
     if first >= 0.5:
         yield _restarting(share, first, rows)
         return
@@ -128,6 +128,23 @@ def _loaders(facts: Facts) -> list[dict[str, Any]]:
     return list({row["loader"]: row for row in rows}.values())
 
 
+def _awaited_loaders(facts: Facts, now: Steps) -> list[dict[str, Any]]:
+    """The loaders of which batches were waited for in some steps, the most awaited first.
+
+    Others, such as that of an evaluation, keep nobody waiting. All are given where it is not on
+    record whose batches were waited for.
+    """
+    steps = set(now.numbers)
+    waits: dict[int, float] = {}
+    for row in facts.rows(_BATCHES):
+        if row["step"] in steps:
+            waits[row["loader"]] = waits.get(row["loader"], 0.0) + row["duration"]
+    rows = _loaders(facts)
+    least = _LEAST_WAIT * sum(waits.values())
+    found = [row for row in rows if waits.get(row["loader"], 0.0) > least]
+    return sorted(found, key=lambda row: -waits[row["loader"]]) or rows
+
+
 def _slow_worker(facts: Facts) -> tuple[list[str], list[str]]:
     """Whose batches are waited for longest, where one worker stands out.
 
@@ -185,16 +202,18 @@ def _looks_at(facts: Facts, worker: int) -> list[dict[str, Any]]:
 
 def _loader_words(rows: list[dict[str, Any]]) -> list[str]:
     """What the loaders are."""
-    return [
-        f"loader {row['loader']} of {row['dataset']}: "
-        + (f"{row['num_workers']} workers" if row["num_workers"] else "no workers, so that each"
-           " batch is made by the training thread")
-        for row in rows
-    ]  # fmt: skip
+    return [f"loader {row['loader']} of {row['dataset']}: {_workers_of(row)}" for row in rows]
+
+
+def _workers_of(row: dict[str, Any]) -> str:
+    number = row["num_workers"]
+    if not number:
+        return "no workers, so that each batch is made by the training thread"
+    return f"{number} worker{'' if number == 1 else 's'}"
 
 
 def _data_fix(rows: list[dict[str, Any]]) -> str:
-    if any(row["num_workers"] == 0 for row in rows):
+    if rows and rows[0]["num_workers"] == 0:
         return "Give the DataLoader workers: num_workers=2 or more, and persistent_workers=True."
     if rows:
         return (

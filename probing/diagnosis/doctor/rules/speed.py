@@ -16,7 +16,7 @@ from ....tables import STEP_PHASES
 from ....units import duration
 from ...leaks.series import Point, Trend, classify
 from ...phase_words import PHASE_WORDS
-from ..facts import WINDOW, Facts, Steps, percent
+from ..facts import WINDOW, Facts, Row, Steps, percent
 from ..findings import Rule, Sign
 from ..hot_lines import HotLine
 from ..not_looked_at import NotLookedAt
@@ -31,9 +31,14 @@ _PREEMPTED_PER_S = 20.0
 """So often a thread is preempted that has its processor to itself but for what the kernel does."""
 _SWITCHES = ("involuntary_switches", "voluntary_switches")
 _LEAST_GROWTH = 0.3
+_OWN_GROWTH = 1.0
+"""The same of processor time, which others that share caches and processors change, too."""
+_BLOCKS = 100
 _SAME_WORK = 0.6
 """A change is told by the batch where that explains this part of it."""
 _LARGER = 1.1
+_OF_GRAPH = 0.5
+"""A backward pass that grows by less than this part of what a forward pass does keeps no graph."""
 MOST = 0.5
 _CHANGES = (
     "SELECT name, arguments FROM probing.changes WHERE start_ns BETWEEN {begin} AND {end}"
@@ -128,7 +133,7 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
     quarter = max(2, len(since) // 4)
     early, late = Steps(since[:quarter]), Steps(since[-quarter:])
     growth = _median(late, measure) / _median(early, measure) - 1
-    if growth < _LEAST_GROWTH or (found.r2 or 0) < MOST:
+    if growth < (_LEAST_GROWTH if measure == "duration" else _OWN_GROWTH) or (found.r2 or 0) < MOST:
         return
     phase, share = _most_grown(early, late)
     explained, words = _by_batch(early, late)
@@ -147,7 +152,7 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
             *(_line_words(facts) if phase in {"other", "loss", "gradients", "to_device"} else ()),
         ),
         weight=min(1.0, growth / (1 + growth)),
-        fix=_growth_fix(phase, explained=explained),
+        fix=_growth_fix(phase, early, late, explained=explained),
     )
 
 
@@ -159,8 +164,17 @@ def _trend(steps: Steps, *, is_crowded: bool) -> tuple[Trend, str]:
     found = classify([Point(row["step"], row["duration"]) for row in steps.rows])
     if not is_crowded or (found.grows and (found.r2 or 0) >= MOST):
         return found, "duration"
-    known = [row for row in steps.rows if row["cpu_s"] is not None]
-    return classify([Point(row["step"], row["cpu_s"]) for row in known]), "cpu_s"
+    return classify(_medians([row for row in steps.rows if row["cpu_s"] is not None])), "cpu_s"
+
+
+def _medians(rows: list[Row]) -> list[Point]:
+    """The processor time of steps, in blocks that single long steps do not change."""
+    size = max(1, len(rows) // _BLOCKS)
+    blocks = [rows[start : start + size] for start in range(0, len(rows) - size + 1, size)]
+    return [
+        Point(block[0]["step"], float(np.median([row["cpu_s"] for row in block])))
+        for block in blocks
+    ]
 
 
 def _median(steps: Steps, name: str) -> float:
@@ -169,10 +183,15 @@ def _median(steps: Steps, name: str) -> float:
     return float(np.nanmedian(known)) if not np.isnan(known).all() else math.nan
 
 
-def _growth_fix(phase: str, *, explained: bool) -> str:
+def _growth_fix(phase: str, early: Steps, late: Steps, *, explained: bool) -> str:
+    """What to do; a graph that is kept makes the backward pass longer, whatever else it does."""
     if explained:
         return "Nothing, if the batches are meant to grow."
-    if phase in {"forward", "backward"}:
+    grown = {
+        p: late.seconds(p) / len(late) - early.seconds(p) / len(early)
+        for p in ("forward", "backward")
+    }
+    if phase in grown and grown["backward"] >= _OF_GRAPH * grown["forward"]:
         return (
             "Detach what is carried from step to step, such as a hidden state: h = h.detach()."
             " Else each backward pass goes through all steps before."
@@ -291,7 +310,7 @@ RULES = (
         symptom="An epoch takes longer than the one before, and the next one longer again.",
         evidence="`duration` of python.steps grows over all of a span that ends now (Mann and"
         " Kendall), by 30 % or more; only possible where the batches grow as much. Where others use"
-        " the machine, `cpu_s`, and only possible.",
+        " the machine, medians of `cpu_s`, if it doubles, and only possible.",
         certainty="likely",
         gravity=46,
         fix="Find what grows: a list that is gone through in each step, a graph that is kept.",
