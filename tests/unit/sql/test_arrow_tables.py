@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import math
+import os
 from pathlib import Path
 
 import pyarrow as pa
