@@ -262,6 +262,7 @@ class Handlers:
             wait_s=seconds(request, "wait_s"),
             patient=flag(request, "patient"),
             only_random=flag(request, "only_random"),
+            own_reports=self._agent.own_reports,
         )
         if question.wait_s is None and question.table not in TAKES_A_WHILE:
             return self._told_rows(live_rows(question))

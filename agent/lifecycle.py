@@ -23,6 +23,7 @@ from ..rundir.places import Chosen, choose, way_out
 from ..safety import forks
 from ..safety.file_limit import require_room
 from ..safety.guard import try_each
+from ..script import marks
 from ..server.sockets import bind_tcp, bind_unix
 from ..settings import SETTINGS, Settings
 from ..settings.values import unknown_in
@@ -34,6 +35,8 @@ from .recording.training_thread import correct_main_thread
 from .state import Agent, int_from_env
 
 if TYPE_CHECKING:
+    from ..script.own_tables import ScriptTable
+    from .extending.own_tables import OwnTables
     from .withheld import Withheld
 
 _ASKED_FOR = Arrival()
@@ -47,6 +50,7 @@ class Running:
         self.arrival = arrival
         self._listener: Listener | None = None
         self._withheld: Withheld | None = None
+        self._own: OwnTables | None = None
         self._crashes = CrashRecorder(agent)
 
     def begin(self) -> None:
@@ -78,6 +82,7 @@ class Running:
         agent.wake = self._listener.wake
         self._listener.start()
         self._crashes.start()
+        marks.attend_tables(self._record_own)
 
     def stop(self) -> None:
         """Leave the process as it was; never raises."""
@@ -92,6 +97,9 @@ class Running:
 
     def end(self) -> None:
         """The process ends: let go of all but what records a crash on the way; never raises."""
+        marks.leave_tables()
+        if self._own is not None:
+            self._do(self._own.close)
         if self._listener is not None:
             self._do(self._listener.stop)
         self._do(self.agent.close)
@@ -102,9 +110,22 @@ class Running:
 
     def abandon(self) -> None:
         """Runs in a forked child: let go of everything that is the parent's; never raises."""
+        marks.leave_tables()
         try_each((self._crashes.stop, self.agent.abandon))
         if self._listener is not None:
             try_each((self._listener.abandon,))
+
+    def _record_own(self, table: ScriptTable) -> None:
+        """Record a table that the script has declared; raises nothing."""
+        self._do(lambda: self._own_tables().open(table), f"python.{table.declared.name} failed")
+
+    def _own_tables(self) -> OwnTables:
+        if self._own is None:
+            with forks.held_back(timeout_s=1.0):  # no child is made in the middle of an import
+                from .extending.own_tables import OwnTables
+            self._own = OwnTables(self.agent)
+            self.agent.own_reports = self._own.reports
+        return self._own
 
     def _withhold(self) -> None:
         """Keep the tokens from what the training starts."""
@@ -113,11 +134,13 @@ class Running:
         self._withheld = Withheld()
         self._withheld.take(self.agent.settings, self.agent.folder)
 
-    def _do(self, action: Callable[[], object]) -> None:
-        """Do one thing on the way out; one that fails is told on the card and stops no other."""
+    def _do(
+        self, action: Callable[[], object], what: str = "the agent did not leave cleanly"
+    ) -> None:
+        """Do one thing; if it fails, that is told on the card and stops nothing else."""
         failed = try_each((action,))
         if failed:
-            self.agent.problems.append(f"the agent did not leave cleanly: {failed[0]}")
+            self.agent.problems.append(f"{what}: {failed[0]}")
             try_each((self.agent.write_card,))
 
 

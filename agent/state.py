@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..tables import Table
     from .audit.change_log import ChangeRecord
     from .live.kept_environment import KeptEnvironment
+    from .recording.source import SourceReport
     from .recording.training import TorchTraining
 
 
@@ -64,6 +65,7 @@ class Agent:
         unknown: A sentence for each variable that only looks like a setting.
         places: Folders of the operator's who attached: they hold what may be missing here.
         wake: Has the agent's thread look for what is due, from any thread.
+        own_reports: Tells how the tables stand that the script and plugins have declared.
         depart: Makes ready to leave the process, keeping the record or not.
     """
 
@@ -84,6 +86,7 @@ class Agent:
         self.listen: str | None = None
         self.places: tuple[str, ...] = ()
         self.depart: Callable[[bool], Leaving] | None = None
+        self.own_reports: Callable[[], list[SourceReport]] = list
         self._recording_begins = threading.RLock()  # a signal's handler may come back here
         self._is_beginning = False
         self._names: Names | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +18,7 @@ from ..errors import ProbingError
 
 if TYPE_CHECKING:
     from ..rundir.folders import ProcessFolder
+    from ..tables import Table
 
 _FORMS = ("rank:", "job:")
 _KEYWORDS = tuple(
@@ -79,14 +80,15 @@ def complete_endpoint_option(
 
 
 def complete_tables(
-    _ctx: click.Context, _param: click.Parameter, incomplete: str
+    ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """The names of the tables, with their schema or without, as the word began."""
-    from ..tables import OWN_SCHEMA, SCHEMA, TABLES
+    from ..tables import OWN_SCHEMA, SCHEMA
 
     begins = [incomplete.startswith(s[: len(incomplete)]) for s in (SCHEMA, OWN_SCHEMA)]
     with_schema = bool(incomplete) and any(begins)
-    names = ((table.full_name if with_schema else table.name, table.kind) for table in TABLES)
+    tables = _tables_of(ctx)
+    names = ((table.full_name if with_schema else table.name, table.kind) for table in tables)
     return [CompletionItem(name, help=kind) for name, kind in names if name.startswith(incomplete)]
 
 
@@ -108,15 +110,41 @@ def complete_sql(
     """A saved question, or the statement with its last word as it may go on."""
     if incomplete.startswith("@") or not incomplete:
         return complete_questions(ctx, param, incomplete)
-    return [CompletionItem(incomplete[:start] + word) for start, word in sql_words(incomplete)]
+    words = sql_words(incomplete, _tables_of(ctx))
+    return [CompletionItem(incomplete[:start] + word) for start, word in words]
 
 
-def sql_words(text: str) -> list[tuple[int, str]]:
+def _tables_of(context: click.Context) -> tuple[Table, ...]:
+    """All tables: those that scripts have declared are of the processes that are asked, if any."""
+    from ..ring.peek import own_tables
+    from ..rundir import folders as rundir
+    from ..tables import TABLES
+
+    asked = {str(word) for word in getattr(context.obj, "endpoints", ())}
+    found: dict[str, Table] = {}
+    with contextlib.suppress(ProbingError):
+        for folder in rundir.from_env().folders():
+            is_meant = str(folder.pid) in asked or (folder.is_alive() and not _are_pids(asked))
+            for table in own_tables(folder) if is_meant else ():
+                found.setdefault(table.name, table)
+    return (*TABLES, *found.values())
+
+
+def _are_pids(words: Collection[str]) -> bool:
+    """Whether endpoints are pids, and nothing that stands for others."""
+    return bool(words) and all(word.isdecimal() for word in words)
+
+
+def sql_words(text: str, tables: Sequence[Table] = ()) -> list[tuple[int, str]]:
     """How the last word of a statement can go on, and where it begins.
 
     After FROM tables; else columns of the tables that the statement names, functions and keywords.
+
+    Args:
+        tables: Those that there are; none for those that every process has.
     """
-    from ..tables import TABLES
+    if not tables:
+        from ..tables import TABLES as tables  # noqa: N811
 
     found = _WORD.search(text)
     start = 0 if found is None else found.start()
@@ -125,12 +153,12 @@ def sql_words(text: str) -> list[tuple[int, str]]:
         return []
     if _PLACE_OF_TABLE.search(text[:start]):
         has_schema = "." in begun
-        tables = (table.full_name if has_schema else table.name for table in TABLES)
-        return [(start, name) for name in tables if name.startswith(begun)]
+        names = (table.full_name if has_schema else table.name for table in tables)
+        return [(start, name) for name in names if name.startswith(begun)]
     if not begun:
         return []
     named = {word.rpartition(".")[2] for word in re.findall(r"[\w.]+", text)}
-    used = [table for table in TABLES if table.name in named] or TABLES
+    used = [table for table in tables if table.name in named] or tables
     columns = sorted({column.name for table in used for column in table.columns})
     keywords = [word if begun.isupper() else word.lower() for word in _KEYWORDS]
     words = dict.fromkeys((*columns, *_FUNCTIONS, *keywords))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .errors import ProbingError
     from .host import start, stop
     from .script.marks import metric, see_memory, span, step
+    from .script.own_tables import ScriptTable, table
 
 __all__ = [
     "AsyncJob",
@@ -37,6 +38,7 @@ __all__ = [
     "Job",
     "ProbingError",
     "Process",
+    "ScriptTable",
     "__version__",
     "connect",
     "connect_async",
@@ -49,6 +51,7 @@ __all__ = [
     "start",
     "step",
     "stop",
+    "table",
 ]
 
 _HOMES = {
@@ -57,6 +60,7 @@ _HOMES = {
     "AsyncProcess": "api.asynchronous",
     "Job": "api.ranks",
     "Process": "api.process",
+    "ScriptTable": "script.own_tables",
     "connect": "api.process",
     "connect_async": "api.asynchronous",
     "connect_many": "api.ranks",
@@ -69,6 +73,7 @@ _HOMES = {
     "start": "host",
     "step": "script.marks",
     "stop": "host",
+    "table": "script.own_tables",
 }
 
 

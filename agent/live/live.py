@@ -104,7 +104,7 @@ def _dataloaders(question: LiveQuestion) -> LiveRows:
 def _sources(question: LiveQuestion) -> LiveRows:
     from ..recording.source_rows import source_rows
 
-    return source_rows(question.training)
+    return source_rows(question.training, question.own_reports())
 
 
 def _host_memory(_: LiveQuestion) -> LiveRows:

@@ -16,6 +16,7 @@ from ..recording.stillness import Stillness
 
 if TYPE_CHECKING:
     from ..recording.no_training import NoTraining
+    from ..recording.source import SourceReport
     from ..recording.training import TorchTraining
 
 _POLL_S = 0.05
@@ -31,6 +32,7 @@ class LiveQuestion:
         patient: Whether to wait even while the training makes no progress.
         only_random: Whether of checksums those of random states will do.
         at_step: The step at whose end to look, for what is looked at there; None for the next one.
+        own_reports: Tells how the tables stand that the script and plugins have declared.
         cancelled: Set when nobody waits for the answer any more.
     """
 
@@ -42,12 +44,14 @@ class LiveQuestion:
         wait_s: float | None = None,
         patient: bool = False,
         only_random: bool = False,
+        own_reports: Callable[[], list[SourceReport]] = list,
     ) -> None:
         self.table, at, step = table.partition("@")
         self.at_step = _step(step) if at else None
         self.training = training
         self.wait_s = wait_s
         self.patient, self.only_random = patient, only_random
+        self.own_reports = own_reports
         self.cancelled = threading.Event()
 
     def wait(

@@ -41,6 +41,7 @@ class SourceReport(NamedTuple):
 
     Attributes:
         cost_s: What it has cost in the last step; None where that is not told apart.
+        table: The table that it writes; None where its name tells.
     """
 
     source: str
@@ -48,3 +49,4 @@ class SourceReport(NamedTuple):
     cost_s: float | None
     faults: int
     note: str | None
+    table: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...messages.common import LiveRows
@@ -40,10 +41,15 @@ _TABLES = {
 names, and the tables of sources that are called otherwise."""
 
 
-def source_rows(training: TorchTraining | NoTraining) -> LiveRows:
-    """The rows of ``probing.sources`` now."""
+def source_rows(training: TorchTraining | NoTraining, own: Sequence[SourceReport]) -> LiveRows:
+    """The rows of ``probing.sources`` now.
+
+    Args:
+        own: Those of the tables that the script and plugins have declared.
+    """
     compiled = _compiled(training)
-    rows = tuple(_row(_noted(report, compiled)) for report in training.source_reports())
+    reports = [*training.source_reports(), *own]
+    rows = tuple(_row(_noted(report, compiled)) for report in reports)
     note = None if rows else "torch has not been imported, so nothing is recorded"
     columns = tuple(column.name for column in SOURCES.columns)
     return LiveRows(table=SOURCES.name, columns=columns, rows=rows, note=note)
@@ -69,5 +75,5 @@ def _noted(report: SourceReport, compiled: str | None) -> SourceReport:
 
 def _row(report: SourceReport) -> tuple[str | float | int | None, ...]:
     """One row, in the order of the table's columns."""
-    table = _TABLES.get(report.source, TORCH_TRACE).full_name
+    table = report.table or _TABLES.get(report.source, TORCH_TRACE).full_name
     return (report.source, report.state, table, report.cost_s, report.faults, report.note)

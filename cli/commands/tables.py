@@ -19,6 +19,7 @@ from ..output import terminal
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
+    from ...client.base import Process
     from ...messages.common import TablesAnswer
     from ..output.terminal import Screen
 
@@ -40,14 +41,17 @@ def command(context: click.Context, *, table: str | None, limit: int | None, sty
     lists its columns. A recorded table outlives the process; a live one is made when it is asked.
     """
     target = asked_target(context)
-    chosen = None if table is None else find_table(table)
+
+    def ask(process: Process) -> tuple[TablesAnswer, Table | None]:
+        answer = process.tables()
+        return answer, None if table is None else find_table(table, answer)
 
     code = show(
         target,
         style,
-        lambda process: process.tables(),
-        lambda answer, screen: _render(answer, chosen, screen, limit),
-        lambda answer: _plain(answer, chosen, limit),
+        ask,
+        lambda found, screen: _render(*found, screen, limit),
+        lambda found: _plain(*found, limit),
     )
     context.exit(code)
 
@@ -80,8 +84,11 @@ def _plain(answer: TablesAnswer, table: Table | None, limit: int | None) -> Any:
     return plain_table(status_of(table, answer), now_ns=now_ns)
 
 
-def find_table(name: str) -> Table:
+def find_table(name: str, answer: TablesAnswer | None = None) -> Table:
     """The table of that name, with the schema or without.
+
+    Args:
+        answer: Those of a process, which may have tables of its own.
 
     Raises:
         UsageError: There is none.
@@ -89,8 +96,12 @@ def find_table(name: str) -> Table:
     short = name.removeprefix(f"{SCHEMA}.").removeprefix(f"{OWN_SCHEMA}.")
     if short in TABLES_BY_NAME:
         return TABLES_BY_NAME[short]
-    near = difflib.get_close_matches(short.lower(), TABLES_BY_NAME, n=1)
-    hint = f" Did you mean {TABLES_BY_NAME[near[0]].full_name}?" if near else ""
+    told = [status.table() for status in (answer.tables if answer is not None else ())]
+    known = {**TABLES_BY_NAME, **{table.name: table for table in told if table is not None}}
+    if short in known:
+        return known[short]
+    near = difflib.get_close_matches(short.lower(), known, n=1)
+    hint = f" Did you mean {known[near[0]].full_name}?" if near else ""
     raise UsageError(
         f"there is no table {name!r}.{hint}", help="`probing ENDPOINT tables` lists all tables."
     )

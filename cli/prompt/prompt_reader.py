@@ -18,6 +18,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from ...errors import ProbingError
+from ...tables import TABLES, Table
 from ..completion import sql_words
 from .prompt import COMMANDS, is_whole
 
@@ -58,13 +59,21 @@ class _LiveCompleter(Completer):
         self._process = process
         self._session = session
 
+    def _tables(self) -> tuple[Table, ...]:
+        """All tables of the process; ours where it has gone."""
+        try:
+            found = [status.table() for status in self._process.tables().tables]
+        except ProbingError:
+            return TABLES
+        return tuple(table for table in found if table is not None)
+
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
         """What the last word can become."""
         line = document.current_line_before_cursor
         if document.text.lstrip().startswith("%sql "):
-            for start, word in sql_words(line):
+            for start, word in sql_words(line, self._tables()):
                 yield Completion(word, start_position=start - len(line))
             return
         if document.text.lstrip().startswith("%"):

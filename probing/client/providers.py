@@ -13,6 +13,7 @@ from ..messages.limits import DEFAULT_TIMEOUT_S, WAIT_S, ready_s
 from ..reach import ladder
 from ..reach.ping import ping
 from ..reach.transport import Address
+from ..ring.peek import tables_of
 from ..rundir.folders import ProcessFolder
 from ..stacks import text as stacks
 from ..tables import (
@@ -25,8 +26,6 @@ from ..tables import (
     MODULES,
     OBSERVED_COLUMNS,
     PARAMETER_CHECKSUMS,
-    RECORDED_TABLES,
-    TABLES,
     Table,
 )
 from .transports import environment_of, live_rows
@@ -63,7 +62,7 @@ def providers_for(
     wait_s = min(WAIT_S, limit_s * _WAIT_SHARE)
     return [
         RecordedTable(table, folder, told)
-        if table in RECORDED_TABLES
+        if table.kind == "recorded"
         else _LastProfile(folder)
         if table == KERNELS
         else _HostMemory(folder)
@@ -71,7 +70,7 @@ def providers_for(
         else _LastRecording(table, folder, told)
         if table in (ALLOC_EVENTS, ALLOC_BLOCKS)
         else _LiveTable(table, folder, timeout_s or ready_s(), wait_s, told)
-        for table in TABLES
+        for table in tables_of(folder)
     ]
 
 

@@ -49,7 +49,7 @@ _SUBJECTS = {
         "NotProbed NotProbing NotPython ProcessEnded Unproven UnsafeRunDirectory Untrusted"
     ),
     "recording": (
-        "ArmRefused ArmTimedOut BadSetting CardDamaged NoBatch NoLabels ProfileRefused "
+        "ArmRefused ArmTimedOut BadSetting BadTable CardDamaged NoBatch NoLabels ProfileRefused "
         "ProfileTimedOut RingError"
     ),
     "serving": (

@@ -19,6 +19,20 @@ class BadSetting(UsageError):
         self.name = name
 
 
+class BadTable(UsageError):
+    """A script or a plugin declares a table that there cannot be."""
+
+    code = "bad_table"
+    help = (
+        "`probing.table('rewards', {'episode': int, 'reward': float, 'note': str})` is how a table"
+        " is declared; `probing ENDPOINT tables` lists the names that are taken."
+    )
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"table {name}: {reason}.")
+        self.name = name
+
+
 class RingError(ProbingError):
     """A ring file cannot be made or read."""
 

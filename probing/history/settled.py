@@ -52,7 +52,8 @@ def are_settled(snapshot: RingSnapshot, moment: Moment) -> npt.NDArray[np.bool_]
     if now_ns is None:
         now_ns = moment.now_ns - snapshot.header.clock_offset_ns
     found &= (at == NULL_INT) | (at <= now_ns - _NS)
-    if "step" in rows.columns and moment.last_step is not None:
+    counts_steps = "step" in rows.columns and not snapshot.header.origin  # that may be the script's
+    if counts_steps and moment.last_step is not None:
         steps = rows["step"].astype(np.int64)
         found &= (steps == NULL_INT) | (steps <= moment.last_step - _STEPS)
     return found

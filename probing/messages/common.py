@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ..errors import BadRequest, ProbingError, RemoteError
-from ..tables import TABLES_BY_NAME
+from ..tables import TABLES_BY_NAME, Column, ColumnType, Table, TableKind
 from .about.eval import (
     EvalRequest as EvalRequest,  # noqa: PLC0414
     EvalResult as EvalResult,  # noqa: PLC0414
@@ -218,6 +218,55 @@ class Detached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnColumn:
+    """A column of a table that probing itself does not declare.
+
+    Attributes:
+        type: `int64`, `float64`, `bool`, `text`, `enum` or `time`.
+    """
+
+    name: str
+    type: str
+    doc: str = ""
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnTable:
+    """What a table is that the script of a process or a plugin has declared.
+
+    Attributes:
+        origin: Who has: `script`, or `plugin NAME`.
+    """
+
+    doc: str
+    origin: str
+    columns: tuple[OwnColumn, ...]
+
+    @classmethod
+    def of(cls, table: Table) -> OwnTable:
+        """What is told of a table."""
+        columns = (
+            OwnColumn(name=c.name, type=c.type, doc=c.doc, unit=c.unit) for c in table.columns
+        )
+        return cls(doc=table.doc, origin=table.origin, columns=tuple(columns))
+
+    def table(self, name: str, kind: str) -> Table:
+        """The table that was told of."""
+        columns = (
+            Column(name=c.name, type=cast("ColumnType", c.type), doc=c.doc, unit=c.unit)
+            for c in self.columns
+        )
+        return Table(
+            name=name,
+            doc=self.doc,
+            kind=cast("TableKind", kind),
+            columns=tuple(columns),
+            origin=self.origin,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatus:
     """A table as it stands in a process.
 
@@ -228,6 +277,7 @@ class TableStatus:
         dropped: Rows that could not be written.
         oldest_ns: When the oldest readable row started, since the epoch.
         problem: Why the table cannot be read, if it cannot.
+        own: What it is, for one that probing itself does not declare.
     """
 
     name: str
@@ -238,6 +288,12 @@ class TableStatus:
     dropped: int | None = None
     oldest_ns: int | None = None
     problem: str | None = None
+    own: OwnTable | None = None
+
+    def table(self) -> Table | None:
+        """What it is; None where that is known neither here nor to who tells."""
+        known = TABLES_BY_NAME.get(self.name)
+        return known or (self.own.table(self.name, self.kind) if self.own is not None else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

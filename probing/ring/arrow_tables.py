@@ -21,7 +21,7 @@ from ..linux.kernel_files import read_text
 from ..messages import common as wire
 from ..rundir.folders import ProcessFolder
 from ..tables import TABLES_BY_NAME, Column, Table
-from ..tables.columns import FAILED as FAILED_COLUMN, SEQ
+from ..tables.columns import SEQ
 from . import names, reader as ring_reader
 from .format import (
     FAILED,
@@ -30,10 +30,12 @@ from .format import (
     NULL_FLOAT_BITS,
     NULL_INT,
     NULL_NAME,
+    NULL_TEXT,
     OPEN,
-    RingHeader,
     StoredField,
+    is_inline,
 )
+from .peek import table_in
 from .reader import RingSnapshot
 
 TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
@@ -127,7 +129,7 @@ def to_arrow(
         texts: The names file, decoded: item 0 is None. Read it after the ring.
         columns: The columns that are needed; the others come as NULL. None for all.
     """
-    table = TABLES_BY_NAME.get(snapshot.header.table) or _undeclared(snapshot.header)
+    table = TABLES_BY_NAME.get(snapshot.header.table) or table_in(snapshot.header)
     decoder = _Decoder(snapshot, texts[1:])
     arrays = [
         decoder.column(table, column)
@@ -200,7 +202,7 @@ def without_names(snapshot: RingSnapshot, texts: Sequence[str | None]) -> int:
     is_whole, lost = bool(is_there.all()), 0
     for field in snapshot.header.fields:
         numbers = snapshot.rows.columns.get(field.name)
-        if field.type != "text" or numbers is None or not len(numbers):
+        if field.type != "text" or field.code != "I" or numbers is None or not len(numbers):
             continue
         if not is_whole or numbers.max() >= len(is_there):
             inside = numbers[numbers < len(is_there)]
@@ -208,15 +210,29 @@ def without_names(snapshot: RingSnapshot, texts: Sequence[str | None]) -> int:
     return lost
 
 
-def _undeclared(header: RingHeader) -> Table:
-    """The table that a header describes, for one that this version does not know."""
-    columns = [
-        Column(name=f.name, type=f.type, doc=f.doc, unit=f.unit, values=f.values)  # type: ignore[arg-type]
-        for f in header.fields
-    ]
-    stored = {column.name for column in columns}
-    columns += [c for c in (FAILED_COLUMN, SEQ) if c.name not in stored]
-    return Table(name=header.table, doc="", kind="recorded", columns=tuple(columns))
+def inline_texts(values: _Array, *, is_open: _Flags) -> pa.Array:
+    """The texts that stand in rows themselves; one that is damaged has what can be read of it.
+
+    Args:
+        values: Their bytes, padded with zeros.
+        is_open: Where a row is not complete: its text is NULL.
+    """
+    count, width = len(values), values.dtype.itemsize
+    letters = np.ascontiguousarray(values).view(np.uint8).reshape(count, width)
+    is_null = is_open | (letters[:, 0] == NULL_TEXT[0])
+    lengths = np.where(is_null, 0, np.char.str_len(values))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    data = letters[np.arange(width) < lengths[:, None]]
+    validity = pa.py_buffer(np.packbits(~is_null, bitorder="little"))
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
+    texts = pa.Array.from_buffers(pa.string(), count, buffers)
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = texts.view(pa.binary()).to_pylist()
+        readable = [None if one is None else one.decode(errors="replace") for one in raw]
+        texts = pa.array(readable, pa.string())
+    return texts.dictionary_encode()
 
 
 class _Decoder:
@@ -249,6 +265,8 @@ class _Decoder:
         if field is None or _TYPES[field.type] != _TYPES[column.type]:
             return self.nothing(column)
         values = self._rows[stored]
+        if is_inline(field.code):
+            return inline_texts(values, is_open=self._rows.states == OPEN)
         return self._build(column, field, values, self._nulls(column, field, values))
 
     def _implicit(self, column: Column) -> pa.Array:

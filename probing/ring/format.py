@@ -39,6 +39,8 @@ OPEN, DONE, FAILED = 0, 1, 2
 NULL_INT = -(2**63)
 NULL_BOOL = 2
 NULL_NAME = 0
+NULL_TEXT = b"\xff"
+"""What a text that stands in its row begins with where it is NULL: no UTF-8 has that byte."""
 NULL_FLOAT_BITS = 0x7FF8_DEAD_0000_0000
 """A NaN that no arithmetic makes: stands for NULL, so that a measured NaN stays a NaN."""
 NULL_FLOAT: float = struct.unpack("<d", struct.pack("<Q", NULL_FLOAT_BITS))[0]
@@ -52,6 +54,8 @@ MARKER = struct.Struct("<Q")
 _CODES = {"int64": "q", "time": "q", "float64": "d", "text": "I", "bool": "B", "enum": "B"}
 _NARROW = {8: "B", 32: "I", 64: "q"}
 _WIDTHS = {"q": 8, "d": 8, "I": 4, "B": 1}
+_MOST_WIDTH = 1024
+"""Bytes of a text that stands in its row."""
 IMPLICIT = frozenset({SEQ, FAILED_COLUMN})
 """Columns that no row stores: both are read from the row's markers."""
 
@@ -126,7 +130,29 @@ def layout_of(table: Table) -> RingLayout:
 
 def _code_of(column: Column) -> str:
     """The `struct` code a column is stored by."""
+    if column.width:
+        return f"{column.width}s"
     return _NARROW[column.bits] if column.type == "int64" else _CODES[column.type]
+
+
+def is_inline(code: str) -> bool:
+    """Whether a field holds a text itself, and not the number of one."""
+    return code.endswith("s")
+
+
+def _width_of(code: str) -> int:
+    """The bytes of a field.
+
+    Raises:
+        KeyError: There is no such code.
+        ValueError: There is no such width.
+    """
+    if not is_inline(code):
+        return _WIDTHS[code]
+    width = int(code[:-1])
+    if not 0 < width <= _MOST_WIDTH:
+        raise ValueError(f"a text of {width} bytes stands in no row")
+    return width
 
 
 def _place(
@@ -137,14 +163,14 @@ def _place(
     Opening columns are padded behind, closing ones in front, so that the closing columns
     and the end marker are one piece without a hole.
     """
-    ordered = sorted(columns, key=lambda c: _WIDTHS[_code_of(c)], reverse=widest_first)
-    pad = -sum(_WIDTHS[_code_of(c)] for c in ordered) % 8
+    ordered = sorted(columns, key=lambda c: _width_of(_code_of(c)), reverse=widest_first)
+    pad = -sum(_width_of(_code_of(c)) for c in ordered) % 8
     offset = start if widest_first else start + pad
     fields = []
     for column in ordered:
         code = _code_of(column)
         fields.append(Field(column=column, offset=offset, code=code))
-        offset += _WIDTHS[code]
+        offset += _width_of(code)
     return tuple(fields), (offset + pad if widest_first else offset), pad
 
 
@@ -166,6 +192,8 @@ class RingHeader(NamedTuple):
     Attributes:
         clock_offset_ns: Added to a ``time`` column to get nanoseconds since the epoch.
         dropped: Rows that the writer could not write.
+        doc: What the table holds.
+        origin: Who has declared it, see `Table`.
     """
 
     table: str
@@ -174,6 +202,8 @@ class RingHeader(NamedTuple):
     clock_offset_ns: int
     dropped: int
     fields: tuple[StoredField, ...]
+    doc: str = ""
+    origin: str = ""
 
 
 def encode_header(layout: RingLayout, *, capacity: int, clock_offset_ns: int) -> bytes:
@@ -194,7 +224,12 @@ def encode_header(layout: RingLayout, *, capacity: int, clock_offset_ns: int) ->
         }
         for f in (*layout.opening, *layout.closing)
     ]
-    text = json.dumps({"table": layout.table.name, "fields": fields}).encode()
+    described: dict[str, Any] = {"table": layout.table.name, "fields": fields}
+    if layout.table.origin:  # what no version of ours declares is known by its header alone
+        order = [column.name for column in layout.table.columns]
+        fields.sort(key=lambda field: order.index(str(field["name"])))
+        described |= {"doc": layout.table.doc, "origin": layout.table.origin}
+    text = json.dumps(described).encode()
     sizes = (layout.row_size, capacity, clock_offset_ns)
     fixed = _FIXED.pack(MAGIC, HEADER_SIZE, *sizes, 0, len(text), _sum_of(text, *sizes))
     header = fixed + text
@@ -224,6 +259,7 @@ def decode_header(header: bytes, *, source: str) -> RingHeader:
         described: dict[str, Any] = json.loads(text)
         fields = tuple(_decode_field(item, row_size) for item in described["fields"])
         table = str(described["table"])
+        doc, origin = str(described.get("doc", "")), str(described.get("origin", ""))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise RingError(source, f"its header is damaged ({error})") from error
     return RingHeader(
@@ -233,6 +269,8 @@ def decode_header(header: bytes, *, source: str) -> RingHeader:
         clock_offset_ns=clock_offset,
         dropped=dropped,
         fields=fields,
+        doc=doc,
+        origin=origin,
     )
 
 
@@ -244,7 +282,7 @@ def _sum_of(text: bytes, row_size: int, capacity: int, clock_offset_ns: int) -> 
 def _decode_field(item: dict[str, Any], row_size: int) -> StoredField:
     """Check one column's description."""
     offset, type_, code = int(item["offset"]), str(item["type"]), str(item["code"])
-    if type_ not in _CODES or offset < 8 or offset + _WIDTHS[code] > row_size - 8:
+    if type_ not in _CODES or offset < 8 or offset + _width_of(code) > row_size - 8:
         raise ValueError(f"column {item['name']} has an unknown type or lies outside the row")
     return StoredField(
         name=str(item["name"]),

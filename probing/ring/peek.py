@@ -8,17 +8,20 @@ file; a row caught while it is being written is passed over.
 from __future__ import annotations
 
 import os
+import re
 import struct
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 from ..errors import RingError
 from ..linux.foreign_files import open_file
-from ..messages.common import TablesAnswer, TableStatus
+from ..messages.common import OwnTable, TablesAnswer, TableStatus
 from ..rundir.folders import ProcessFolder
-from ..tables import RECORDED_TABLES, TABLES, Table
+from ..tables import TABLES, TABLES_BY_NAME, Column, ColumnType, Table
+from ..tables.columns import FAILED as FAILED_COLUMN, SEQ
 from .format import (
     FAILED,
     HEADER_SIZE,
@@ -26,11 +29,16 @@ from .format import (
     NULL_BOOL,
     NULL_FLOAT_BITS,
     NULL_INT,
+    NULL_TEXT,
     RingHeader,
     decode_header,
+    is_inline,
 )
 
 _NULL_FLOAT = NULL_FLOAT_BITS.to_bytes(8, "little")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_MOST_FOUND = 256
+"""How many tables that no version of ours declares are looked for in a run folder."""
 _NEAR = 64
 """How far around the newest slot to look: rows are numbered before they are written."""
 
@@ -42,13 +50,14 @@ class Row:
     Attributes:
         seq: Its number.
         state: `OPEN`, `DONE` or `FAILED`.
-        values: Stored columns by name; NULL is None, but for texts: those are still numbers.
+        values: Stored columns by name; NULL is None, but for texts: those are still numbers, if
+            they do not stand in the row itself.
         clock_offset_ns: What has been added to its times, which were the monotonic clock's.
     """
 
     seq: int
     state: int
-    values: dict[str, int | float | None]
+    values: dict[str, Any]
     clock_offset_ns: int = 0
 
     def age_s(self, *, is_of_this_boot: bool = True) -> float:
@@ -143,15 +152,19 @@ class RingPeek:
             if row is not None:
                 yield row
 
-    def _values(
-        self, data: bytes, columns: Collection[str] | None
-    ) -> dict[str, int | float | None]:
+    def _values(self, data: bytes, columns: Collection[str] | None) -> dict[str, Any]:
         """The stored columns of a row."""
-        values: dict[str, int | float | None] = {}
+        values: dict[str, Any] = {}
         for field in self.header.fields:
             if columns is not None and field.name not in columns:
                 continue
             (value,) = struct.unpack_from(f"<{field.code}", data, field.offset)
+            if is_inline(field.code):
+                is_null = value[:1] == NULL_TEXT
+                values[field.name] = (
+                    None if is_null else value.rstrip(b"\0").decode(errors="replace")
+                )
+                continue
             if field.type == "time":
                 value += self.header.clock_offset_ns
             is_null = value == NULL_INT or (
@@ -184,8 +197,9 @@ class RingPeek:
 
 def table_status(folder: ProcessFolder, table: Table) -> TableStatus:
     """A table's counts: written = rows + overwritten."""
-    if table not in RECORDED_TABLES:
-        return TableStatus(name=table.name, kind=table.kind)
+    own = OwnTable.of(table) if table.origin else None
+    if table.kind != "recorded":
+        return TableStatus(name=table.name, kind=table.kind, own=own)
     try:
         with RingPeek(folder.ring(table.name)) as ring:
             written = ring.newest_seq()
@@ -200,18 +214,71 @@ def table_status(folder: ProcessFolder, table: Table) -> TableStatus:
                 overwritten=written - rows,
                 dropped=ring.header.dropped,
                 oldest_ns=int(start) if start is not None else None,
+                own=own,
             )
     except FileNotFoundError:
         return TableStatus(
-            name=table.name, kind=table.kind, rows=0, written=0, overwritten=0, dropped=0
+            name=table.name, kind=table.kind, rows=0, written=0, overwritten=0, dropped=0, own=own
         )
     except (OSError, RingError) as error:
-        return TableStatus(name=table.name, kind=table.kind, problem=str(error))
+        return TableStatus(name=table.name, kind=table.kind, problem=str(error), own=own)
 
 
 def tables_answer(folder: ProcessFolder) -> TablesAnswer:
     """Every table's counts."""
-    return TablesAnswer(tables=tuple(table_status(folder, table) for table in TABLES))
+    return TablesAnswer(tables=tuple(table_status(folder, table) for table in tables_of(folder)))
+
+
+def tables_of(folder: ProcessFolder) -> tuple[Table, ...]:
+    """The tables of a process: ours, then those that its script and its plugins have declared."""
+    return (*TABLES, *own_tables(folder))
+
+
+def own_tables(folder: ProcessFolder) -> tuple[Table, ...]:
+    """The tables that the script of a process has declared, by the headers of their rings."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder.path))
+    except OSError:
+        return ()
+    stems = [name.removesuffix(".ring") for name in names if name.endswith(".ring")]
+    own = [stem for stem in stems if stem not in TABLES_BY_NAME and _IDENTIFIER.fullmatch(stem)]
+    found = []
+    for stem in own[:_MOST_FOUND]:
+        try:
+            with RingPeek(folder.ring(stem)) as ring:
+                table = table_in(ring.header)
+        except (OSError, RingError):
+            continue
+        names_in = [column.name.lower() for column in table.columns]
+        are_names = all(_IDENTIFIER.fullmatch(name) for name in names_in)
+        if table.name == stem and table.origin and are_names and len(names_in) == len({*names_in}):
+            found.append(table)
+    return tuple(found)
+
+
+def table_in(header: RingHeader) -> Table:
+    """The table that a header describes, for one that this version does not declare."""
+    columns = [
+        Column(
+            name=field.name,
+            type=cast("ColumnType", field.type),
+            doc=field.doc,
+            unit=field.unit,
+            values=field.values,
+            width=int(field.code[:-1]) if is_inline(field.code) else 0,
+        )
+        for field in header.fields
+    ]
+    stored = {column.name for column in columns}
+    implicit = (SEQ,) if header.origin else (FAILED_COLUMN, SEQ)
+    columns += [column for column in implicit if column.name not in stored]
+    return Table(
+        name=header.table,
+        doc=header.doc,
+        kind="recorded",
+        columns=tuple(columns),
+        origin=header.origin,
+    )
 
 
 def newest_row(folder: ProcessFolder, table: str) -> Row | None:

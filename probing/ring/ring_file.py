@@ -15,7 +15,16 @@ import numpy.typing as npt
 
 from ..errors import RingError
 from ..linux.foreign_files import open_file
-from .format import DONE, FAILED, HEADER_SIZE, MARKER, MOST_BYTES, RingHeader, decode_header
+from .format import (
+    DONE,
+    FAILED,
+    HEADER_SIZE,
+    MARKER,
+    MOST_BYTES,
+    RingHeader,
+    decode_header,
+    is_inline,
+)
 
 ATTEMPTS = 3
 """How often a row is read until two readings agree."""
@@ -145,17 +154,27 @@ class RingFile:
 def _dtype_of(header: RingHeader, source: str) -> np.dtype[Any]:
     """The layout of a row for numpy."""
     names = ["begin", *(f.name for f in header.fields), "end"]
-    known = all(f.code in _CODES_OF_TYPE[f.type] for f in header.fields)
+    known = all(_is_known(f.type, f.code) for f in header.fields)
     if header.row_size % 8 or not known or len(set(names)) < len(names):
         raise RingError(source, "its header describes rows that cannot be")
     return np.dtype(
         {
             "names": names,
-            "formats": ["<u8", *(_NUMPY_CODES[f.code] for f in header.fields), "<u8"],
+            "formats": ["<u8", *(_numpy_code(f.code) for f in header.fields), "<u8"],
             "offsets": [0, *(f.offset for f in header.fields), header.row_size - 8],
             "itemsize": header.row_size,
         }
     )
+
+
+def _is_known(type: str, code: str) -> bool:
+    """Whether columns of a type are stored by a code."""
+    return type == "text" if is_inline(code) else code in _CODES_OF_TYPE[type]
+
+
+def _numpy_code(code: str) -> str:
+    """What numpy calls a code."""
+    return f"S{code[:-1]}" if is_inline(code) else _NUMPY_CODES[code]
 
 
 def _markers(row: bytes) -> tuple[int, int]:

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from .format import HEADER_SIZE, MARKER, NULL_FLOAT, NULL_INT, NULL_NAME, RingLayout
+from .format import (
+    HEADER_SIZE,
+    MARKER,
+    NULL_FLOAT,
+    NULL_INT,
+    NULL_NAME,
+    NULL_TEXT,
+    RingLayout,
+    is_inline,
+)
 from .native import IN_C, PlainWords
 
 _NULLS = {"q": NULL_INT, "I": NULL_NAME, "d": NULL_FLOAT, "B": 2}
@@ -34,7 +43,12 @@ class Rows(Protocol):
 
 def nulls_of(layout: RingLayout) -> tuple[Any, ...]:
     """Closing columns that are all NULL, in layout order."""
-    return tuple(_NULLS[field.code] for field in layout.closing)
+    return tuple(null_of(field.code) for field in layout.closing)
+
+
+def null_of(code: str) -> Any:
+    """What is stored for NULL."""
+    return NULL_TEXT if is_inline(code) else _NULLS[code]
 
 
 def rows_of(layout: RingLayout, buffer: memoryview, words: PlainWords, *, in_c: bool) -> Rows:
@@ -43,9 +57,9 @@ def rows_of(layout: RingLayout, buffer: memoryview, words: PlainWords, *, in_c: 
     Args:
         buffer: All of it.
         words: Gives rows their numbers.
-        in_c: Whether the C part does, where it was built.
+        in_c: Whether the C part does, where it was built; never texts that stand in their rows.
     """
-    if not in_c or IN_C is None:
+    if not in_c or IN_C is None or any(is_inline(field.code) for field in layout.fields):
         return PlainRows(layout, buffer, words)
     rows: Rows = IN_C.Rows(
         ring=buffer,

@@ -7,6 +7,7 @@ torch.compile compiles: there it would break the graph.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any, NamedTuple, Protocol
 
@@ -46,6 +47,32 @@ class Recorder(Protocol):
 
 recorder: Recorder | None = None
 """The agent's, while it records."""
+own_tables: dict[str, Any] = {}
+"""Each `own_tables.ScriptTable` that the script has declared, by its name. They stand here, so that
+an agent starts without what only scripts with such tables need."""
+open_table: Callable[[Any], None] | None = None
+"""Gives such a table what writes it, while an agent is there."""
+
+
+def attend_tables(open_each: Callable[[Any], None]) -> None:
+    """Have somebody record the script's tables, those that are declared and those that will be.
+
+    Args:
+        open_each: Gives a table what writes it, unless it has that already, as where another thread
+            declares it just now; raises nothing.
+    """
+    global open_table  # noqa: PLW0603 - of the process, as the agent is
+    open_table = open_each
+    for table in tuple(own_tables.values()):
+        open_each(table)
+
+
+def leave_tables() -> None:
+    """Nobody records them any more; takes no lock, for a forked child asks for it."""
+    global open_table  # noqa: PLW0603 - as in `attend_tables`
+    open_table = None
+    for table in tuple(own_tables.values()):
+        table.write = None
 
 
 def step() -> None:

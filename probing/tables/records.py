@@ -15,8 +15,9 @@ OWN_SCHEMA = "probing"
 
 ColumnType = Literal["int64", "float64", "bool", "text", "enum", "time"]
 """``int64``, ``float64`` and ``bool`` are what they say. ``text`` is a name interned once
-per process. ``enum`` is one of the column's ``values``. ``time`` is nanoseconds since the
-epoch, stored as the monotonic clock's reading and shifted when it is read. All may be NULL."""
+per process, or has a ``width`` and stands in its row. ``enum`` is one of the column's ``values``.
+``time`` is nanoseconds since the epoch, stored as the monotonic clock's reading and shifted when it
+is read. All may be NULL."""
 
 TableKind = Literal["recorded", "live"]
 
@@ -41,6 +42,7 @@ class Column(NamedTuple):
         part_of: The stored column of texts whose second part this one is; None for any other.
         closing: True when the value is known only as the row is completed.
         bits: How wide an ``int64`` is stored. Below 64 it is stored unsigned and never NULL.
+        width: Bytes of a ``text`` that stands in the row itself, a multiple of 8; 0 for a name.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Column(NamedTuple):
     part_of: str | None = None
     closing: bool = False
     bits: Literal[8, 32, 64] = 64
+    width: int = 0
 
 
 class Table(NamedTuple):
@@ -61,6 +64,7 @@ class Table(NamedTuple):
         name: Unique in all schemas.
         rows: How many rows a recorded table holds whose ring is made with the training, and written
             by the source of the table's name; None where a source makes its own.
+        origin: Who has declared it: ``script``, ``plugin NAME``; empty for probing itself.
     """
 
     name: str
@@ -69,6 +73,7 @@ class Table(NamedTuple):
     columns: tuple[Column, ...]
     schema: str = SCHEMA
     rows: int | None = None
+    origin: str = ""
 
     @property
     def full_name(self) -> str:

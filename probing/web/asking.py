@@ -28,6 +28,8 @@ from ..errors import BadRequest
 from ..linux import limited_memory
 from ..messages import common as wire
 from ..messages.about.act import asked_of
+from ..ring.peek import own_tables
+from ..rundir.folders import from_env
 from ..server.bodies import json_answer, read_body, send_arrow
 from ..server.sql_worker.single_answers import SingleAnswers
 from ..settings import Settings
@@ -66,7 +68,8 @@ class Asking:
 
     async def catalog(self, request: web.Request) -> web.StreamResponse:
         """Tables and saved questions."""
-        return _plain_answer({"tables": _tables(), "questions": _questions()})
+        tables = await self._in_thread(_tables)
+        return _plain_answer({"tables": tables, "questions": _questions()})
 
     async def query(self, request: web.Request) -> web.StreamResponse:
         """The answer to a statement."""
@@ -200,14 +203,18 @@ def _finite(value: Any) -> Any:
 
 
 def _tables() -> list[dict[str, Any]]:
-    """Every table, for completion."""
+    """Every table, those of the scripts on this machine among them, for completion."""
+    found = {table.name: table for table in TABLES}
+    for folder in from_env().folders():
+        for table in own_tables(folder):
+            found.setdefault(table.name, table)
     return [
         {
             "name": f"{table.schema}.{table.name}",
             "doc": table.doc,
             "columns": [{"name": one.name, "doc": one.doc} for one in table.columns],
         }
-        for table in TABLES
+        for table in found.values()
     ]
 
 

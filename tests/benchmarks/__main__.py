@@ -21,6 +21,7 @@ NAMES = (
     "training",
     "backward",
     "hooks",
+    "own_rows",
     "collectives",
     "rival",
     "startup",

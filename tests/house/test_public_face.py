@@ -14,8 +14,8 @@ from probing.messages.about.act import Asked
 pytestmark = pytest.mark.anypython
 
 NAMES = """
-    AsyncJob AsyncProcess Job ProbingError Process __version__ connect connect_async connect_many
-    connect_many_async list_processes metric see_memory span start step stop
+    AsyncJob AsyncProcess Job ProbingError Process ScriptTable __version__ connect connect_async
+    connect_many connect_many_async list_processes metric see_memory span start step stop table
 """
 QUESTIONS = """
     act acts arm armed attach backtrace cancel commit_act commit_eval complete dataloaders detach
@@ -60,6 +60,8 @@ def uses(process: probing.Process) -> Iterator[object]:
     with probing.span("load"):
         probing.metric(loss=0.1)
     probing.step()
+    rewards: probing.ScriptTable = probing.table("rewards", {"reward": float, "note": str}, rows=9)
+    rewards.add(reward=0.5, note="seed 7")
     yield name, rows, value, values, changes, done, threads, live, profile, samples, armed
     yield recording, pid, settings_now, attached, detached, notes, ranks
     try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....messages.common import TablesAnswer, TableStatus
-from ....tables import TABLES_BY_NAME, Column, Table
+from ....tables import Column, Table
 from ....units import age
 from ..table import Heading, draw_table
 from ..text import cut_words, first_sentence, plural, render_count, wrap_doc
@@ -48,7 +48,7 @@ class Standing:
         oldest = status.oldest_ns
         return cls(
             status=status,
-            table=TABLES_BY_NAME.get(status.name),
+            table=status.table(),
             lost=sum(counts) if counts else None,
             oldest_s=None if oldest is None else max(0, now_ns - oldest) / 1e9,
         )

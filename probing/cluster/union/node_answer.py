@@ -18,6 +18,7 @@ from ...messages.about.union import (
     UnionOutcomes,
     UnionRequest,
 )
+from ...ring.peek import own_tables
 from ...rundir.folders import RunDirectory
 from ...sql.process_columns import concatenated
 from ...tables import TABLES, Table
@@ -25,6 +26,7 @@ from ..job.membership import Member
 from ..job.outcomes import Outcome, ask_all
 from .budget import Budget
 from .errors import UnionTooLarge
+from .own_tables import merged
 from .parts import Asker, Part, run_over
 from .statements.leaves import Leaf
 
@@ -39,9 +41,9 @@ def answer(request: UnionRequest, directory: RunDirectory) -> pa.Table:
     Raises:
         ProbingError: The statement cannot be run, or its answer is too large.
     """
-    table = next((table for table in TABLES if table.full_name == request.table), None)
-    if table is None or any("/" in member.key for member in request.members):
-        raise BadRequest("there is no such table or process")
+    if any("/" in member.key for member in request.members):
+        raise BadRequest("there is no such process")
+    table = _table_of(request, directory)
     members = [_member(member, directory) for member in request.members]
     outcomes = _read(table, request, members)
     parts = [o.value[0].rows for o in outcomes if o.value is not None]
@@ -53,6 +55,23 @@ def answer(request: UnionRequest, directory: RunDirectory) -> pa.Table:
     found = zip(request.members, outcomes, strict=True)
     told = UnionOutcomes(members=tuple(_outcome(member, outcome) for member, outcome in found))
     return rows.replace_schema_metadata({MEMBERS_KEY: wire.encode(told)})
+
+
+def _table_of(request: UnionRequest, directory: RunDirectory) -> Table:
+    """The table that is asked, ours or one of the processes' own.
+
+    Raises:
+        BadRequest: There is none of that name.
+    """
+    for table in TABLES:
+        if table.full_name == request.table:
+            return table
+    keys = {member.key for member in request.members}
+    folders = [folder for folder in directory.folders() if folder.path.name in keys]
+    for table in merged(table for folder in folders for table in own_tables(folder)):
+        if table.full_name == request.table:
+            return table
+    raise BadRequest("there is no such table")
 
 
 def _read(

@@ -23,6 +23,7 @@ from ...sql.process_columns import add_columns, added_values, concatenated, with
 from ...tables import Table
 from .budget import Budget, width_of
 from .errors import AnswerCut
+from .own_tables import as_declared
 from .statements.leaves import Leaf
 
 if TYPE_CHECKING:
@@ -81,8 +82,13 @@ class Asker:
         """The rows of a process of this machine."""
         part = Part(notes=lacking_in_ring(folder, leaf))
         providers = providers_for(folder, limit_s=self._timeout_s, notes=part.notes)
-        provider = next(p for p in providers if p.table == leaf.table)
+        provider = next((p for p in providers if p.table.full_name == leaf.table.full_name), None)
+        if provider is None:
+            part.notes.append(f"there is no table {leaf.table.full_name} there")
+            return part
         raw = provider.load(frozenset(leaf.columns))
+        if provider.table != leaf.table:
+            raw = as_declared(raw, leaf.table)
         part.rows, part.is_raw = add_columns(leaf.table, member, raw, leaf.columns), True
         if leaf.is_plain:
             size = raw.num_rows * width_of(leaf)

@@ -26,6 +26,7 @@ from ..job.membership import Member
 from ..job.outcomes import Coverage, Outcome
 from .budget import DEFAULT_BUDGET_MIB
 from .gathered import Gathered, gather
+from .own_tables import declared_by
 from .parts import Part
 from .statements.leaves import PARTIALS, Leaf, Plan
 from .statements.planning import make_plan
@@ -173,6 +174,10 @@ class Union:
         finally:
             syntax.close()
 
+    def own_tables(self, timeout_s: float) -> tuple[Table, ...]:
+        """The tables that the scripts of the processes have declared."""
+        return declared_by(self._members, timeout_s=timeout_s, token=self._token)
+
     def gather(self, plan: Plan, syntax: Syntax, timeout_s: float) -> Gathered:
         """Have the rows of a plan."""
         return gather(
@@ -192,7 +197,8 @@ class _Statement:
         self._union, self._syntax, self._sql = union, syntax, sql
         self._until = time.monotonic() + timeout_s
         self._schema = pa.schema([])
-        self._tables = _named_in(sql)
+        self._known = (*TABLES, *self._own_tables()) if _CATALOGUE.search(sql) else TABLES
+        self._tables = _named_in(sql, self._known)
         self._gathered: list[Gathered] = []
 
     def run(self, max_rows: int | None) -> UnionAnswer:
@@ -212,16 +218,22 @@ class _Statement:
         try:
             self._check(self._tables, plans)
         except SqlError:
-            self._check(TABLES, plans)  # for the names that the error may suggest
+            self._known = (*TABLES, *self._own_tables())
+            self._tables = _named_in(self._sql, self._known)
+            self._check(self._known, plans)  # all, for the names that the error may suggest
         return make_plan(
             self._syntax,
             self._sql,
-            TABLES,
+            self._known,
             plan=plans[0] if plans else None,
             names=self._schema.names,
             types_of=self._types_of,
             may_merge=may_merge,
         )
+
+    def _own_tables(self) -> tuple[Table, ...]:
+        """Those that the scripts of the processes have declared."""
+        return self._union.own_tables(self._left() * _SHARE)
 
     def _check(self, tables: Sequence[Table], plans: list[str]) -> None:
         """Learn plan and columns of the statement, or raise what is wrong with it."""
@@ -285,12 +297,10 @@ class _Statement:
         return max(_LEAST_S, self._until - time.monotonic())
 
 
-def _named_in(sql: str) -> tuple[Table, ...]:
+def _named_in(sql: str, tables: Sequence[Table]) -> tuple[Table, ...]:
     """The tables that a statement can read: more than it does, but never fewer."""
-    if _CATALOGUE.search(sql):
-        return TABLES
-    text = sql.lower()
-    return tuple(table for table in TABLES if table.name in text)
+    text, reads_any = sql.lower(), _CATALOGUE.search(sql) is not None
+    return tuple(table for table in tables if reads_any or table.name in text)
 
 
 class _InHand:

@@ -206,8 +206,8 @@ def test_a_hint_names_whom_the_command_asks(
     words: list[str], who: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What an error says to type can be pasted: the endpoint stands where it was typed before."""
-    assert run([*words, "tables", "stepz"]) == UsageError.exit_code
-    assert f"`probing {who} tables` lists all tables." in capsys.readouterr().err
+    assert run([*words, "config", "stepz=1"]) == UsageError.exit_code
+    assert f"`probing {who} config` lists the settings" in capsys.readouterr().err
 
 
 def test_a_hint_without_an_endpoint_says_where_it_stands(

@@ -58,7 +58,7 @@ CASES: list[tuple[Any, str]] = [
     (
         wire.TablesAnswer(tables=(wire.TableStatus(name="t", kind="live"),)),
         '{"tables":[{"name":"t","kind":"live","rows":null,"written":null,"overwritten":null,'
-        '"dropped":null,"oldest_ns":null,"problem":null}]}',
+        '"dropped":null,"oldest_ns":null,"problem":null,"own":null}]}',
     ),
 ]
 
