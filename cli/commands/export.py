@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -12,6 +13,7 @@ import click
 
 from ...errors import ProbingError, UsageError
 from ..command import AskCommand
+from ..keep_options import keep_of, keep_options
 from ..options import style_option
 from ..output import terminal
 from ..target import Target, target_options
@@ -20,8 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...cluster.job.membership import Member
+    from ...history.compaction.keep import Keep
     from ...history.export import Exported
     from ...rundir.folders import ProcessFolder
+
+_LEAST = 16
+"""So many small files are put together after a round: not the same rows again and again."""
 
 
 @click.command("export", cls=AskCommand)
@@ -35,6 +41,8 @@ if TYPE_CHECKING:
     "--every", type=click.FloatRange(min=1.0), metavar="SECONDS",
     help="Export again every so often, and each process once more after its end, until Ctrl-C.",
 )  # fmt: skip
+@click.option("--compact", is_flag=True, help="Put small files together after each round.")
+@keep_options
 @style_option("text", "json")
 @click.pass_context
 def command(
@@ -43,6 +51,9 @@ def command(
     words: tuple[str, ...],
     project: str | None,
     every: float | None,
+    compact: bool,
+    keep_days: int | None,
+    keep_bytes: str | None,
     style: str,
 ) -> None:
     """Keep what is on record of processes, live or ended, in a folder of Parquet files.
@@ -53,13 +64,17 @@ def command(
     ended. Files are read, and no process is asked. `probing history` asks what is there.
 
     With --every, `-t all` means those that come later and those that have ended before, too.
+    --compact, --keep-days and --keep-bytes do what `history compact` does, but for a few files that
+    are left until there are more; where another process does it, or queries go on, the next round.
     """
     from ...history.export import history_folder
 
     target, place = _whom_and_where(Target.of(context), words)
     root = history_folder(place)
+    keep = keep_of(keep_days, keep_bytes)
+    tidies = compact or keep != keep_of(None, None)
     if every is not None:
-        _go_on(target, root, project, every_s=every)
+        _go_on(target, root, project, every_s=every, keep=keep if tidies else None)
     done: list[Exported] = []
     code = 0
     for member in _members(target):
@@ -68,18 +83,28 @@ def command(
         except ProbingError as error:
             terminal.complain(error, endpoint=member.name)
             code = code or error.exit_code
+    if tidies and done:
+        _tidy(root, keep, until_s=None)
     _show(done, root, style)
     context.exit(code)
 
 
-def _go_on(target: Target, root: Path, project: str | None, *, every_s: float) -> NoReturn:
-    """Export again and again, and tell each trouble once."""
+def _go_on(
+    target: Target, root: Path, project: str | None, *, every_s: float, keep: Keep | None
+) -> NoReturn:
+    """Export again and again, and tell each trouble once.
+
+    Args:
+        keep: What is to stay; None where the files are left as they are.
+    """
     kept = _Kept(root, project)
     terminal.note(f"exporting to {root} every {every_s:g} s")
     while True:
         began = time.monotonic()
         for folder in _folders(target):
             kept.take(folder)
+        if keep is not None:
+            kept.tidy(keep, until_s=began + every_s / 2)
         time.sleep(max(0.0, began + every_s - time.monotonic()))
 
 
@@ -111,6 +136,28 @@ class _Kept:
         self._told.pop(name, None)
         if is_over:
             self._whole.add(name)
+
+    def tidy(self, keep: Keep, *, until_s: float) -> None:
+        """Put small files together; rows wait meanwhile, so not for long."""
+        try:
+            _tidy(self._root, keep, until_s=until_s)
+        except ProbingError as error:
+            if self._told.get("") != error.message:
+                terminal.complain(error)
+            self._told[""] = error.message
+
+
+def _tidy(root: Path, keep: Keep, *, until_s: float | None) -> None:
+    """Put small files together, where nobody else does.
+
+    Raises:
+        ProbingError: It cannot be.
+    """
+    from ...errors import HistoryBusy, NoHistory
+    from ...history.compaction.compact import Limits, compact
+
+    with contextlib.suppress(HistoryBusy, NoHistory):
+        compact(root, keep, Limits(least=_LEAST, until_s=until_s))
 
 
 def _folders(target: Target) -> Iterator[ProcessFolder]:

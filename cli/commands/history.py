@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,7 @@ from ..ask.shield import go_on_in_a_child
 from ..ask.statement import statement_of
 from ..ask.text_input import TextCommand
 from ..command import AskCommand, AskGroup
+from ..keep_options import keep_of, keep_options
 from ..options import choose_rows, limit_option, rows_options, statement_options, style_option
 from ..output import terminal
 from ..target import Target, refuse_target, target_options
@@ -65,6 +67,44 @@ def runs(context: click.Context, *, folder: str | None, limit: int, style: str) 
         _draw(found)
 
 
+@command.command("show", cls=AskCommand)
+@click.argument("words", nargs=-1, metavar="[FOLDER] RUN")
+@target_options
+@click.option("--rank", type=int, metavar="N", help="Whose figures; the lowest that is kept.")
+@style_option("text", "json")
+@click.pass_context
+def show(context: click.Context, *, words: tuple[str, ...], rank: int | None, style: str) -> None:
+    """Show one run on one screen: who, when, how it ended, speed, loss, memory, what is not kept.
+
+    Ranks, endings and memory are those of all ranks; speed by phase, losses and the slowest modules
+    are of one. Steps of the start and those with a checkpoint or after an evaluation are no part of
+    the speed. A RUN is its name, or a part of that which no other has.
+    """
+    if len(words) not in {1, 2}:
+        raise UsageError(
+            f"one run is shown, but {len(words)} words were given.",
+            help="`probing history show FOLDER RUN`; `probing history runs` lists them.",
+        )
+    place = _place(words[0] if len(words) == 2 else None)
+    go_on_in_a_child()
+    from ...diagnosis.runs.kept import find_kept
+    from ..render.history.kept_run import render_kept_run
+    from ..reports.run.kept import screen_of
+    from ..time_limit import within
+
+    notes: list[str] = []
+    limit_s = Target.of(context).limit_s
+    with within(limit_s, grace_s=_GRACE_S):
+        (kept,) = find_kept(place, words[-1:], timeout_s=limit_s, notes=notes)
+        shown = screen_of(kept, rank=rank)
+    if style == "json":
+        terminal.write_json(dataclasses.asdict(shown))
+    else:
+        screen = terminal.screen()
+        terminal.write(render_kept_run(shown, place, width=screen.width, color=screen.color))
+    _tell(list(dict.fromkeys(notes)))
+
+
 @command.command("diff", cls=AskCommand)
 @click.argument("words", nargs=-1, metavar="[FOLDER] RUN RUN")
 @target_options
@@ -84,16 +124,15 @@ def diff(context: click.Context, *, words: tuple[str, ...], rank: int | None, st
         )
     place = _place(words[0] if len(words) == 3 else None)
     go_on_in_a_child()
-    from ...diagnosis.runs.kept import compare_kept
+    from ...diagnosis.runs.kept import compare_kept, find_kept
     from ..time_limit import within
     from .diff import write_comparison
 
     notes: list[str] = []
     limit_s = Target.of(context).limit_s
     with within(limit_s, grace_s=_GRACE_S):
-        compared, names = compare_kept(
-            place, (words[-2], words[-1]), rank=rank, timeout_s=limit_s, notes=notes
-        )
+        before, after = find_kept(place, words[-2:], timeout_s=limit_s, notes=notes)
+        compared, names = compare_kept(before, after, rank=rank)
     command_line = f"probing history diff {shlex.quote(place)}"
     write_comparison(compared, names, style, command=command_line)
     _tell(list(dict.fromkeys(notes)))
@@ -105,6 +144,43 @@ def _draw(found: list[Run]) -> None:
 
     screen = terminal.screen()
     terminal.write(render_runs(found, width=screen.width, color=screen.color))
+
+
+@command.command("compact", cls=AskCommand)
+@click.argument("folder", required=False)
+@target_options
+@keep_options
+@style_option("text", "json")
+@click.pass_context
+def compact(
+    context: click.Context,
+    *,
+    folder: str | None,
+    keep_days: int | None,
+    keep_bytes: str | None,
+    style: str,
+) -> None:
+    """Put the small files of a history together, and remove what is not to be kept.
+
+    The files of each table of a job and day become few, with the same rows. Queries and exports may
+    go on meanwhile, and it may be killed at any moment; other engines see the folder as it is, so
+    ask nothing by them meanwhile. With --timeout nothing more is begun after so many seconds.
+    """
+    place = _place(folder)
+    from ...history.compaction.compact import Limits, compact as compact_history
+    from ...history.export import history_folder
+    from ..render.history.compacted import render_compacted
+
+    root = history_folder(place)
+    timeout_s = Target.of(context).timeout_s
+    limits = Limits(until_s=None if timeout_s is None else time.monotonic() + timeout_s)
+    with terminal.waiting_for(f"compacting {place}"):
+        done = compact_history(root, keep_of(keep_days, keep_bytes), limits)
+    if style == "json":
+        terminal.write_json(dataclasses.asdict(done))
+    else:
+        terminal.write(render_compacted(done, place))
+    _tell(done.notes)
 
 
 @command.command("query", cls=TextCommand)

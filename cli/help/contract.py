@@ -113,7 +113,9 @@ OUTPUTS: Mapping[str, Output] = {
     "config": Output(shape="array", record="messages.common:SettingValue"),
     "export": Output(shape="array", record="history.export:Exported"),
     "history runs": Output(shape="array", record="history.runs:Run"),
+    "history show": Output(record="cli.reports.run.kept:RunOnOneScreen"),
     "history query": Output(shape="rows"),
     "history diff": _DIFF,
+    "history compact": Output(record="history.compaction.compact:Compacted"),
 }  # fmt: skip
 """Of every command that asks a process or a history. Actions beside `act lr` answer as it does."""

@@ -124,9 +124,17 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "history": ("probing history runs /shared/probing",),
     "history runs": ("probing history runs /shared/probing", "probing history runs --json"),
+    "history show": (
+        "probing history show /shared/probing node7-4553-20261124T174542",
+        "probing history show 174542 --rank 3 --json",
+    ),
     "history query": (
         'probing history query /shared/probing "SELECT run, max(step) FROM steps GROUP BY run"',
         "probing history query /shared/probing @slowest-modules",
+    ),
+    "history compact": (
+        "probing history compact /shared/probing",
+        "probing history compact /shared/probing --keep-days 30 --keep-bytes 500GiB",
     ),
     "history diff": (
         "probing history diff /shared/probing node7-4553-20261124 node7-5353-20261125",

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from ...diagnosis.doctor.findings import Finding, Rule, Sign
     from ...messages.card import Card
 
-_WITHIN_S = 2.0
-"""No further rule is begun after that."""
+WITHIN_S = 2.0
 
 
 class Found(NamedTuple):
@@ -39,14 +38,18 @@ class Found(NamedTuple):
     statements: tuple[str, ...] = ()
 
 
-def find_cheaply(process: Process, card: Card) -> Found:
-    """Judge what can be judged by the record."""
+def find_cheaply(process: Process, card: Card, *, within_s: float = WITHIN_S) -> Found:
+    """Judge what can be judged by the record.
+
+    Args:
+        within_s: No further rule is begun after that.
+    """
     from ...diagnosis.doctor.effects import without_effects
     from ...diagnosis.doctor.facts import Facts
     from ...diagnosis.doctor.findings import ABOUT_NOW, finding_of
     from ...diagnosis.doctor.rules import RULES
 
-    end = time.monotonic() + _WITHIN_S
+    end = time.monotonic() + within_s
     is_alive = process.folder is None or process.folder.is_alive()
     member = member_of(card, process.label, is_alive=is_alive)
     facts = Facts(process, member, None, live_s=0.0)

@@ -15,7 +15,7 @@ from ...errors import NotProbed, ProbingError
 from ...postmortem.not_finite import SINCE, NotFinite, since_of
 from ..questions.library import OWN_TIMES
 from ..questions.records import put_in
-from .cheap_findings import Found, find_cheaply
+from .cheap_findings import WITHIN_S, Found, find_cheaply
 from .overview_memory import LAST_MEMORY, MemoryUse, memory_of
 from .overview_ranks import RankStates, ranks_of
 
@@ -78,11 +78,14 @@ class Overview:
     has_torch: bool | None = None
 
 
-def overview_of(process: Process, *, most_modules: int = _MODULES) -> Overview:
+def overview_of(
+    process: Process, *, most_modules: int = _MODULES, findings_s: float = WITHIN_S
+) -> Overview:
     """Look at a process.
 
     Args:
         most_modules: How many modules to name.
+        findings_s: How long to judge its record.
 
     Raises:
         ProbingError: It is not there, or nothing can be learnt of it.
@@ -100,7 +103,8 @@ def overview_of(process: Process, *, most_modules: int = _MODULES) -> Overview:
     ).to_pylist()[0]
     pace = pace_of(told["steps"] or [])
     state = state_with("idle" if summary is None else summary.state, pace)
-    found = find_cheaply(process, card) if pace is not None else Found()
+    has_steps = pace is not None
+    found = find_cheaply(process, card, within_s=findings_s) if has_steps else Found()
     return Overview(
         endpoint=process.label,
         pid=card.pid,

@@ -6,6 +6,7 @@ does not answer is part of the grid.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ class GridCell:
         phases: What these spent in each phase, in seconds each.
         memory_bytes: What an accelerator's allocator had given out at the last one's end, else the
             resident set.
+        is_late: Whether it has not answered in time: its figures are those of an earlier look.
         endpoint: How it is asked.
         target: What a person types for it; empty where it is not seen.
     """
@@ -56,6 +58,7 @@ class GridCell:
     step_s: float | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
     memory_bytes: int | None = None
+    is_late: bool = False
     endpoint: str = ""
     target: str = ""
 
@@ -114,7 +117,12 @@ def grid_of_members(
     return RankGrid(
         label=f"job {membership.job}" if membership.job else membership.label,
         expected=membership.world_size,
-        cells=tuple(_cell(o.member, *(o.value or (state_of(o.member), ()))) for o in outcomes),
+        cells=tuple(
+            _late_cell(o.member, steps.get(o.member.endpoint, ()))
+            if o.value is None
+            else _cell(o.member, *o.value)
+            for o in outcomes
+        ),
         exit_code=errors[0].exit_code if is_lost else 0,
     )
 
@@ -127,6 +135,11 @@ def _state(process: Process, member: Member, rows: Sequence[Row]) -> str:
     if word is None and process.folder is not None:
         word = summarize(process.folder).state
     return state_with(state_of(member) if word is None else word, pace_of(rows))
+
+
+def _late_cell(member: Member, rows: Sequence[Row]) -> GridCell:
+    """Of one that has not answered: what it did last says nothing of its state now."""
+    return dataclasses.replace(_cell(member, state_of(member), rows), is_late=True)
 
 
 def _cell(member: Member, state: str, rows: Sequence[Row]) -> GridCell:

@@ -13,21 +13,21 @@ class HistoryUnwritable(UsageError):
 
     code = "history_unwritable"
     status = 507
-    help = "Export again once it can: that goes on where this one ended, and no row comes twice."
+    help = "Do it again once it can: that goes on where this one ended, and no row comes twice."
 
     def __init__(self, folder: str, reason: str) -> None:
         super().__init__(f"the history {folder} cannot be written: {reason}.")
 
 
 class HistoryBusy(Refused):
-    """Another export of the same process is under way."""
+    """Another export of the same process, or another compaction, is under way."""
 
     code = "history_busy"
     status = 409
-    help = "Export again when it is done; what it has exported is left out then."
+    help = "Do it again when that is done; what it has done is left out then."
 
-    def __init__(self, process: str) -> None:
-        super().__init__(f"{process} is being exported by another process.")
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} by another process.")
 
 
 class DamagedHistory(ProbingError):

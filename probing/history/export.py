@@ -29,11 +29,13 @@ from ..rundir.folders import ProcessFolder
 from ..sql.process_columns import added_values
 from ..tables import ENVIRONMENT, TABLES_BY_NAME, Column, Table
 from .books import Books, Numbers
-from .files import Shelf, books_in, locked, read_json, text_in
+from .files import Shelf, books_in, locked, read_json
 from .identity import environment_of, has_ended, last_step, process_row
-from .layout import Partition, is_url, look_name, part_name, project_with, state_file
+from .layout import Partition, is_url, look_name, part_name, state_file
+from .merged import newest_books, told_before
 from .naming import process_name, project_of, run_of
 from .settled import Moment, are_settled, times_of
+from .swap import reading
 from .tables import EXPORTS, PROCESSES, stored
 
 _DAY_NS = 86_400 * 10**9
@@ -127,7 +129,9 @@ class _Export:
         self._shelf = Shelf(root, self._process)
         self._shelf.clear()
         self._notes: list[str] = []
+        self._is_lost, self._is_whole = False, True
         self._state = self._begun(project)
+        self._is_told, self._was_told = True, bool(self._state.get("told", self._state["tables"]))
 
     def run(self) -> Exported:
         """Do it."""
@@ -143,6 +147,11 @@ class _Export:
         done = [self._table(path, moment) for path in self._rings()]
         tables = tuple(table for table in done if table is not None)
         self._put_look(EXPORTS, _export_rows(tables, self._state["tables"]))
+        if not self._is_told and any(table.new for table in tables):
+            self._notes.append(
+                "what it is stays as told before, for that was put together with others"
+            )
+        self._state |= {"told": True, "whole": ended and self._is_whole}
         self._shelf.put_json(self._state_file, self._state)
         return Exported(
             run=self._state["run"],
@@ -163,7 +172,7 @@ class _Export:
             state: dict[str, Any] | None = read_json(self._state_file)
         except DamagedHistory as error:
             self._notes.append(f"{error.message} It is written anew.")
-            state = None
+            self._is_lost, state = True, None
         if state is None:
             state = self._begun_before() or self._begun_now(project or project_of(self._card))
             self._shelf.put_json(self._state_file, state)
@@ -180,11 +189,13 @@ class _Export:
 
     def _begun_before(self) -> dict[str, Any] | None:
         """That of a process whose state is lost, by the files that are there."""
-        found = project_with(self._root, self._card.job, PROCESSES.name, look_name(self._process))
+        day = _day(self._card.started_ns // _DAY_NS)
+        with reading(self._root):
+            found = told_before(self._root, self._card.job, self._process, day)
         if found is None:
             return None
-        project, path = found
-        return {"run": text_in(path, "run"), "project": project, "tables": {}}
+        self._is_lost = True
+        return {"run": found[1], "project": found[0], "tables": {}, "told": True}
 
     def _tell_who(self, moment: Moment) -> None:
         """Say who it is and in what it runs, before any row of it is there."""
@@ -203,7 +214,7 @@ class _Export:
         """Export what is new in a ring."""
         partition = self._partition(path.stem)
         told = self._state["tables"].get(path.stem)
-        books = Books() if told is None else Books.from_json(told)
+        books = self._books_of_files(partition) if told is None else Books.from_json(told)
         books = _with_later_files(books, partition, self._process)
         before = books.rows
         try:
@@ -213,6 +224,7 @@ class _Export:
             return None
         except (RingError, OSError) as error:
             self._notes.append(f"the ring of {path.stem} cannot be read: {error}")
+            self._is_whole = False
             return None
         if not snapshot.written and not books.upto:
             return None
@@ -238,6 +250,13 @@ class _Export:
             waiting=len(books.waiting),
         )
 
+    def _books_of_files(self, partition: Partition) -> Books:
+        """The books of a table that the state does not have."""
+        if not self._is_lost:
+            return Books()
+        with reading(self._root):
+            return newest_books(partition, self._process)
+
     def _put_rows(
         self,
         snapshot: RingSnapshot,
@@ -261,11 +280,13 @@ class _Export:
             self._shelf.put(final, rows.take(pa.array(places)), books)
 
     def _put_look(self, table: Table, rows: pa.Table) -> None:
-        """Put what a process is now in the place of what it was."""
+        """Put what a process is now in the place of what it was, unless that is with others."""
         folder = self._partition(table.name).day(_day(self._card.started_ns // _DAY_NS))
-        self._shelf.put(
-            folder / look_name(self._process), self._with_columns(table.name, rows, table)
-        )
+        final = folder / look_name(self._process)
+        with reading(self._root):
+            self._is_told = not self._was_told or final.exists()
+            if self._is_told:
+                self._shelf.put(final, self._with_columns(table.name, rows, table))
 
     def _partition(self, table: str) -> Partition:
         return Partition(

@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..errors import DamagedHistory, HistoryBusy, HistoryUnwritable
 from .books import Books
 from .layout import unfinished
 
-_BOOKS = b"probing.books"
-_ROWS_AT_ONCE = 1 << 17
+BOOKS = b"probing.books"
+ROWS_AT_ONCE = 1 << 17
 _MOST_BYTES = 64 << 20
+_TRIES = 9
 
 
 class Shelf:
@@ -47,16 +49,14 @@ class Shelf:
         Raises:
             HistoryUnwritable: It cannot be written whole.
         """
-        schema = pa.schema([_plain(field) for field in rows.schema])
+        schema = plain_schema(rows.schema)
         if books is not None:
-            schema = schema.with_metadata({_BOOKS: json.dumps(books.to_json()).encode()})
+            schema = schema.with_metadata({BOOKS: json.dumps(books.to_json()).encode()})
 
         def write(file: IO[bytes]) -> None:
-            with pq.ParquetWriter(
-                file, schema, compression="zstd", write_page_checksum=True
-            ) as writer:
-                for at in range(0, max(1, rows.num_rows), _ROWS_AT_ONCE):
-                    piece = rows.slice(at, _ROWS_AT_ONCE)
+            with writer_of(file, schema) as writer:
+                for at in range(0, max(1, rows.num_rows), ROWS_AT_ONCE):
+                    piece = rows.slice(at, ROWS_AT_ONCE)
                     writer.write_table(piece.cast(schema.remove_metadata()))
 
         self._put(final, write)
@@ -75,18 +75,17 @@ class Shelf:
         new = self._place / final.name
         with saying_what_failed(self._root):
             self._place.mkdir(parents=True, exist_ok=True)
-            final.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with new.open("wb") as file:
                     write(file)
                     file.flush()
                     os.fsync(file.fileno())
-                os.replace(new, final)
+                _name(new, final)
             except BaseException:
                 with contextlib.suppress(OSError):
                     new.unlink()
                 raise
-            _keep_name(final.parent)
+            keep_name(final.parent)
 
 
 def books_in(path: Path) -> Books:
@@ -96,22 +95,24 @@ def books_in(path: Path) -> Books:
         DamagedHistory: The file does not say so.
     """
     try:
-        told = pq.read_metadata(path).metadata[_BOOKS]
+        told = pq.read_metadata(path).metadata[BOOKS]
         return Books.from_json(json.loads(told))
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        raise DamagedHistory(str(path), _line(error)) from None
+        raise DamagedHistory(str(path), line_of(error)) from None
 
 
-def text_in(path: Path, column: str) -> str:
-    """The text in the first row of a file.
+def text_in(path: Path, column: str, process: str) -> str | None:
+    """The text in a process's row of a file of `probing.processes`; None where it has no row.
 
     Raises:
-        DamagedHistory: It has none.
+        DamagedHistory: It cannot be read.
     """
     try:
-        return str(pq.read_table(path, columns=[column], partitioning=None)[column][0].as_py())
+        rows = pq.read_table(path, columns=[column, "process"], partitioning=None)
+        row = pc.index(rows["process"], process).as_py()
+        return str(rows[column][row].as_py()) if row >= 0 else None
     except (OSError, pa.ArrowException, KeyError, IndexError) as error:
-        raise DamagedHistory(str(path), _line(error)) from None
+        raise DamagedHistory(str(path), line_of(error)) from None
 
 
 def read_json(path: Path) -> Any:
@@ -127,12 +128,17 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise DamagedHistory(str(path), _line(error)) from None
+        raise DamagedHistory(str(path), line_of(error)) from None
 
 
 @contextlib.contextmanager
-def locked(root: Path, path: Path, *, waits: bool = False) -> Iterator[None]:
+def locked(
+    root: Path, path: Path, *, waits: bool = False, busy: str | None = None
+) -> Iterator[None]:
     """Hold the lock that belongs to a file of our own.
+
+    Args:
+        busy: What is going on where another process holds it.
 
     Raises:
         HistoryBusy: Another process holds it, and it is not waited for.
@@ -146,7 +152,7 @@ def locked(root: Path, path: Path, *, waits: bool = False) -> Iterator[None]:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
             except BlockingIOError:
-                raise HistoryBusy(path.stem) from None
+                raise HistoryBusy(busy or f"{path.stem} is being exported") from None
         yield
     finally:
         os.close(fd)
@@ -158,15 +164,36 @@ def saying_what_failed(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise HistoryUnwritable(str(root), error.strerror or _line(error)) from None
+        raise HistoryUnwritable(str(root), error.strerror or line_of(error)) from None
 
 
-def _plain(field: pa.Field) -> pa.Field:
-    """A field as it is stored."""
-    return field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
+def _name(new: Path, final: Path) -> None:
+    """Give a file its name; who removes what is old may remove an empty folder meanwhile."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(FileNotFoundError):
+            final.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(new, final)
+            return
+    final.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(new, final)
 
 
-def _keep_name(folder: Path) -> None:
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Columns as they are stored: every engine reads them."""
+    return pa.schema(
+        [
+            field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
+            for field in schema
+        ]
+    )
+
+
+def writer_of(file: IO[bytes], schema: pa.Schema) -> pq.ParquetWriter:
+    """What writes rows into a file as all files of a history are."""
+    return pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
+
+
+def keep_name(folder: Path) -> None:
     """Have the disk keep the names in a folder; some file systems need, or know, no such thing."""
     with contextlib.suppress(OSError):
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -176,6 +203,6 @@ def _keep_name(folder: Path) -> None:
             os.close(fd)
 
 
-def _line(error: BaseException) -> str:
+def line_of(error: BaseException) -> str:
     """What an exception says, in one line."""
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__

@@ -1,9 +1,12 @@
 """Where everything lies in a history's folder.
 
     FOLDER/project=P/job=J/table=T/day=2026-11-24/PROCESS.000001.parquet
+    FOLDER/project=P/job=J/table=T/day=2026-11-24/PROCESS.parquet     what a process is now
+    FOLDER/project=P/job=J/table=T/day=2026-11-24/merged-DIGEST.parquet     many of either
     FOLDER/_probing/state/PROCESS.json      what is exported of a process; locked by who exports it
     FOLDER/_probing/unfinished/PROCESS/     files that are being written
     FOLDER/_probing/jobs/JOB.json           the runs of a job, see `runs`
+    FOLDER/_probing/compaction/             what of that is done, see `swap`; locked by who does it
 
 Rules of this file: names only. Engines that read hive folders pass over what begins with `_`. A
 value is percent-encoded, as hive has it; one that is NULL has hive's name for that.
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +27,10 @@ _SAFE = "@+,"
 _OWN = "_probing"
 _KEY = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
 _LONGEST, _DIGITS = 200, 16
+_PART = re.compile(r"(.+)\.(\d{6,})\.parquet", re.DOTALL)
+_MERGED = re.compile(r"merged-[0-9a-f]{16}\.parquet")
+COMPACTOR = "compaction"
+"""Beside the names of processes, which have dashes, that of who puts small files together."""
 _FIRST_OF_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -49,6 +57,11 @@ def unquoted(text: str) -> str | None:
     return None if text == NULL_VALUE else unquote(text, errors="surrogateescape")
 
 
+def job_folder(project: str, job: str | None) -> str:
+    """Where all tables of a job are."""
+    return f"project={quoted(project)}/job={quoted(job)}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
     """The folder of a table's rows of one job, with a folder for each day in it."""
@@ -61,8 +74,7 @@ class Partition:
     @property
     def path(self) -> Path:
         """Where it is."""
-        job = self.root / f"project={quoted(self.project)}" / f"job={quoted(self.job)}"
-        return job / f"table={quoted(self.table)}"
+        return self.root / job_folder(self.project, self.job) / f"table={quoted(self.table)}"
 
     def day(self, day: str) -> Path:
         """The folder of a day, such as 2026-11-24."""
@@ -73,14 +85,12 @@ class Partition:
         return sorted(self.path.glob("day=*"))
 
 
-def project_with(root: Path, job: str | None, table: str, name: str) -> tuple[str, Path] | None:
-    """The project in which a table of a job has a file of that name, and the file."""
-    pattern = f"project=*/job={quoted(job)}/table={quoted(table)}/day=*/{name}"
-    for path in root.glob(pattern):
+def folders_of_day(root: Path, job: str | None, table: str, day: str) -> Iterator[tuple[str, Path]]:
+    """The folder of a day of a table of a job, in each project that has one."""
+    for path in root.glob(f"project=*/job={quoted(job)}/table={quoted(table)}/day={day}"):
         project = unquoted(path.relative_to(root).parts[0].partition("=")[2])
         if project is not None:
-            return project, path
-    return None
+            yield project, path
 
 
 def part_name(process: str, number: int) -> str:
@@ -93,6 +103,29 @@ def look_name(process: str) -> str:
     return f"{process}.parquet"
 
 
+def part_of(name: str) -> tuple[str, int] | None:
+    """The process and the number of a file of rows; None of any other name."""
+    found = _PART.fullmatch(name)
+    return None if found is None else (found[1], int(found[2]))
+
+
+def look_of(name: str) -> str | None:
+    """The process of a file of what it is now; None of any other name."""
+    if part_of(name) or is_merged(name) or not name.endswith(".parquet"):
+        return None
+    return name.removesuffix(".parquet")
+
+
+def merged_name() -> str:
+    """A name for a file that is made of many; no other has it."""
+    return f"merged-{secrets.token_hex(_DIGITS // 2)}.parquet"
+
+
+def is_merged(name: str) -> bool:
+    """Whether that is the name of a file that was made of many."""
+    return _MERGED.fullmatch(name) is not None
+
+
 def state_file(root: Path, process: str) -> Path:
     """What is exported of a process."""
     return root / _OWN / "state" / f"{process}.json"
@@ -103,14 +136,43 @@ def unfinished(root: Path, process: str) -> Path:
     return root / _OWN / "unfinished" / process
 
 
+def compactor_file(root: Path) -> Path:
+    """What is locked by who puts small files together."""
+    return root / _OWN / COMPACTOR / "compactor.json"
+
+
+def swap_file(root: Path) -> Path:
+    """Which files are being replaced, and by which."""
+    return root / _OWN / COMPACTOR / "swap.json"
+
+
+def readers_lock(root: Path) -> Path:
+    """What queries lock together, and who replaces files alone."""
+    return root / _OWN / COMPACTOR / "readers.lock"
+
+
+def gate_lock(root: Path) -> Path:
+    """What is locked before `readers_lock`, and left again: who replaces files shuts it."""
+    return root / _OWN / COMPACTOR / "gate.lock"
+
+
+def states_in(root: Path) -> Iterator[Path]:
+    """What is exported of each process."""
+    return (root / _OWN / "state").glob("*.json")
+
+
 def job_file(root: Path, project: str, job: str) -> Path:
     """The runs of a job."""
     return root / _OWN / "jobs" / f"{quoted(f'{project} {job}')}.json"
 
 
-def tables_of(root: Path) -> Iterator[tuple[str, Path]]:
-    """The folder of each table of each job, with the name of the table."""
-    for path in sorted(root.glob("project=*/job=*/table=*")):
+def tables_of(root: Path, within: str = "project=*/job=*") -> Iterator[tuple[str, Path]]:
+    """The folder of each table of each job, with the name of the table.
+
+    Args:
+        within: Of which jobs, see `job_folder`.
+    """
+    for path in sorted(root.glob(f"{within}/table=*")):
         found = _KEY.fullmatch(path.name)
         name = unquoted(found[2]) if found else None
         if name:

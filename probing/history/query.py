@@ -31,7 +31,8 @@ from ..sql.process_columns import literal
 from ..sql.quoting import identifier, text_literal
 from ..tables import OWN_SCHEMA, SCHEMA, Column, Table
 from .export import history_folder
-from .layout import files_in, tables_of
+from .layout import files_in, job_folder, tables_of
+from .swap import begin_reading, replaced
 from .tables import HISTORY_TABLES, KEPT_TABLES, in_history
 
 _MEMORY_MIB = 1024
@@ -54,10 +55,19 @@ _OF_THE_STATEMENT = (
 _FAILURES = (duckdb.Error, pa.ArrowException, OSError, MemoryError, RuntimeError)
 
 
+EVERY_RANK = -1
+
+
 class Chosen(NamedTuple):
-    """One process of a history: a run, and of several ranks one."""
+    """One run of a history, or of several ranks one.
+
+    Attributes:
+        rank: Which one; None of a process without one, EVERY_RANK for all.
+    """
 
     run: str
+    project: str
+    job: str | None
     rank: int | None
 
 
@@ -67,7 +77,7 @@ class History:
     Args:
         place: The folder.
         notes: Gets sentences about what was left out.
-        chosen: The one process whose rows are there; None for those of all.
+        chosen: The one run or process whose rows are there; None for those of all.
 
     Raises:
         UsageError: It is no folder.
@@ -84,8 +94,10 @@ class History:
             raise NoHistory(place, "there is no such folder")
         self._folders: dict[str, list[Path]] = {}
         self._files: dict[str, list[Path]] = {}
+        self._left_out: set[Path] = set()
+        self._passed_over: set[Path] = set()
         try:
-            for table, path in tables_of(self.root):
+            for table, path in self._tables():
                 self._folders.setdefault(table, []).append(path)
         except OSError as error:
             raise NoHistory(place, error.strerror or "it cannot be read") from None
@@ -122,11 +134,22 @@ class History:
         others = (Table(name=name, doc="", kind="recorded", columns=()) for name in new)
         return (*known.values(), *others)
 
+    def _tables(self) -> list[tuple[str, Path]]:
+        """Where rows may be: of a run that is chosen, what its job has."""
+        one = self.chosen
+        found = [] if one is None else list(tables_of(self.root, job_folder(one.project, one.job)))
+        return found or list(tables_of(self.root))
+
+    def list_anew(self) -> None:
+        """Forget which files there were; by who keeps them from being replaced."""
+        self._files.clear()
+        self._passed_over = self._left_out | replaced(self.root)
+
     def files(self, table: str) -> list[Path]:
         """The files of a table, without those that are left out; listed when first asked for."""
         if table not in self._files:
-            folders = self._folders.get(table, ())
-            self._files[table] = [path for folder in folders for path in files_in(folder)]
+            found = (path for folder in self._folders.get(table, ()) for path in files_in(folder))
+            self._files[table] = [path for path in found if path not in self._passed_over]
         return self._files[table]
 
     def file_in(self, error: BaseException) -> Path | None:
@@ -152,6 +175,7 @@ class History:
         for files in self._files.values():
             if path in files:
                 files.remove(path)
+        self._left_out.add(path)
         self.notes.append(f"the file {path} is damaged, and left out: {why}")
 
 
@@ -159,16 +183,26 @@ class _HistoryQuery(Query):
     """One statement over the files of a history."""
 
     history: History
+    _lock: int | None = None
 
     def _open(self) -> None:
         """Start the statement; on the session's thread."""
         self._is_whole = True
+        self._lock = begin_reading(self.history.root)
+        self.history.list_anew()
         threads = min(_MOST_THREADS, os.cpu_count() or 1)
         self._connection = connection = fresh_database(_MEMORY_MIB, threads=threads)
         _create_views(connection, self.history, self._context.sql)
         root = str(self.history.root)
         lock(connection, (f"{root}/", f"{glob.escape(root)}/"))
         self._run(connection)
+
+    def _release(self) -> None:
+        """Close the database, and let files be replaced; on the session's thread."""
+        super()._release()
+        lock_, self._lock = self._lock, None
+        if lock_ is not None:
+            os.close(lock_)
 
     def _step(self, function: Any) -> Any:
         """Run a step in time; a damaged file is an error of its own."""
@@ -238,11 +272,14 @@ def _select(
 
 
 def _only(chosen: Chosen | None) -> str:
-    """What keeps the rows of one process alone."""
+    """What keeps the rows of one run or process alone."""
     if chosen is None:
         return ""
+    of_run = f" WHERE run = {text_literal(chosen.run)}"
+    if chosen.rank == EVERY_RANK:
+        return of_run
     rank = "NULL" if chosen.rank is None else str(chosen.rank)
-    return f" WHERE run = {text_literal(chosen.run)} AND rank IS NOT DISTINCT FROM {rank}"
+    return f"{of_run} AND rank IS NOT DISTINCT FROM {rank}"
 
 
 def _column(column: Column, *, is_there: bool) -> str:

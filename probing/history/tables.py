@@ -7,7 +7,7 @@ export, and not how it came about: a later export replaces its rows.
 from __future__ import annotations
 
 from ..sql.process_columns import with_ranks
-from ..tables import OWN_SCHEMA, TABLES, Table
+from ..tables import ENVIRONMENT, OWN_SCHEMA, TABLES, Table
 from ..tables.records import Column, count, flag, moment, text
 
 PROCESSES = Table(
@@ -52,6 +52,8 @@ EXPORTS = Table(
     ),
 )
 HISTORY_TABLES: tuple[Table, ...] = (PROCESSES, EXPORTS)
+LOOKS = frozenset({PROCESSES.name, EXPORTS.name, ENVIRONMENT.name})
+"""Those that hold what a process is now."""
 KEPT_TABLES: tuple[Table, ...] = (
     *(table for table in TABLES if table.kind == "recorded"),
     *(table for table in TABLES if table.name == "environment"),

@@ -18,6 +18,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from ..safety.off_switch import without_agent
 
 MOST_CHARS = 24_000
+_MOST_OF_LINE = 1_000
 """What an answer may have: more would fill the context of who reads it."""
 _GRACE_S = 20.0
 """How long a command may take beyond its own limit, to start and to say that it is over."""
@@ -68,9 +69,20 @@ def _fenced(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    """A text, or its first part and how much is missing."""
+    """A text, or its first part and how much is missing; a long line does not take all the room."""
     if len(text) <= MOST_CHARS:
         return text
-    kept = text[:MOST_CHARS].rpartition("\n")[0] or text[:MOST_CHARS]
+    short = "\n".join(map(_cut_line, text.split("\n")))
+    if len(short) <= MOST_CHARS:
+        return short
+    kept = short[:MOST_CHARS].rpartition("\n")[0] or short[:MOST_CHARS]
     missing = len(text) - len(kept)
     return f"{kept}\n[cut: {missing:,} of {len(text):,} characters are missing; ask for less]"
+
+
+def _cut_line(line: str) -> str:
+    """A line, or its beginning and how much of it is missing."""
+    missing = len(line) - _MOST_OF_LINE
+    if missing <= 0:
+        return line
+    return f"{line[:_MOST_OF_LINE]} [cut: {missing:,} characters of this line are missing]"

@@ -22,7 +22,8 @@
 typedef struct Place {
     PyObject_HEAD
     PyObject *ids;     /* bytes */
-    PyObject *path;    /* str; `text` is in it */
+    PyObject *path;    /* str */
+    PyObject *encoded; /* bytes of it; `text` is in them */
     const char *text;
     Py_ssize_t length;
     Py_ssize_t depth;  /* in how many module calls its last call was nested */
@@ -750,6 +751,7 @@ static void place_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     Py_XDECREF(((Place *)self)->ids);
     Py_XDECREF(((Place *)self)->path);
+    Py_XDECREF(((Place *)self)->encoded);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -787,15 +789,18 @@ static PyObject *hooks_of(PyObject *like, Place *place, vectorcallfunc run)
 
 static Place *new_place(PyObject *ids, PyObject *path)
 {
-    Py_ssize_t length;
-    const char *text = PyUnicode_AsUTF8AndSize(path, &length);
-    Place *place = text == NULL ? NULL : PyObject_New(Place, place_type);
-    if (place == NULL)
+    /* A name is any str, lone surrogates included. */
+    PyObject *encoded = PyUnicode_AsEncodedString(path, "utf-8", "surrogatepass");
+    Place *place = encoded == NULL ? NULL : PyObject_New(Place, place_type);
+    if (place == NULL) {
+        Py_XDECREF(encoded);
         return NULL;
+    }
     place->ids = Py_NewRef(ids);
     place->path = Py_NewRef(path);
-    place->text = text;
-    place->length = length;
+    place->encoded = encoded;
+    place->text = PyBytes_AS_STRING(encoded);
+    place->length = PyBytes_GET_SIZE(encoded);
     place->depth = 0;
     place->installed = hot.installed;
     return place;

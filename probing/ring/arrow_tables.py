@@ -159,10 +159,25 @@ def live_to_arrow(live: wire.LiveRows, declared: Table | None = None) -> pa.Tabl
         place = places.get(field.name)
         values = [None if place is None else row[place] for row in live.rows]
         try:
-            arrays.append(pa.array(values, field.type))
+            arrays.append(_array_of(values, field.type))
         except (pa.ArrowException, TypeError, OverflowError) as error:
             raise BadRequest(f"{live.table}.{field.name} is not readable ({error})") from error
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _array_of(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Values as a column; what has no UTF-8, as a path of another encoding, has `?` for it."""
+    try:
+        return pa.array(values, type_)
+    except UnicodeEncodeError:
+        return pa.array([_as_utf8(value) for value in values], type_)
+
+
+def _as_utf8(value: Any) -> Any:
+    """A text, or a list of texts, of what has UTF-8."""
+    if isinstance(value, list | tuple):
+        return [_as_utf8(one) for one in value]
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def _stored_names(table: Table, columns: Collection[str] | None) -> frozenset[str] | None:

@@ -103,6 +103,12 @@ class Settings:
     history_every_s: float = _setting(
         "PROBING_HISTORY_EVERY_S", 600.0, "How often a node server does so.", minimum=1
     )
+    history_keep_days: int = _setting(
+        "PROBING_HISTORY_KEEP_DAYS", 0, "How many days of it a node server keeps; 0: all."
+    )
+    history_keep_mib: int = _setting(
+        "PROBING_HISTORY_KEEP_MIB", 0, "How much of it a node server keeps; 0: all of it."
+    )
     allow_eval: bool = _setting(
         "PROBING_ALLOW_EVAL",
         default=False,
@@ -164,10 +170,7 @@ class Settings:
         " C part, backward passes of the smallest modules are left out first, then these modules.",
     )
     batch_rows: int = _setting(
-        "PROBING_BATCH_ROWS",
-        16_384,
-        "Rows of python.batches; 96 bytes each.",
-        minimum=64,
+        "PROBING_BATCH_ROWS", 16_384, "Rows of python.batches; 96 bytes each.", minimum=64
     )
     gradients_every: int = _setting(
         "PROBING_GRADIENTS_EVERY",
@@ -176,16 +179,10 @@ class Settings:
         live=True,
     )
     gradient_rows: int = _setting(
-        "PROBING_GRADIENT_ROWS",
-        16_384,
-        "Rows of python.gradients; 160 bytes each.",
-        minimum=64,
+        "PROBING_GRADIENT_ROWS", 16_384, "Rows of python.gradients; 160 bytes each.", minimum=64
     )
     memory_rows: int = _setting(
-        "PROBING_MEMORY_ROWS",
-        16_384,
-        "Rows of python.memory; 160 bytes each.",
-        minimum=64,
+        "PROBING_MEMORY_ROWS", 16_384, "Rows of python.memory; 160 bytes each.", minimum=64
     )
     sampling_hz: float = _setting(
         "PROBING_SAMPLING_HZ",
@@ -194,10 +191,7 @@ class Settings:
         live=True,
     )
     sample_rows: int = _setting(
-        "PROBING_SAMPLE_ROWS",
-        8_192,
-        "Rows of python.samples; 56 bytes each.",
-        minimum=64,
+        "PROBING_SAMPLE_ROWS", 8_192, "Rows of python.samples; 56 bytes each.", minimum=64
     )
     rings_mib: int = _setting(
         "PROBING_RINGS_MIB",
@@ -341,10 +335,7 @@ class Settings:
         " machine, as `probing -t all doctor --watch --webhook` does; in a process of its own.",
     )
     collective_rows: int = _setting(
-        "PROBING_COLLECTIVE_ROWS",
-        16_384,
-        "Rows of python.collectives; 136 bytes each.",
-        minimum=64,
+        "PROBING_COLLECTIVE_ROWS", 16_384, "Rows of python.collectives; 136 bytes each.", minimum=64
     )
 
     @classmethod

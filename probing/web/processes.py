@@ -146,7 +146,7 @@ class Processes:
         ended = [row for row in reversed(rows) if row["duration"] is not None]
         return {
             **dataclasses.asdict(cell),
-            "age_s": rows[0]["age_s"] if rows else None,
+            "age_s": rows[0]["age_s"] if rows and not cell.is_late else None,
             "durations": [row["duration"] for row in ended],
             "losses": [row["loss"] for row in ended],
         }

@@ -50,7 +50,7 @@ def test_json_has_the_promised_keys(name: str, training: Target) -> None:
         words.append(kept)
     if name.startswith("history"):
         words.insert(2, kept)
-        words += [f"{training.pid}-"] * 2 if name == "history diff" else []
+        words += [f"{training.pid}-"] * {"history show": 1, "history diff": 2}.get(name, 0)
         assert training.run(str(training.pid), "export", kept).returncode == 0
     elif name == "diff":
         words += [str(training.pid), str(training.pid)]

@@ -119,6 +119,9 @@ def test_who_has_answered_is_shown_at_ctrl_c(training: Target, silent: str) -> N
     words = ["-t", str(training.pid), "-t", silent, "tables", "steps", "--no-pager"]
     with terminal_of(training, *words, PROBING_TOKEN="x") as terminal:
         terminal.wait_for(f"== {training.pid} ==")
+        terminal.wait_for(
+            "The row's number in this table"
+        )  # on a busy machine, it is asked for long
         terminal.wait_for("asking")
         terminal.type(CTRL_C)
         assert terminal.end() == 130

@@ -140,3 +140,10 @@ def test_a_long_answer_is_cut_at_a_line() -> None:
     assert len(cut) < MOST_CHARS + 100
     assert cut.splitlines()[-1].startswith("[cut: 76,")
     assert _cut("short") == "short"
+
+
+def test_a_long_line_leaves_room_for_the_others() -> None:
+    """A name of 50,000 characters is cut itself, and what stands below it is there."""
+    cut = _cut("\n".join(["first", "N" * 50_000, "last"]))
+    assert cut.splitlines()[::2] == ["first", "last"]
+    assert cut.splitlines()[1].endswith("N [cut: 49,000 characters of this line are missing]")

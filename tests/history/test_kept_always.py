@@ -69,3 +69,17 @@ def test_a_place_that_takes_nothing_is_told_once(ended: Made, tmp_path: Path) ->
         done = node.run("list", "--dead")
         assert done.returncode == 0, done.stderr
         assert node.output.count("error: ") == 1
+
+
+def test_a_node_server_puts_small_files_together(ended: Made, root: Path, ask: Ask) -> None:
+    """Once there are many: of rows, and of what ended processes were, and all of them stay."""
+    for number in range(20):
+        folder, writer = ended(start_time=100 + number), trace_writer(capacity=64, rows=5)
+        writer.save(folder.ring("torch_trace"))
+    with serving(folder.path.parent, root) as node:
+        for table in ("torch_trace", "processes"):
+            merged = f"*/*/table={table}/*/merged-*.parquet"
+            wait_until(lambda merged=merged: list(root.glob(merged)), f"one file of {table}")  # type: ignore[misc]
+        wait_until(lambda: kept(ask) == 100, "all rows")
+        assert "error" not in node.output
+    assert len(ask("FROM processes")) == 20

@@ -119,6 +119,10 @@ def test_words_that_do_not_fit_are_told(program: Callable[..., Target], tmp_path
         ((pid, "export", str(tmp_path / "taken" / "runs")), "cannot be written"),
         (("history", "runs"), "say which history to ask"),
         (("history", "runs", history), "there is no such folder"),
+        (("history", "show", history), "say which history to ask"),
+        (("history", "compact", history), "no process was exported to it"),
+        (("history", "compact", history, "--keep-bytes", "much"), "'much' is not a size"),
+        (("history", "compact", history, "--keep-days", "0"), "--keep-days"),
         (("history", "query", history, "FROM steps", "x"), "one statement"),
         ((pid, "history", "runs", history), "takes no endpoint"),
     ):

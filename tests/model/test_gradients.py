@@ -88,6 +88,20 @@ def test_the_rows_are_those_of_the_script(
         assert 0 < row["max_abs"] <= row["norm"] * (1 + 1e-6)
 
 
+def test_a_gradient_whose_squares_are_too_small_is_not_zero(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Squares of 1e-26 are 0 in float32; the norm is not, and no gradient passes for dead."""
+    target = program("nonfinite", "tiny")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    target.wait_for_output("ready")
+    found = sample_gradients(probing.connect(target.pid), 1, timeout_s=DEADLINE_S)
+    own = [row for row in found.rows if row["parameter"].startswith("last.")]
+    assert len(own) == 2, "what is before them computes in half precision, where 1e-26 is 0"
+    for row in own:
+        assert 0 < row["max_abs"] <= row["norm"] * (1 + 1e-6) < 1e-20
+
+
 def test_every_so_many_steps_by_setting(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:

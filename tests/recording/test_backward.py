@@ -29,6 +29,7 @@ KINDS: dict[str, dict[str, int]] = {
     "many_outputs": {"rnn": 1, "split": 1},
     "in_parallel": {"Layers": 1, **LAYERS},
     "watched": LAYERS,
+    "odd_names": {"?": 1, **{f"?.{name}": 1 for name in LAYERS}},
 }
 WHOLE = {"retained": 2, "several_losses": 2, "twice": 2}
 

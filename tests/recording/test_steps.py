@@ -236,6 +236,18 @@ def test_norms_are_told_before_and_after_clipping(runs: Runs) -> None:
     assert after[0] < before[0]
 
 
+def test_steps_that_a_scaler_leaves_out_are_told_for_good(runs: Runs) -> None:
+    """Each, also where no optimizer is counted; a scale of zero makes no loss."""
+    run = runs("overflowing")
+    rows = run.ask(
+        "SELECT loss, amp_scale, skipped FROM python.steps WHERE duration IS NOT NULL ORDER BY step"
+    )
+    assert sum(row["skipped"] for row in rows) + 1 >= len(run.ends["losses"])
+    assert {row["skipped"] for row in rows[1:]} == {1}
+    assert rows[-1]["amp_scale"] == 0
+    assert all((row["loss"] is None) == (row["amp_scale"] == 0) for row in rows)
+
+
 def test_layers_that_a_script_calls_itself_are_of_their_list(runs: Runs) -> None:
     """A list of modules cannot be called: what is called of it goes by its name there."""
     run = runs("layerwise")

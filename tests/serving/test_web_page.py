@@ -126,6 +126,26 @@ def test_processes_and_steps(page: Browser) -> None:
     assert "FROM python.steps" in page.evaluate("document.querySelector('.ran pre').textContent")
 
 
+def test_who_is_no_rank_is_counted_apart(
+    blank: Browser, ranks: list[Target], tmp_path: Path
+) -> None:
+    """A process beside a job is none of its ranks, and the page is not about the job alone."""
+    home = ranks[0].home
+    other = start_program("idle", home=home, cwd=tmp_path, PROBING="all")
+    try:
+        other.wait_for_agent()
+        with web(tmp_path / "in", home) as started:
+            blank.open(started.link)
+            said = "2 of 2 ranks of job <i>job</i> seen, and 1 other process: "
+            found = "document.querySelector('.summary')?.textContent"
+            blank.wait_for(f"{found}?.startsWith({json.dumps(said)})")
+            assert blank.evaluate("document.querySelector('h2').textContent") == "Processes"
+            assert blank.faults == []
+            blank.open("about:blank")
+    finally:
+        other.reap()
+
+
 def test_one_step(page: Browser) -> None:
     """The calls of a step are boxes; keys zoom, and the address says which step it is."""
     view(page, "step")
@@ -275,6 +295,10 @@ def test_names_are_text(page: Browser) -> None:
     shown = page.text()
     for name in ("thread", "function"):
         assert f"<img src=x onerror=\"hit = '{name}'\">" in shown
+    view(page, "model")
+    page.wait_for("document.querySelector('.tree')?.textContent.includes('turned\\\\u202egnp')")
+    wide = "document.querySelector('.tree').scrollWidth"
+    assert page.evaluate(f"{wide} <= document.documentElement.clientWidth"), "a name hides figures"
     view(page, "sql", sql="SELECT DISTINCT module, class FROM python.torch_trace")
     click(page, "Run")
     page.wait_for("document.querySelector('.grid tbody').textContent.includes(\"'class'\")")

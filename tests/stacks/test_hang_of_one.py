@@ -135,7 +135,7 @@ def test_a_process_that_a_thread_keeps_from_ending(program: StartProgram) -> Non
     """The thread is named, with its line: it was not started as a daemon."""
     target = program("one_hang", "ending", PROBING="all")
     target.wait_for_output("ready")
-    said = answer_with(target, "at exit")
+    said = answer_with(target, "waiting for an event")  # once the agent has left, too
     line = line_of("def upload") + 1
     assert re.search(
         r'is waiting at exit for thread \d+ "uploader", which is waiting for an event'

@@ -33,6 +33,7 @@ from .gradient_tensors import (
     elements_of,
     gradients_of,
     has_closure,
+    has_lost_squares,
     is_plain,
     norms_of,
     parameters_of,
@@ -358,7 +359,7 @@ class GradientRows:
         for (_, gradient), row in zip(pairs, values, strict=True):
             if self._armed is not None or not math.isfinite(row["norm"]):
                 row.update(elements_of(gradient, scale, is_finite=math.isfinite(row["norm"])))
-            if math.isinf(row["norm"]) and row["inf_count"] == row["nan_count"] == 0:  # too large
+            if has_lost_squares(row, scale):
                 row["norm"] = float(gradient.double().norm()) / scale
 
     def _note_updates(self) -> None:

@@ -6,6 +6,7 @@ does with its gradients; changes no tensor. Nothing here waits for a device.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
@@ -22,6 +23,8 @@ _PIECE = 1 << 24
 _LOOKED_AT = 1 << 16
 _MOST_COPIED = 256 << 20
 _PART_OF_FREE = 8
+_SURE_NORM = 2.0**-60
+"""Below it squares of float32 lose bits: a norm of 0 need not mean that all elements are."""
 
 
 class Gradients(NamedTuple):
@@ -95,6 +98,13 @@ def norms_of(tensors: Sequence[Tensor]) -> list[Any]:
 def has_closure(args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
     """Whether a step computes its gradients itself, so that there are none before it."""
     return kwargs.get("closure") is not None or (len(args) > 1 and args[1] is not None)
+
+
+def has_lost_squares(row: Mapping[str, Any], scale: float) -> bool:
+    """Whether squares in a norm were too large or too small for float32, as its elements tell."""
+    if math.isinf(row["norm"]):
+        return bool(row["inf_count"] == row["nan_count"] == 0)
+    return bool(row["norm"] * scale < _SURE_NORM and row.get("zero_share", 1.0) < 1)
 
 
 def elements_of(gradient: Tensor, scale: float, *, is_finite: bool = False) -> dict[str, Any]:

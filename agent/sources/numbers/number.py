@@ -7,7 +7,6 @@ DTensor of which each rank has the whole, such as FSDP2's norm, the rank's own i
 
 from __future__ import annotations
 
-import math
 import sys
 from typing import Any
 
@@ -41,7 +40,7 @@ class Number:
             scale = self._scale.read()
             if scale is None:
                 return None
-            value = value / scale if scale else math.nan
+            value = value / scale if scale else NULL_FLOAT  # nothing of it is left
         return value
 
     def over(self, scale: Number) -> Number:

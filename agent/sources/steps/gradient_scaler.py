@@ -96,6 +96,7 @@ class GradientScaler(StandInSource):
         self, original: Callable[..., object], *args: object, **kwargs: object
     ) -> Any:
         """The scaler has seen whether its step was left out; does so once per step."""
+        self.guard.run(self._ask, args[0])
         result = original(*args, **kwargs)
         self.guard.run(self._count, args[0])
         return result
@@ -105,6 +106,15 @@ class GradientScaler(StandInSource):
         is_enabled = args[0].is_enabled() and self._is_trainings()
         if is_enabled and type(result) is sys.modules["torch"].Tensor:
             self._scaled, self._scale = weakref.ref(result), args[0]._scale
+
+    def _ask(self, scaler: Any) -> None:
+        """Where no optimizer ends a step, only the scaler itself knows whether it was left out."""
+        if not (self._recording.rows.by_hand and scaler.is_enabled() and self._is_trainings()):
+            return
+        states = scaler._per_optimizer_states.values()
+        found = [one for state in states for one in state["found_inf_per_device"].values()]
+        if len(found) == 1:
+            self._note_found(found[0])
 
     def _count(self, scaler: Any) -> None:
         """A step of the optimizer that was left out leaves the step in progress where it was."""

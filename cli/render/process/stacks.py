@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ....stacks.thread_waits import deadlock_text, deadlocks, wait_text
 from ....units import age
-from ..text import escape_controls, plural
+from ..text import cut_middle, escape_controls, plural
 
 if TYPE_CHECKING:
     from ....messages.common import Backtrace, Frame, TaskStack, ThreadStack
@@ -38,6 +38,7 @@ SOURCES = {
 """Where stacks come from, in words."""
 
 _REPEATS_SHOWN = 3
+_LONGEST_NAME = 100
 _FOLD = "  … "
 """How the line begins that stands for a run of frames."""
 _HOW_TO_UNFOLD = "-v unfolds libraries and idle threads"
@@ -109,7 +110,12 @@ def _heading(thread: ThreadStack) -> str:
     facts = ", ".join(_facts(thread))
     about = f" ({facts})" if facts else ""
     doing = f": {escape_controls(thread.waiting)}" if thread.waiting else ""
-    return f'Thread{number} "{escape_controls(thread.name)}"{about}{doing}'
+    return f'Thread{number} "{_name(thread)}"{about}{doing}'
+
+
+def _name(named: ThreadStack | TaskStack) -> str:
+    """What a program calls a thread or a task, as long as a heading may be."""
+    return cut_middle(escape_controls(named.name), _LONGEST_NAME)
 
 
 def _render_thread(thread: ThreadStack, wait: str, *, is_whole: bool, color: bool) -> str:
@@ -128,7 +134,7 @@ def _render_task(task: TaskStack, *, is_whole: bool, color: bool) -> str:
     on = f" (on thread {task.thread_id})" if task.thread_id else ""
     word = {"asyncio": "Task"}.get(task.kind, escape_controls(task.kind).capitalize())
     doing = f": {escape_controls(task.waiting)}" if task.waiting else ""
-    lines = [f'{word} "{escape_controls(task.name)}"{on}{doing}']
+    lines = [f'{word} "{_name(task)}"{on}{doing}']
     frames = tuple(reversed(task.frames))
     lines += render_frames(frames) if is_whole else fold_frames(frames, color=color)
     return "\n".join(lines)

@@ -84,7 +84,7 @@ def _nobody(report: StragglerReport) -> Iterator[str]:
             f"no straggler is certain: {rank_words([worst.rank])} needs {duration(worst.excess_s)}"
             f" more of its own per step than others, slow in {_of(worst.slow_steps, worst.steps)}"
             f" steps, but times vary too much to tell (z = {worst.z:.1f}, {Z_LIMIT} is needed)."
-            " Try a larger --last"
+            " Try a larger --steps"
         )
         return
     own: dict[int, list[float]] = {}

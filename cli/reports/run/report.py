@@ -26,6 +26,8 @@ _WORST = """SELECT step, duration FROM python.steps
 WHERE step >= (SELECT min(step) FROM python.torch_trace)
 ORDER BY duration IS NULL DESC, duration DESC, seq DESC LIMIT 2"""
 """The step in progress, if there is one, and the slowest of those whose calls are on record."""
+_FINDINGS_S = 15.0
+"""A report is written once and kept: it waits longer for its findings than a screen does."""
 _MEMORY = {
     "resident": "resident set",
     "group": "memory cgroup",
@@ -84,14 +86,18 @@ def report_of(process: Process) -> RunReport:
     Raises:
         ProbingError: It is not there, or nothing can be learnt of it.
     """
-    seen = overview_of(process)
+    seen = overview_of(process, findings_s=_FINDINGS_S)
     gathering = _Gathering(process)
     steps_sql = page_file("steps.sql").decode().strip().replace("$range", "true")
     has_steps = seen.pace is not None
     record = {
         "facts": _facts(seen),
         "problems": list(seen.problems),
-        "findings": {"judged": seen.judged, "findings": [_finding(f) for f in seen.findings]},
+        "findings": {
+            "judged": seen.judged,
+            "late": seen.late,
+            "findings": [_finding(f) for f in seen.findings],
+        },
         "steps": gathering.ask("steps", lambda: gathering.stream(steps_sql), None)
         if has_steps
         else None,
@@ -112,7 +118,7 @@ def _facts(seen: Overview) -> list[tuple[str, str]]:
         ("process", f"{seen.pid} on {seen.host}" if seen.host else str(seen.pid)),
         ("rank", ranks),
         ("state", seen.state),
-        ("step", "" if seen.pace is None else str(seen.pace.step)),
+        ("step", "" if seen.pace is None else f"{seen.pace.step:,}"),
         ("written", time.strftime("%Y-%m-%d %H:%M:%S %z")),
         ("by", f"probing {VERSION}"),
     )

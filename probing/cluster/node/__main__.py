@@ -130,7 +130,7 @@ def _start_beside(settings: Settings) -> list[subprocess.Popen[bytes]]:
             raise UsageError(text)
         commands.append(["doctor", "--watch", "--webhook", settings.watch])
     if settings.history:
-        commands.append(["export", "--every", f"{settings.history_every_s:g}", settings.history])
+        commands.append(_keeping(settings))
     end_with_us = functools.partial(end_with_parent, os.getpid(), signal.SIGTERM)
     return [
         subprocess.Popen(
@@ -142,6 +142,16 @@ def _start_beside(settings: Settings) -> list[subprocess.Popen[bytes]]:
         )
         for words in commands
     ]
+
+
+def _keeping(settings: Settings) -> list[str]:
+    """The command that keeps what is recorded on this machine."""
+    words = ["export", "--compact", "--every", f"{settings.history_every_s:g}"]
+    if settings.history_keep_days:
+        words += ["--keep-days", f"{settings.history_keep_days}"]
+    if settings.history_keep_mib:
+        words += ["--keep-bytes", f"{settings.history_keep_mib}MiB"]
+    return [*words, settings.history]
 
 
 def _settings(options: argparse.Namespace) -> Settings:

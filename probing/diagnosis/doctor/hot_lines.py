@@ -15,6 +15,9 @@ from dataclasses import dataclass
 _LIBRARIES = re.compile(
     r"/probing/(?:agent|safety|ring)/|/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+|<frozen|<string>"
 )
+_MEASURING = re.compile(r"/probing/(?:agent/(?:recording|sources/(?:steps/rows|memory))|ring)/")
+"""What only measures, and calls nothing of the program: it is met there where a command that asks,
+or others on the processors, hold the thread up."""
 _SLEEPS, _SLEEP_CALL = re.compile(r"\bsleep$"), re.compile(r"\bsleep\(")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS = (
@@ -56,6 +59,7 @@ class HotLine:
 def lines_in(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
     """The lines of the program in the main thread's stacks, by their share."""
     main = [(frames, n) for frames, n in stacks if "MainThread" in frames[0]] or list(stacks)
+    main = [(frames, n) for frames, n in main if not _MEASURING.search(frames[-1])]
     total = sum(number for _, number in main)
     counts: Counter[tuple[str, str, str]] = Counter()
     below: dict[tuple[str, str, str], Counter[str]] = {}

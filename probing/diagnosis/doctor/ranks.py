@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...cluster.ranks.differences import PARAMETER, compare_facts
 from ...cluster.ranks.gather_facts import gather_facts
 from ...cluster.ranks.slow.gather_times import gather_times
+from ...cluster.ranks.slow.pace import Z_LIMIT
 from ...cluster.ranks.slow.reasons import reasons
 from ...cluster.ranks.slow.stragglers import find_stragglers
 from ...units import duration
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from ...cluster.ranks.slow.times import RankTimes
 
 _SAME_LOSSES = 8
-_LAST = 40
+_LAST, _MANY = 40, 120
+_FEW_RANKS = 16
+"""So few are asked for more steps: where times vary, more of them tell."""
 _FIRST_CALLS = (
     "SELECT step, min(seq) AS seq FROM python.collectives WHERE op = 'all_reduce' AND step IN"
     " (SELECT step FROM python.steps WHERE duration IS NOT NULL) AND process_group = '0'"
@@ -66,12 +69,15 @@ class Job:
 
 def times_of(asking: Asking) -> tuple[RankTimes, ...]:
     """What the ranks spent their last steps on."""
-    return gather_times(asking, last=_LAST)[0]
+    last = _MANY if len(asking.members) <= _FEW_RANKS else _LAST
+    return gather_times(asking, last=last)[0]
 
 
 def _straggler(job: Job) -> Iterator[Sign]:
     """Ranks hold up the others."""
-    report = find_stragglers(job.times)
+    report = find_stragglers([one.of_last(_LAST) for one in job.times])
+    if not report.stragglers:
+        report = find_stragglers(job.times)
     if not report.stragglers:
         return
     worst = report.stragglers[0]
@@ -83,7 +89,9 @@ def _straggler(job: Job) -> Iterator[Sign]:
         f"{'s' if len(report.stragglers) == 1 else ''} up the others: {duration(worst.excess_s)}"
         f" more per step than its like{_because(worst)}",
         evidence=(
-            f"slow in {worst.slow_steps} of {worst.steps} steps, {worst.z:.1f} standard deviations",
+            f"slow in {worst.slow_steps} of {worst.steps} steps, {worst.z:.1f} standard deviations"
+            if worst.z >= Z_LIMIT
+            else f"the slowest of all in {worst.slow_steps} of {worst.steps} steps, which is no chance",
             f"last to come to {worst.last_in} of {worst.collectives} collectives",
             f"{percent(share)} of a step",
         ),
@@ -214,7 +222,8 @@ JOB_RULES = (
             group="slow",
             subject="ranks",
             symptom="All ranks wait in collectives for one.",
-            evidence="The verdict of `stragglers` over the last 40 steps.",
+            evidence="The verdict of `stragglers` over the last 40 steps; of up to 16 ranks, else"
+            " over the last 120.",
             certainty="likely",
             gravity=48,
             fix="Look at that rank alone: its data, its machine, its device.",

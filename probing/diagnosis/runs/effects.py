@@ -93,5 +93,7 @@ def cause_words(causes: Sequence[Difference]) -> tuple[str, ...]:
 
 def _in_sentence(causes: Sequence[Difference]) -> int:
     """How many causes are told in the sentence: more than one where none is likelier."""
+    if causes and causes[0].is_script:  # whatever else it does, it is also another script
+        return min(len(causes), _MOST_LIKELY)
     alike = sum(one.reach.strength == causes[0].reach.strength for one in causes) if causes else 0
     return min(alike, _MOST_LIKELY) if alike and causes[0].reach.strength == 1 else min(1, alike)

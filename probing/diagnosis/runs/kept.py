@@ -1,4 +1,4 @@
-"""Two runs of a history beside each other, as `probing diff` puts those of this machine.
+"""Finds the runs of a history that are meant, and puts two beside each other, as `probing diff`.
 
 Rules of this file: finds what is meant and reads it; nothing is judged here.
 """
@@ -6,54 +6,155 @@ Rules of this file: finds what is meant and reads it; nothing is judged here.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import NoSuchRun, ProbingError
-from ...history.query import Chosen, History
+from ...history.query import EVERY_RANK, Chosen, History
 from .comparison import RunComparison, compare_runs
 from .reading import script_of
-from .record import Run, read_run
+from .record import Name, Row, Run, read_run
 
-_PROCESSES = (
-    "SELECT run, rank, command, has_ended, started_ns FROM probing.processes"
-    " ORDER BY started_ns DESC, rank NULLS FIRST"
-)
+_PROCESSES = "FROM probing.processes ORDER BY started_ns DESC, rank NULLS FIRST"
 _ENVIRONMENT = "SELECT kind, name, value, is_secret, fingerprint FROM python.environment"
 _MOST = 5
 
 
-def compare_kept(
-    place: str, words: tuple[str, str], *, rank: int | None, timeout_s: float, notes: list[str]
-) -> tuple[RunComparison, tuple[str, str]]:
-    """Compare two runs, of several ranks the same one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRun:
+    """One run of a history, to be read.
+
+    Attributes:
+        place: The folder.
+        name: What it is called.
+        processes: The rows of probing.processes of its ranks, in their order.
+        timeout_s: What each question may take.
+        notes: Gets sentences about what was left out.
+    """
+
+    place: str
+    name: str
+    processes: tuple[Row, ...]
+    timeout_s: float
+    notes: list[str] = field(repr=False)
+
+    @property
+    def ranks(self) -> set[int | None]:
+        """Those that are kept."""
+        return {row["rank"] for row in self.processes}
+
+    def process(self, rank: int | None) -> Row:
+        """The row of a rank.
+
+        Raises:
+            NoSuchRun: It has none.
+        """
+        found = next((row for row in self.processes if row["rank"] == rank), None)
+        if found is None:
+            raise NoSuchRun(f"{self.name} has no rank {rank}", "probing.processes has those it has")
+        return found
+
+    def history(self, rank: int | None = EVERY_RANK) -> History:
+        """The rows of one rank, or of all."""
+        row = self.processes[0]
+        chosen = Chosen(self.name, row["project"], row["job"], rank)
+        return History(self.place, self.notes, chosen=chosen)
+
+    def query(self, sql: str, rank: int | None = EVERY_RANK) -> list[dict[str, Any]]:
+        """Ask the tables of one rank, or of all.
+
+        Raises:
+            ProbingError: There is no answer.
+        """
+        with self.history(rank).query(sql, timeout_s=self.timeout_s) as answer:
+            return answer.to_pylist()
+
+    def read(self, rank: int | None) -> tuple[Run, frozenset[Name]]:
+        """What is kept of a rank, and the names of its secrets.
+
+        Raises:
+            ProbingError: It cannot be read.
+        """
+        own = self.process(rank)
+        history = self.history(rank)
+
+        def query(sql: str) -> list[dict[str, Any]]:
+            with history.query(sql, timeout_s=self.timeout_s) as answer:
+                return answer.to_pylist()
+
+        try:
+            environment = query(_ENVIRONMENT)
+        except ProbingError:  # of a process that made no step nothing is kept
+            environment = []
+        run = read_run(
+            f"run {self.name}",
+            query,
+            environment,
+            command=script_of(shlex.split(own["command"] or "")),
+            state="ended" if own["has_ended"] else "running when it was exported",
+        )
+        secrets = {(row["kind"], row["name"]) for row in environment if row["is_secret"]}
+        return run, frozenset(secrets)
+
+
+def find_kept(
+    place: str, words: tuple[str, ...], *, timeout_s: float, notes: list[str]
+) -> tuple[KeptRun, ...]:
+    """The runs that are meant, in their order.
 
     Args:
         words: Their names, or parts of these that only they have.
-        rank: Which one; None for the lowest that both have.
         timeout_s: What each question may take.
         notes: Gets sentences about what was left out.
 
-    Returns:
-        What differs, and the whole names.
-
     Raises:
-        NoSuchRun: There is none of a name, or several, or none with that rank.
+        NoSuchRun: There is none of a name, or several.
         ProbingError: The history cannot be read.
     """
     with History(place, notes).query(_PROCESSES, timeout_s=timeout_s) as answer:
         rows = answer.to_pylist()
-    runs = [_meant(word, rows) for word in words]
-    ranks = [{row["rank"] for row in rows if row["run"] == run} for run in runs]
-    common = sorted(ranks[0] & ranks[1], key=lambda one: -1 if one is None else one)
-    if rank is not None and rank not in common:
-        missing = runs[0] if rank not in ranks[0] else runs[1]
-        raise NoSuchRun(f"{missing} has no rank {rank}", "probing.processes has those it has")
-    if not common:
-        raise NoSuchRun(f"{runs[0]} and {runs[1]} have no rank in common", "")
+    return tuple(
+        KeptRun(
+            place=place,
+            name=name,
+            processes=_ranked(row for row in rows if row["run"] == name),
+            timeout_s=timeout_s,
+            notes=notes,
+        )
+        for name in [_meant(word, rows) for word in words]
+    )
+
+
+def compare_kept(
+    before: KeptRun, after: KeptRun, *, rank: int | None
+) -> tuple[RunComparison, tuple[str, str]]:
+    """Compare two runs, of several ranks the same one.
+
+    Args:
+        rank: Which one; None for the lowest that both have.
+
+    Returns:
+        What differs, and what they are called.
+
+    Raises:
+        NoSuchRun: One of them has no such rank.
+        ProbingError: The history cannot be read.
+    """
+    common = sorted(before.ranks & after.ranks, key=lambda one: -1 if one is None else one)
+    if rank is not None:
+        for run in (before, after):
+            run.process(rank)
+    elif not common:
+        raise NoSuchRun(f"{before.name} and {after.name} have no rank in common", "")
     which = common[0] if rank is None else rank
-    first, second = (_read(place, Chosen(run, which), rows, timeout_s, notes) for run in runs)
-    secrets = frozenset(first[1] | second[1])
-    return compare_runs(first[0], second[0], secrets), (runs[0], runs[1])
+    first, second = before.read(which), after.read(which)
+    return compare_runs(first[0], second[0], first[1] | second[1]), (before.name, after.name)
+
+
+def _ranked(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """The processes of a run by their ranks."""
+    return tuple(sorted(rows, key=lambda row: -1 if row["rank"] is None else row["rank"]))
 
 
 def _meant(word: str, rows: list[dict[str, Any]]) -> str:
@@ -68,28 +169,3 @@ def _meant(word: str, rows: list[dict[str, Any]]) -> str:
     if found:
         raise NoSuchRun(f"{word!r} is part of the names of {len(found)} runs", shown)
     raise NoSuchRun(f"there is no run called {word!r}", f"there are {shown}")
-
-
-def _read(
-    place: str, chosen: Chosen, rows: list[dict[str, Any]], timeout_s: float, notes: list[str]
-) -> tuple[Run, set[tuple[str, str]]]:
-    """What is kept of one of them, and the names of its secrets."""
-    history = History(place, notes, chosen=chosen)
-
-    def query(sql: str) -> list[dict[str, Any]]:
-        with history.query(sql, timeout_s=timeout_s) as answer:
-            return answer.to_pylist()
-
-    own = next(row for row in rows if (row["run"], row["rank"]) == (chosen.run, chosen.rank))
-    try:
-        environment = query(_ENVIRONMENT)
-    except ProbingError:  # of a process that made no step nothing is kept
-        environment = []
-    run = read_run(
-        f"run {chosen.run}",
-        query,
-        environment,
-        command=script_of(shlex.split(own["command"] or "")),
-        state="ended" if own["has_ended"] else "running when it was exported",
-    )
-    return run, {(row["kind"], row["name"]) for row in environment if row["is_secret"]}

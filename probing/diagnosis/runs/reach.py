@@ -37,6 +37,7 @@ _NOTHING = Reach()
 _ANYTHING = Reach(_ALL, memory=True, loss=True, strength=1)
 
 _TABLE: tuple[tuple[str, Reach], ...] = (
+    (r"code script$", _ANYTHING._replace(strength=3)),
     (r"code ", _ANYTHING),
     (r"seed ", Reach(loss=True, strength=2)),
     (
@@ -103,7 +104,7 @@ def reach_of(kind: str, name: str, *, same_code: bool = False) -> Reach:
     Args:
         same_code: Whether all files of the job are known to be the same.
     """
-    if kind == "code" and not name.endswith(".py"):
+    if kind == "code" and name.startswith("git "):
         return _NOTHING if same_code or name == "git branch" else _ANYTHING
     said = f"{kind} {name}"
     found = (reach for words, reach in _TABLE if re.match(words, said, re.IGNORECASE))

@@ -28,6 +28,7 @@ _NO_MATTER = frozenset(
         ("torch", "git_version"),  # its version tells it
     }
 )
+_SCRIPT = ("code", "script")
 _LEAST_RATIO = 1.02
 _RATE = 1e-6
 _NOT_GIVEN = "not given"
@@ -61,10 +62,17 @@ class Difference:
     is_secret: bool = False
 
     @property
+    def is_script(self) -> bool:
+        """Whether it is that the runs are of two scripts, each of which may do anything else."""
+        return (self.kind, self.name) == _SCRIPT
+
+    @property
     def words(self) -> str:
         """It in words: ``num_workers of loader 0 is 0, and was 4``."""
         owner, dot, name = self.name.rpartition(".")
         shown = f"{name} of {owner}" if dot and self.kind == "configuration" else self.name
+        if self.is_script:
+            return f"the script is {self.after}, and was {self.before}"
         if self.kind == "code" and self.name not in {"git commit", "git branch"}:
             return f"{self.name} has changed"
         if self.is_secret:
@@ -76,11 +84,20 @@ class Difference:
 
 def differences(before: Run, after: Run, secrets: frozenset[Name]) -> tuple[Difference, ...]:
     """All that was not the same, by kind, and what can change most of each kind first."""
-    found = [*_of_environment(before.environment, after.environment, secrets)]
+    found = [*_of_script(before, after)]
+    found += _of_environment(before.environment, after.environment, secrets)
     found += _of_steps(before, after)
     found = [one for one in found if not _follows(one, found)]
     found.sort(key=lambda one: (KINDS.index(one.kind), -one.reach.strength))
     return tuple(found)
+
+
+def _of_script(before: Run, after: Run) -> Iterator[Difference]:
+    """That it is not the same script."""
+    old, new = (run.command.partition(" ")[0] for run in (before, after))
+    if old and new and old != new:
+        kind, name = _SCRIPT
+        yield Difference(kind=kind, name=name, before=old, after=new, reach=reach_of(kind, name))
 
 
 def _of_environment(

@@ -100,7 +100,8 @@ def slower(
     sure = _sure_ratio(step, is_worse=is_worse)
     phase, share = _most_changed(measured)
     module = _module(of_modules, phase, measured) if phase in {"forward", "backward"} else None
-    causes = causes_of(differences, lambda reach: phase in reach.phases)
+    able = [one for one in differences if not _is_contrary(one, is_worse=is_worse)]
+    causes = causes_of(able, lambda reach: phase in reach.phases)
     crowd = ""
     if _is_all_over(measured, phase):
         crowd = _crowd_words(before, after) if is_worse else _crowd_words(after, before)
@@ -123,6 +124,17 @@ def slower(
         causes=causes,
         weight=1 - 1 / sure,
     )
+
+
+def _is_contrary(difference: Difference, *, is_worse: bool) -> bool:
+    """Whether it is a size that would change the time of a step the other way."""
+    if difference.kind != "step" and not difference.name.endswith(".batch_size"):
+        return False
+    try:
+        old, new = float(difference.before or ""), float(difference.after or "")
+    except ValueError:
+        return False
+    return (new < old) if is_worse else (new > old)
 
 
 def is_short(before: Run, after: Run) -> bool:

@@ -81,6 +81,8 @@ def batch(number: int) -> tuple[Tensor, Tensor]:
 
 def loss_of(out: Tensor, y: Tensor) -> Tensor:
     loss = mse_loss(out, y)
+    if WAY == "tiny":
+        loss = loss * 1e-26
     if is_bad("loss"):
         loss = loss * float("inf")
     if is_bad("loss_backward"):

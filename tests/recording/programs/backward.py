@@ -248,6 +248,13 @@ def watched() -> tuple[nn.Module, Callable[[nn.Module], None]]:
     return Layers(), run
 
 
+def odd_names() -> tuple[nn.Module, Callable[[nn.Module], None]]:
+    """Names that are str, but no UTF-8."""
+    model = nn.Sequential()
+    model.add_module("\ud800", Layers())
+    return model, lambda model: model(example()).sum().backward()
+
+
 def in_parallel() -> tuple[nn.Module, Callable[[nn.Module], None]]:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
     distributed: Any = torch.distributed

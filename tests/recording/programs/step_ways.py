@@ -537,6 +537,22 @@ def clipped() -> dict[str, Any]:
     return {"steps": 4, "losses": losses, "norms": [before, after]}
 
 
+def overflowing() -> dict[str, Any]:
+    """Every step is left out, until nothing is left of the scale."""
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**-120)
+    losses = []
+    for _ in range(120):
+        optimizer.zero_grad()
+        loss = ((model(X) - Y).square().mean() * 1e-300).sqrt()  # its gradient is not finite
+        scaler.scale(loss + 1).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item() + 1)
+    return {"losses": losses}
+
+
 class Direct(nn.Module):
     """Is called as `model.forward(x)`."""
 
@@ -806,6 +822,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "twelve": twelve,
     "in_backward": in_backward,
     "marked_in_backward": lambda: in_backward(marks=True),
+    "overflowing": overflowing,
     "phases": phases,
     "shared": shared,
     "by_hand": by_hand,

@@ -25,6 +25,8 @@ if __name__ == "__main__":
     kind = type(MARKUP.format("class"), (nn.Linear,), {})
     model = nn.Sequential()
     model.add_module(MARKUP.format("module"), kind(8, 8))
+    model.add_module("turned\u202egnp", nn.Linear(8, 8))
+    model.add_module("x" * 2000, nn.Linear(8, 8))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     while True:
         model(torch.randn(4, 8)).square().mean().backward()

@@ -28,9 +28,9 @@ NO_ROWS = {
 }  # fmt: skip
 FEW_FACTS = {
     "overview", "status", "backtrace", "stragglers", "diff", "eval", "arm", "leak", "summary",
-    "history diff", "dataloaders", "fit", "profile", "act lr", "act clip", "act checkpoint",
-    "act cleanup", "act nan-guard", "act keep-layers", "act skip-attention", "act run", "act undo",
-    "export", "file checkpoint",
+    "history diff", "history show", "history compact", "dataloaders", "fit", "profile", "act lr",
+    "act clip", "act checkpoint", "act cleanup", "act nan-guard", "act keep-layers",
+    "act skip-attention", "act run", "act undo", "export", "file checkpoint",
 }  # fmt: skip
 """Commands whose answer is no list that could be cut."""
 FORMER = [

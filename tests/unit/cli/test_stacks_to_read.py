@@ -54,6 +54,15 @@ def test_the_main_thread_is_last() -> None:
         assert shown.index('"feeder"') < places[1]
 
 
+def test_a_long_name_leaves_the_heading_to_be_read() -> None:
+    """A name of 50,000 characters is cut in its middle."""
+    trace = Backtrace(pid=7, source="agent", threads=(thread(8, f"a{'n' * 50_000}z", OWN),))
+    heading = render_backtrace(trace).split("\n")[2]
+    assert heading.startswith('Thread 8 "ann')
+    assert heading.endswith('nz"')
+    assert len(heading) < 120
+
+
 def test_an_idle_thread_is_one_line() -> None:
     """It has no stack that anybody looks for; -v shows it."""
     lines = render_backtrace(TRACE).split("\n")

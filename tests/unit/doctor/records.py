@@ -104,7 +104,7 @@ def loader(**columns: Any) -> dict[str, list[dict[str, Any]]]:
     row: dict[str, Any] = {
         "loader": 0, "dataset": "Photos", "num_workers": 2, "persistent_workers": True,
         "worker": 0, "pid": 7, "given": 100, "batches": 50, "epochs": 3, "sampler": "RandomSampler",
-        "sampler_epoch": None,
+        "sampler_epoch": None, "waiting": False, "awaited": False, "tasks": 2, "outstanding": 0,
     }  # fmt: skip
     return {"dataloaders": [{**row, **columns}]}
 

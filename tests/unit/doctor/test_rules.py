@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from probing.diagnosis.doctor.hot_lines import lines_in
 from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.rules import RULES
 
@@ -81,11 +82,21 @@ CASES = (
          "likely", 150),
     Case("loss-spike", of_steps(loss=after(150, _NOISE, lambda s: 9.0 - 0.1 * (s - 150))),
          "possible", 150),
+    Case("loss-spike", of_steps(loss=lambda s: 0.2 if s == 150 else 0.001 + 0.7 * 0.95**s),
+         "possible", 150),  # a sample that is misjudged by a model which knows all others
     Case("loss-spike", of_steps(loss=lambda s: 9.0 if s % 30 == 29 else _NOISE(s)), None),
     Case("loss-spike", of_steps(loss=lambda s: 3 * 0.9**s + 1e-4 * (1 + 9 * (s % 37 == 0))), None),
     Case("rate-raised", of_steps(lr=after(120, 0.1, 30.0), loss=after(120, 1.0, 50.0)),
          "likely", 120),
     Case("rate-raised", of_steps(lr=lambda s: 0.1 * (1.001 - s % 60 / 60)), None),
+    Case("rate-cut", of_steps(lr=after(120, 0.1, 1e-5), loss=after(120, 1.0, 0.9)), "possible",
+         120, "divided by 1e+04 at step 120, from 0.1 to 1e-05, and the loss has not fallen"),
+    Case("rate-cut", of_steps(lr=after(120, 0.1, 0.0)), "possible", 120, "was set to zero"),
+    Case("rate-cut", of_steps(lr=after(60, 0.1, after(120, 0.01, 0.001))), None),  # milestones
+    Case("rate-cut", of_steps(lr=lambda s: 0.1 * (1 - s / 199)), None),
+    Case("rate-cut", of_steps(lr=lambda s: 0.1 * math.cos(math.pi * (s % 50) / 100)), None),
+    Case("rate-cut", of_steps(lr=lambda s: 0.1 if s % 3 else 1e-4), None),  # two optimizers
+    Case("rate-cut", of_steps(lr=after(195, 0.1, 1e-5)), None),
     Case("rate-zero", of_steps(lr=after(100, 0.1, 0.0)), "likely", 100),
     Case("rate-zero", of_steps(lr=lambda s: 0.1 * (1 + math.cos(math.pi * s / 199))), None),
     Case("rate-zero", of_steps(80, lr=lambda s: 1e-4 * s), None),
@@ -185,8 +196,20 @@ CASES = (
     Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.6)), "batches": batches(80)},
          loader(num_workers=0)), "certain", None, "no workers"),
     Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.3)), "batches": batches(
+        80, worker=lambda s: s % 4, duration=lambda s: 0.2 if s % 4 == 2 else 0.01)},
+        loader(worker=2, waiting=True, awaited=True, outstanding=2)), "likely", None,
+        "mostly for worker 2 (pid 7), while the others have nothing to do"),
+    Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.3)), "batches": batches(
+        80, worker=lambda s: s % 4, duration=lambda s: 0.2 if s % 4 == 2 else 0.01)},
+        loader(worker=2, waiting=True, awaited=True, outstanding=8)), "likely", None,
+        "30 % of each step; loader 0 of Photos: 2 workers"),  # all four are equally slow
+    Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.3)), "batches": batches(
         80, worker=lambda s: s % 4, duration=lambda s: 0.2 if s % 4 == 2 else 0.01)}, loader()),
-        "likely", None, "worker 2"),
+        "likely", None, "30 % of each step; loader 0 of Photos: 2 workers"),  # not seen at work
+    Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.3)), "batches": batches(
+        80, loader=lambda s: int(s % 10 > 0), duration=0.02)}, {"dataloaders": [
+        *loader(num_workers=0)["dataloaders"], *loader(loader=1, num_workers=1)["dataloaders"]]}),
+        "likely", None, "loader 1 of Photos: 1 worker"),  # the other one is of an evaluation
     Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.05)), "batches": batches(80)},
          loader()), None),
     Case("data-wait", lambda: facts({"steps": steps(90, data_wait_s=lambda s: 4.0 * (s == 50),
@@ -226,11 +249,25 @@ CASES = (
          cpu_s=after(120, 0.1, 0.2)), "likely", 120, "the backward pass"),
     Case("slower-since", of_steps(backward_s=after(120, 0.04, 0.14), duration=after(120, 0.1, 0.2),
          cpu_s=after(120, 0.1, 0.2), tokens=after(120, 100, 200)), "possible", 120, "200 tokens"),
+    Case("slower-since", of_steps(forward_s=after(60, 0.04, after(150, 0.1, 0.9)),
+         duration=after(60, 0.1, after(150, 0.2, 1.0)), cpu_s=after(60, 0.02, 0.12),
+         involuntary_switches=after(150, 0, 90)), "likely", 60, "the forward pass"),  # then a crowd
+    Case("slower-since", of_steps(forward_s=after(150, 0.04, 0.9), duration=after(150, 0.1, 1.0),
+         cpu_s=after(60, 0.001, 0.01), involuntary_switches=after(150, 0, 90)), "possible", 150,
+         "others use its cores"),
     Case("slower-since", of_steps(duration=lambda s: 0.1 + 0.05 * ((7 * s) % 11) / 11), None),
+    Case("slower-since", of_steps(backward_s=after(120, 0.002, 0.0064), forward_s=0.002,
+         cpu_s=after(120, 0.005, 0.0056), duration=after(120, 0.005, 0.01),
+         involuntary_switches=after(120, 0.04, 1.2)), "possible", 120, "others use its cores"),
+    Case("slower-since", of_steps(backward_s=after(120, 0.002, 0.004), forward_s=0.002,
+         cpu_s=after(120, 0.005, 0.0052), duration=after(120, 0.005, 0.007),
+         involuntary_switches=after(120, 0.04, 1.2)), None),
     Case("slower-and-slower", of_steps(duration=lambda s: 0.1 + 0.001 * s,
          other_s=lambda s: 0.001 * s), "likely"),
     Case("slower-and-slower", of_steps(duration=lambda s: 0.1 + 0.001 * s,
          backward_s=lambda s: 0.001 * s, tokens=lambda s: 100 + s), "possible"),
+    Case("slower-and-slower", of_steps(duration=lambda s: 0.1 + 0.001 * s,
+         forward_s=lambda s: 0.04 + 0.001 * s), "likely", None, "the forward pass"),
     Case("slower-and-slower", of_steps(), None),
     Case("crowded-processors", of_steps(cpu_s=0.03, involuntary_switches=20), "possible"),
     Case("crowded-processors", of_steps(cpu_s=0.04, involuntary_switches=20), None),
@@ -250,6 +287,8 @@ CASES = (
         {"step": 50, "duration": 9.0, "start_ns": 60_000_000_000, "caller": "t.py:3"}]}), None),
     Case("garbage-collector", of_steps(gc_s=0.06), "certain"),
     Case("garbage-collector", of_steps(gc_s=lambda s: 0.1 * (s % 100 == 0)), None),
+    Case("garbage-collector", of_steps(gc_s=after(90, 0.0, 0.06), process_cpu_s=0.002,
+         duration=after(90, 0.1, 0.2)), None),  # others use its processor meanwhile
     Case("collectives", lambda: collectives(40, 0.001, 512), "likely"),
     Case("collectives", lambda: collectives(2, 0.02, 9 * MIB), "possible"),
     Case("collectives", lambda: collectives(2, 0.001, 9 * MIB), None),
@@ -415,3 +454,61 @@ def test_tf32_is_asked_for_where_there_is_an_accelerator() -> None:
     parameters = [{"trainable": True, "dtype": "float32", "device": "cuda:0"}]
     asked = facts({}, {"environment": rows, "parameters": parameters})
     assert [sign.certainty for sign in signs("tf32-off", asked)] == ["possible"]
+
+
+@pytest.mark.parametrize(("phase", "fix"), [("forward", "keep a running sum"), ("both", "Detach")])
+def test_what_grows_in_the_forward_pass_alone_is_no_graph(phase: str, fix: str) -> None:
+    """A graph that is kept makes backward passes longer, a list that is gone through does not."""
+    grows = lambda step: 0.04 + 0.001 * step  # noqa: E731
+    passes: dict[str, Any] = {
+        "forward_s": grows,
+        **({"backward_s": grows} if phase == "both" else {}),
+    }
+    (sign,) = signs("slower-and-slower", of_steps(duration=lambda s: 0.1 + 0.002 * s, **passes)())
+    assert fix in sign.fix
+
+
+def test_what_only_measures_is_no_line_of_the_program() -> None:
+    """A thread that others hold up is met where the agent reads its counters, which is nobody's."""
+    place = "lib/python3.11/site-packages/probing/agent/sources"
+    main, line = "thread (1): MainThread", "<module> (/job/train.py:11)"
+    stacks = [
+        ((main, line, f"HostTimes.read (/{place}/steps/rows/host_times.py:90)"), 60),
+        ((main, line, f"all_reduce (/{place}/collectives/calls.py:9)"), 10),  # it calls torch's
+        ((main, "<module> (/job/train.py:12)"), 30),
+    ]
+    found = [(one.place, one.share) for one in lines_in(stacks)]
+    assert found == [("train.py:12", 0.75), ("train.py:11", 0.25)]
+    assert lines_in(stacks[:1]) == []
+
+
+def test_a_trend_is_seen_through_a_crowd() -> None:
+    """Where others use the machine, it is told by processor time, whatever single steps take."""
+    made = of_steps(
+        600,
+        duration=lambda s: 0.1 + 0.4 * ((7 * s) % 11 > 5),
+        cpu_s=lambda s: 0.02 + 0.0001 * s + 0.5 * (s % 40 == 7),
+        forward_s=lambda s: 0.02 + 0.0001 * s,
+    )()
+    assert signs("slower-and-slower", made) == []
+    made.crowd = "others use the machine"
+    (sign,) = signs("slower-and-slower", made)
+    assert (sign.certainty, "in processor time" in sign.evidence[0]) == ("possible", True)
+
+
+@pytest.mark.parametrize(
+    ("reason", "fix"),
+    [("s.calls == 6 # s.calls += 1", "buffer"), ("tensor 'x' size mismatch at index 1", "")],
+)
+def test_what_was_compiled_again_is_mended_by_its_guard(reason: str, fix: str) -> None:
+    """A value is to be a tensor; of sizes the rule's own fix speaks. The newest guard is told."""
+    row = {"start_ns": 1, "function": "forward", "file": "t.py", "lineno": 3, "frame": 0,
+           "attempt": 7, "duration_s": 1.0, "reason": "an older one", "failure": None}  # fmt: skip
+    last = {**row, "start_ns": 2, "attempt": 8, "function": None, "reason": reason,
+            "failure": "recompile limit exceeded"}  # fmt: skip
+    (sign,) = signs(
+        "compilation-given-up", facts({"steps": steps(60)}, {"compilations": [row, last]})
+    )
+    assert sign.evidence[1] == f"the guard that failed last: {reason}"
+    assert fix in sign.fix
+    assert bool(fix) == bool(sign.fix)

@@ -215,6 +215,33 @@ def test_a_larger_batch_is_more_work_and_no_fault() -> None:
     assert any("times as long for each" in words for words in effect.evidence)
 
 
+def test_a_larger_batch_makes_no_step_faster() -> None:
+    """A size that would change the time the other way does not explain it."""
+    one = run("1", **_slower("forward"))
+    (effect,) = [e for e in compared(one, run("2", samples=16)).effects if e.kind == "speed"]
+    assert not effect.is_worse
+    assert "nothing that is on record of their set-up explains it" in effect.summary
+
+
+def test_another_script_may_have_done_anything() -> None:
+    """It is told before what else explains an effect, and with it."""
+    one = dataclasses.replace(run("1"), command="train.py --lr 1")
+    more = BASE | {("configuration", "loader 0.num_workers"): "0"}
+    two = dataclasses.replace(
+        run("2", environment=more, **_slower("data_wait")), command="other.py --lr 1"
+    )
+    found = compared(one, two)
+    first = found.differences[0]
+    assert (first.kind, first.name, first.after) == ("code", "script", "other.py")
+    (effect,) = found.effects
+    assert effect.summary.endswith(
+        ": perhaps the script is other.py, and was train.py, or num_workers of loader 0 is 0, and"
+        " was 4"
+    )
+    same = dataclasses.replace(two, command="train.py --lr 2")
+    assert all(d.name != "script" for d in compared(one, same).differences)
+
+
 def test_others_on_the_processors_are_told_from_the_training() -> None:
     """A run that got less of a processor and was preempted more is not called slower itself."""
     crowded = run(

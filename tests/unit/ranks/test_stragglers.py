@@ -270,3 +270,18 @@ def test_what_not_every_rank_has_counted_is_not_compared() -> None:
     """With a rank of an older version among them, nothing is said of causes."""
     (found,) = find_stragglers(counted_job({"gc_s": 0.15}, older=True)).stragglers
     assert (found.costs, list(reasons(found))) == ({}, [])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rank_that_is_always_the_last_is_slow_though_times_vary(seed: int) -> None:
+    """Its steps are no outliers; that it is the slowest step after step is no chance."""
+    job = ddp_job(3, extra_s=lambda rank, _: 0.08 if rank == 1 else 0.0, noise_s=0.03, seed=seed)
+    report = find_stragglers(job)
+    (found,) = report.stragglers
+    assert (found.rank, found.steps) == (1, 20)
+    assert found.z < 3.5
+    assert found.slow_steps >= 18
+    a_little = ddp_job(
+        3, extra_s=lambda rank, _: 0.02 if rank == 1 else 0.0, noise_s=0.03, seed=seed
+    )
+    assert find_stragglers(a_little).stragglers == ()

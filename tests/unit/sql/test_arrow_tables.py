@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -173,6 +174,14 @@ def test_live_rows_take_the_declared_types() -> None:
     ]
     empty = live_to_arrow(wire.LiveRows(table="threads", columns=(), rows=()))
     assert empty.schema.field("cpu_s").type == pa.float64()
+
+
+def test_live_texts_without_utf8_are_read() -> None:
+    """The path of a script in a folder of another encoding has `?` for what it cannot say."""
+    row = (os.fsdecode(b"/caf\xe9/train.py"), None)
+    live = wire.LiveRows(table="backtrace", columns=("file", "func"), rows=(row,))
+    table = live_to_arrow(live)
+    assert table.select(["file", "func"]).to_pylist() == [{"file": "/caf?/train.py", "func": None}]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .....ring.format import FAILED, NULL_FLOAT
+from .....ring.format import FAILED, NULL_FLOAT, NULL_NAME
 from .....ring.writer import RingWriter
 from ...accelerator import Accelerator
 from ...data.shapes import Size
@@ -45,6 +45,7 @@ class StepRows:
         took_ns: How long the last step took; 0 while none has ended.
         shape: The sizes of the first tensor that the root was given last; None where it had none.
         has_stepped: Whether an optimizer has stepped since a gradient scaler last looked.
+        by_hand: Whether no optimizer has ended the last step.
         on_device: Whether an accelerator was in use as the step began.
         autocast: The type that autocast has calls of modules be in; None without.
         used: Called where a device is in use.
@@ -91,7 +92,7 @@ class StepRows:
         self._word: int | None = None
         self._batch: MicroBatch | None = None
         self._training = self._step = self._thread_id = 0
-        self.has_stepped = self.on_device = False
+        self.has_stepped = self.by_hand = self.on_device = False
         self.autocast: Any = None
         self.shape: tuple[int, ...] | None = None
         self.took_ns = 0
@@ -157,6 +158,7 @@ class StepRows:
     def close(self, now_ns: int, ended: StepEnd) -> None:
         """The step has ended."""
         self.has_stepped, self.took_ns = True, ended.took_ns
+        self.by_hand = ended.optimizer == NULL_NAME
         self.phases.end(now_ns)
         if self._word is None:
             return

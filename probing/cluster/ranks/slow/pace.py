@@ -3,11 +3,13 @@
 Rules of this file: pure. In each step a rank's own time is measured against the cohort's middle, in
 units of a robust spread: the larger one of how ranks differ and of how a rank differs from itself.
 Of how ranks differ only the quick half counts where that is smaller, so that half a cohort of slow
-ranks does not hide itself. One slow step makes nobody a straggler.
+ranks does not hide itself. One slow step makes nobody a straggler. A rank whose own times vary may
+still be the slowest of all step after step, which chance does not do: then those steps count.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -24,6 +26,10 @@ Z_LIMIT = 3.5
 LEAST_SHARE = 0.05
 """How much of a step the excess must be to count: less is not worth anybody's night."""
 LEAST_STEPS = 3
+STEADY_STEPS, STEADY_EXCESS, STEADY_CHANCE = 20, 0.1, 2.5e-4
+"""A rank that is the slowest of all in so many of these steps that chance makes one of two that are
+alike so less often than this, and by this share of a step in the middle, is slow whatever the
+spread (sign test: 18 of 20, 32 of 40, 80 of 120)."""
 _NOISE_SHARE = 0.005
 """A spread below this share of a step is taken for this share."""
 
@@ -106,6 +112,22 @@ class _Cohort:
         """Whether a step with that excess counts as slow."""
         return excess_s > max(Z_LIMIT * self.spread_s, LEAST_SHARE * self.step_s)
 
+    def steadily_slow(self, rank: Rank) -> list[int]:
+        """The steps in which a rank is the slowest of all, if that is no chance and it is a lot."""
+        of_others = [self.own[other] for other in self.names if other != rank]
+        if len(self.steps) < STEADY_STEPS or not of_others:
+            return []
+        if median(self.excess[rank]) <= STEADY_EXCESS * self.step_s:
+            return []
+        mine = self.own[rank]
+        slowest = [
+            step
+            for step in self.steps
+            if mine[step].own_s > max(other[step].own_s for other in of_others)
+        ]
+        is_chance = _chance(len(slowest), len(self.steps)) > STEADY_CHANCE
+        return [] if is_chance else slowest
+
     def _spread(self) -> float:
         """What ranks, or one rank's steps, differ by, whichever is more."""
         apart = [d for values in self.excess.values() for d in values if d]
@@ -114,6 +136,12 @@ class _Cohort:
         own = [[self.own[rank][step].own_s for step in self.steps] for rank in self.names]
         within = [sigma(t - median(times) for t in times) for times in own if times]
         return max(between, median(within) if within else 0.0)
+
+
+def _chance(count: int, most: int) -> float:
+    """How likely a fair coin shows heads so often or more."""
+    ways: int = sum(math.comb(most, heads) for heads in range(count, most + 1))
+    return float(ways / 2**most)
 
 
 def measure(
@@ -150,6 +178,8 @@ def _pace(
     """How one rank does."""
     rank, all_excess = one.rank, cohort.excess[one.rank]
     slow = [step for step, by in zip(cohort.steps, all_excess, strict=True) if cohort.is_slow(by)]
+    if 2 * len(slow) < len(cohort.steps):
+        slow = cohort.steadily_slow(rank) or slow
     counting = slow if len(slow) >= 2 else cohort.steps
     by_step = dict(zip(cohort.steps, all_excess, strict=True))
     excess = median(by_step[step] for step in counting)

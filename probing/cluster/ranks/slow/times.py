@@ -6,6 +6,7 @@ durations by a monotonic clock, nanoseconds are moments by the clock of the rank
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -108,3 +109,16 @@ class RankTimes:
     device_steps: tuple[DeviceStep, ...] = ()
     sm_mhz: float | None = None
     throttled: str | None = None
+
+    def of_last(self, count: int) -> RankTimes:
+        """What it has told of its last steps, so many."""
+        first = max((step.step for step in self.steps), default=0) - count + 1
+        steps = tuple(step for step in self.steps if step.step >= first)
+        begin_ns = min((step.start_ns for step in steps), default=0)
+        return dataclasses.replace(
+            self,
+            steps=steps,
+            collectives=tuple(c for c in self.collectives if c.step >= first),
+            spans=tuple(span for span in self.spans if span.start_ns >= begin_ns),
+            device_steps=tuple(step for step in self.device_steps if step.step >= first),
+        )

@@ -5,6 +5,7 @@ Rules of this file: pure functions of `Facts`; each is named by one `Rule` at th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,9 @@ _SHORT_S = 0.001
 _MANY_BATCHES = 20
 _SLOW_WORKER = 3.0
 """One worker is slow where its batches are waited for by so many times as long as the others'."""
+_LOOKS = 8
+_BETWEEN_LOOKS_S = 0.07
+"""A worker that stands out is looked at so often, to see what the others do meanwhile."""
 _REPEATS = 12
 
 _BATCHES = (
@@ -55,15 +59,17 @@ def _data_wait(facts: Facts) -> Iterator[Sign]:
     first = _share_of_first(facts, now)
     if not is_usual and first < 0.5:
         return
-    rows = _loaders(facts)
+    rows = _awaited_loaders(facts, now)
     if first >= 0.5:
         yield _restarting(share, first, rows)
         return
+    slow, perhaps_slow = _slow_worker(facts)
     words = [
         f"{percent(share)} of the last {len(now)} steps is waiting for data,"
         f" {duration(now.seconds('data_wait') / len(now))} in each",
-        *_slow_worker(facts),
+        *slow,
         *_loader_words(rows),
+        *perhaps_slow,
     ]
     since, before = _since(facts.steps.settled())
     if before is not None and before < share / 1.3:
@@ -122,43 +128,92 @@ def _loaders(facts: Facts) -> list[dict[str, Any]]:
     return list({row["loader"]: row for row in rows}.values())
 
 
-def _slow_worker(facts: Facts) -> list[str]:
-    """Whose batches are waited for longest, where one worker stands out."""
+def _awaited_loaders(facts: Facts, now: Steps) -> list[dict[str, Any]]:
+    """The loaders of which batches were waited for in some steps, the most awaited first.
+
+    Others, such as that of an evaluation, keep nobody waiting. All are given where it is not on
+    record whose batches were waited for.
+    """
+    steps = set(now.numbers)
+    waits: dict[int, float] = {}
+    for row in facts.rows(_BATCHES):
+        if row["step"] in steps:
+            waits[row["loader"]] = waits.get(row["loader"], 0.0) + row["duration"]
+    rows = _loaders(facts)
+    least = _LEAST_WAIT * sum(waits.values())
+    found = [row for row in rows if waits.get(row["loader"], 0.0) > least]
+    return sorted(found, key=lambda row: -waits[row["loader"]]) or rows
+
+
+def _slow_worker(facts: Facts) -> tuple[list[str], list[str]]:
+    """Whose batches are waited for longest, where one worker stands out.
+
+    Returns:
+        That it is slower than the others; and, where it may only be the first of those that make
+        their batches at the same time, that its batches are waited for.
+    """
     waits: dict[int, list[float]] = {}
     for row in facts.rows(_BATCHES):
         if row["worker"] is not None:
             waits.setdefault(row["worker"], []).append(row["duration"])
     if len(waits) < 2 or min(map(len, waits.values())) < 3:
-        return []
+        return [], []
     usual = {worker: float(np.median(found)) for worker, found in waits.items()}
     slowest = max(usual, key=lambda worker: usual[worker])
     others = float(np.median([value for worker, value in usual.items() if worker != slowest]))
     if usual[slowest] < _SLOW_WORKER * max(others, 1e-4):
-        return []
-    pid = next((r["pid"] for r in _worker_rows(facts) if r["worker"] == slowest), None)
-    name = f"worker {slowest}" + (f" (pid {pid})" if pid else "")
-    return [f"mostly for {name}: {duration(usual[slowest])} a batch, the others {duration(others)}"]
+        return [], []
+    looks = _looks_at(facts, slowest)
+    idle = [bool(row["outstanding"] <= row["tasks"]) for row in looks]
+    if idle and sum(idle) <= len(idle) / 2:
+        return [], []
+    name = f"worker {slowest}" + (f" (pid {looks[0]['pid']})" if idle and looks[0]["pid"] else "")
+    figures = f"{duration(usual[slowest])} a batch, the others {duration(others)}"
+    if idle:
+        return [f"mostly for {name}, while the others have nothing to do: {figures}"], []
+    return [], [
+        f"mostly for {name}: {figures}; it is slower than the others, or all make their batches"
+        " at the same time and its own is the first to be waited for"
+    ]
 
 
-def _worker_rows(facts: Facts) -> list[dict[str, Any]]:
+def _looks_at(facts: Facts, worker: int) -> list[dict[str, Any]]:
+    """What a loader's worker was seen to do, each time the training waited for it.
+
+    Which worker is waited for tells nothing of which is slow: of workers that are equally slow and
+    began together, the first is waited for, and the batches of all others lie ready a moment later.
+    One that is slower by itself leaves the others idle: no batch is outstanding but its own.
+    """
+
+    def look() -> list[dict[str, Any]]:
+        seen: list[dict[str, Any]] = []
+        for number in range(_LOOKS):
+            if number:
+                time.sleep(_BETWEEN_LOOKS_S)
+            rows = facts.process.live("dataloaders").dicts()
+            seen += [r for r in rows if r["waiting"] and r["awaited"] and r["worker"] == worker]
+        return seen
+
     try:
-        return facts.live("dataloaders")
+        return facts.ask("loader at work", look)
     except NotLookedAt:
         return []
 
 
 def _loader_words(rows: list[dict[str, Any]]) -> list[str]:
     """What the loaders are."""
-    return [
-        f"loader {row['loader']} of {row['dataset']}: "
-        + (f"{row['num_workers']} workers" if row["num_workers"] else "no workers, so that each"
-           " batch is made by the training thread")
-        for row in rows
-    ]  # fmt: skip
+    return [f"loader {row['loader']} of {row['dataset']}: {_workers_of(row)}" for row in rows]
+
+
+def _workers_of(row: dict[str, Any]) -> str:
+    number = row["num_workers"]
+    if not number:
+        return "no workers, so that each batch is made by the training thread"
+    return f"{number} worker{'' if number == 1 else 's'}"
 
 
 def _data_fix(rows: list[dict[str, Any]]) -> str:
-    if any(row["num_workers"] == 0 for row in rows):
+    if rows and rows[0]["num_workers"] == 0:
         return "Give the DataLoader workers: num_workers=2 or more, and persistent_workers=True."
     if rows:
         return (
@@ -262,8 +317,9 @@ RULES = (
         symptom="The processor or accelerator idles between steps while a batch is made.",
         evidence="`data_wait_s` of python.steps: a fifth of the last 100 steps, and a tenth of most"
         " of them (less is not worth anybody's night); certain from two fifths, else only possible"
-        " below a millisecond a step. A worker stands"
-        " out whose batches are waited for three times as long as the others'.",
+        " below a millisecond a step. A worker is named"
+        " whose batches are waited for three times as long as the others' while these have made"
+        " all that they were asked for.",
         certainty="certain",
         gravity=40,
         fix="Raise num_workers, or have each sample cost less.",

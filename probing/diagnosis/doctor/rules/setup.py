@@ -80,6 +80,7 @@ def _recompiling(facts: Facts) -> Iterator[Sign]:
         since_step=_step_at(facts, again[0]["start_ns"]),
         evidence=_reasons(last, took_s),
         weight=share,
+        fix=_guard_fix(last),
     )
 
 
@@ -96,8 +97,9 @@ def _given_up(facts: Facts) -> Iterator[Sign]:
             summary=f"The function {_function(best)} runs uncompiled: torch.compile gave"
             f" it up after {row['attempt'] or len(own)} compilations",
             since_step=_step_at(facts, row["start_ns"]),
-            evidence=(row["failure"], *_reasons(best)),
+            evidence=(row["failure"], *_reasons(row if row["reason"] else best)),
             weight=0.5,
+            fix=_guard_fix(row if row["reason"] else best),
         )
         return
 
@@ -124,6 +126,17 @@ def _reasons(row: dict[str, Any], took_s: float | None = None) -> tuple[str, ...
     """Why it was compiled once more."""
     took = () if took_s is None else (f"{took_s:.3g} s of compiling, by python.compilations",)
     return (*took, *((f"the guard that failed last: {row['reason']}",) if row["reason"] else ()))
+
+
+def _guard_fix(row: dict[str, Any]) -> str:
+    """What to do about the guard that failed; empty where it tells of no value."""
+    reason = row["reason"] or ""
+    if "==" not in reason or "size" in reason or "stride" in reason:
+        return ""
+    return (
+        "Give the value that the guard names as a tensor (an attribute of a module as a buffer), or"
+        " let what changes it stand outside of what is compiled."
+    )
 
 
 def _step_at(facts: Facts, at_ns: int) -> int | None:

@@ -16,7 +16,7 @@ from ....tables import STEP_PHASES
 from ....units import duration
 from ...leaks.series import Point, Trend, classify
 from ...phase_words import PHASE_WORDS
-from ..facts import WINDOW, Facts, Steps, percent
+from ..facts import WINDOW, Facts, Row, Steps, percent
 from ..findings import Rule, Sign
 from ..hot_lines import HotLine
 from ..not_looked_at import NotLookedAt
@@ -27,10 +27,18 @@ _SURELY_SLOWER = 1.5
 _OWN = 3.0
 """Caches and processors that others share make the same work longer, and not by so much."""
 _COMPUTED = frozenset({"forward", "backward", "loss", "gradients", "optimizer"})
+_PREEMPTED_PER_S = 20.0
+"""So often a thread is preempted that has its processor to itself but for what the kernel does."""
+_SWITCHES = ("involuntary_switches", "voluntary_switches")
 _LEAST_GROWTH = 0.3
+_OWN_GROWTH = 1.0
+"""The same of processor time, which others that share caches and processors change, too."""
+_BLOCKS = 100
 _SAME_WORK = 0.6
 """A change is told by the batch where that explains this part of it."""
 _LARGER = 1.1
+_OF_GRAPH = 0.5
+"""A backward pass that grows by less than this part of what a forward pass does keeps no graph."""
 MOST = 0.5
 _CHANGES = (
     "SELECT name, arguments FROM probing.changes WHERE start_ns BETWEEN {begin} AND {end}"
@@ -39,35 +47,63 @@ _CHANGES = (
 
 
 def _slower_since(facts: Facts) -> Iterator[Sign]:
-    """Steps take longer since one of them."""
+    """Steps take longer since one of them.
+
+    On a machine that others use, steps get longer and shorter by that: what the thread computes
+    since a step of its own is then told by its processor time.
+    """
     steps = facts.undisturbed
     change = last_change(steps.column("duration"), least_ratio=_LEAST_SLOWER)
-    if change is None or change.after <= change.before:
-        return
-    place, since = change.place, steps.numbers[change.place]
+    found = None if change is None else _since(facts, steps, change.place, by="duration")
+    if found is None or found.certainty == "possible":
+        own = _own_change(steps)
+        found = (None if own is None else _since(facts, steps, own, by="cpu_s")) or found
+    if found is not None:
+        yield found
+
+
+def _own_change(steps: Steps) -> int | None:
+    """The place since which the training thread computes far more in a step, if there is one."""
+    used = steps.column("cpu_s")
+    if not len(used) or np.isnan(used).any():
+        return None
+    change = last_change(used, least_ratio=_OWN)
+    if change is None:
+        return None
+    before = float(np.median(steps.column("duration")[: change.place]))
+    return change.place if change.after - change.before >= (_LEAST_SLOWER - 1) * before else None
+
+
+def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
+    """That steps take longer since one; None where they do not, or it is others who do that."""
+    since = steps.numbers[place]
     before, after = Steps(steps.rows[max(0, place - WINDOW) : place]), Steps(steps.rows[place:])
+    ratio = after.median_s / before.median_s
+    if ratio < _LEAST_SLOWER:
+        return None
     phase, share = _most_grown(before, after)
     explained, words = _by_batch(before, after)
-    computes = phase in _COMPUTED
-    is_own = computes and _computes_more(before, after) >= _OWN
+    computes, more = phase in _COMPUTED or by == "cpu_s", _computes_more(before, after)
+    is_own = computes and more >= _OWN
     robbed = "" if is_own else _crowd_words(before, after)
     crowd = robbed or ("" if is_own else facts.crowd)
-    if crowd and computes and not (robbed and change.ratio >= _OWN):
-        return  # it computes no more than it did: others on the machine make that longer
+    if crowd and computes and not (robbed and ratio >= _SURELY_SLOWER):
+        return None  # it computes no more than it did: others on the machine make that longer
     where = f", most of it in {PHASE_WORDS[phase]}" if share >= MOST else ""
-    yield Sign(
-        certainty="possible" if explained or crowd or change.ratio < _SURELY_SLOWER else "likely",
-        summary=f"Steps take {change.ratio:.1f} times as long since step {since}"
-        f" ({duration(change.before)} before, {duration(change.after)} since){where}"
+    return Sign(
+        certainty="possible" if explained or crowd or ratio < _SURELY_SLOWER else "likely",
+        summary=f"Steps take {ratio:.1f} times as long since step {since}"
+        f" ({duration(before.median_s)} before, {duration(after.median_s)} since){where}"
         + (f"; {words}" if explained else f"; {crowd}" if crowd else ""),
         since_step=since,
         evidence=(
             f"{percent(share)} of the difference is in {phase}_s",
+            *((f"the training thread computes {more:.1f} times as long in each",) * is_own),
             *((words,) if words else ()),
             *((crowd,) if crowd else ()),
             *_what_changed(facts, steps.rows[place]["start_ns"]),
         ),
-        weight=min(1.0, 1 - 1 / change.ratio),
+        weight=min(1.0, 1 - 1 / ratio),
         fix="Make the batches equally large again: sort samples by length, or bound it."
         if explained
         else "Give the training processors of its own, or end what else runs there."
@@ -97,7 +133,7 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
     quarter = max(2, len(since) // 4)
     early, late = Steps(since[:quarter]), Steps(since[-quarter:])
     growth = _median(late, measure) / _median(early, measure) - 1
-    if growth < _LEAST_GROWTH or (found.r2 or 0) < MOST:
+    if growth < (_LEAST_GROWTH if measure == "duration" else _OWN_GROWTH) or (found.r2 or 0) < MOST:
         return
     phase, share = _most_grown(early, late)
     explained, words = _by_batch(early, late)
@@ -116,7 +152,7 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
             *(_line_words(facts) if phase in {"other", "loss", "gradients", "to_device"} else ()),
         ),
         weight=min(1.0, growth / (1 + growth)),
-        fix=_growth_fix(phase, explained=explained),
+        fix=_growth_fix(phase, early, late, explained=explained),
     )
 
 
@@ -128,8 +164,17 @@ def _trend(steps: Steps, *, is_crowded: bool) -> tuple[Trend, str]:
     found = classify([Point(row["step"], row["duration"]) for row in steps.rows])
     if not is_crowded or (found.grows and (found.r2 or 0) >= MOST):
         return found, "duration"
-    known = [row for row in steps.rows if row["cpu_s"] is not None]
-    return classify([Point(row["step"], row["cpu_s"]) for row in known]), "cpu_s"
+    return classify(_medians([row for row in steps.rows if row["cpu_s"] is not None])), "cpu_s"
+
+
+def _medians(rows: list[Row]) -> list[Point]:
+    """The processor time of steps, in blocks that single long steps do not change."""
+    size = max(1, len(rows) // _BLOCKS)
+    blocks = [rows[start : start + size] for start in range(0, len(rows) - size + 1, size)]
+    return [
+        Point(block[0]["step"], float(np.median([row["cpu_s"] for row in block])))
+        for block in blocks
+    ]
 
 
 def _median(steps: Steps, name: str) -> float:
@@ -138,10 +183,15 @@ def _median(steps: Steps, name: str) -> float:
     return float(np.nanmedian(known)) if not np.isnan(known).all() else math.nan
 
 
-def _growth_fix(phase: str, *, explained: bool) -> str:
+def _growth_fix(phase: str, early: Steps, late: Steps, *, explained: bool) -> str:
+    """What to do; a graph that is kept makes the backward pass longer, whatever else it does."""
     if explained:
         return "Nothing, if the batches are meant to grow."
-    if phase in {"forward", "backward"}:
+    grown = {
+        p: late.seconds(p) / len(late) - early.seconds(p) / len(early)
+        for p in ("forward", "backward")
+    }
+    if phase in grown and grown["backward"] >= _OF_GRAPH * grown["forward"]:
         return (
             "Detach what is carried from step to step, such as a hidden state: h = h.detach()."
             " Else each backward pass goes through all steps before."
@@ -174,12 +224,12 @@ def _by_batch(before: Steps, after: Steps) -> tuple[bool, str]:
 def _crowd_words(before: Steps, after: Steps) -> str:
     """That the training thread gets less of a processor than it did; empty where it does not."""
     old, new = processor_share(before), processor_share(after)
-    columns = [part.column("involuntary_switches", missing=0.0) for part in (before, after)]
-    switched = [float(column.mean()) for column in columns]
-    if new < 0.9 * old and switched[1] > 2 * max(switched[0], 1.0):
+    taken, given = (float(after.column(name, missing=0.0).sum()) for name in _SWITCHES)
+    per_s = taken / after.total_s if after.total_s else 0.0
+    if new < 0.9 * old and per_s > 2 * _PREEMPTED_PER_S and taken > given:
         return (
             f"others use its cores: the training thread had a processor for {percent(old)} of the"
-            f" time and has it for {percent(new)}, and is preempted {switched[1]:.0f} times a step"
+            f" time and has it for {percent(new)}, and is preempted {per_s:.0f} times a second"
         )
     return ""
 
@@ -243,9 +293,10 @@ RULES = (
         symptom="The same training makes fewer steps an hour than it did.",
         evidence="A change point in `duration` of python.steps: levels that differ by 1.3, told by"
         " ranks (4.5 standard deviations). Only possible below 1.5, where the batches have grown as"
-        " much, or where other programs use the machine. What others make longer is not told: the"
-        f" phases that compute, where the thread's own processor time is not {_OWN:.0f} times what"
-        " it was.",
+        " much, or where other programs use the machine. What others make longer in the phases that"
+        f" compute, where the thread's own processor time is not {_OWN:.0f} times what it was, is"
+        f" told from {_SURELY_SLOWER} on, where it gets less of a processor and is preempted."
+        " Where its processor time alone is at another level since a step, it is told by that.",
         certainty="likely",
         gravity=42,
         fix="Look at what began then: another process, a longer batch, a thread, an action.",
@@ -259,7 +310,7 @@ RULES = (
         symptom="An epoch takes longer than the one before, and the next one longer again.",
         evidence="`duration` of python.steps grows over all of a span that ends now (Mann and"
         " Kendall), by 30 % or more; only possible where the batches grow as much. Where others use"
-        " the machine, `cpu_s`, and only possible.",
+        " the machine, medians of `cpu_s`, if it doubles, and only possible.",
         certainty="likely",
         gravity=46,
         fix="Find what grows: a list that is gone through in each step, a graph that is kept.",

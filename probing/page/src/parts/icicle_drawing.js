@@ -1,5 +1,7 @@
 /** Draws boxes of time: what is too narrow to be seen by itself is drawn with what is beside it. */
 
+import { visible } from "../html.js";
+
 export const LANE = 20;
 const LEAST_TEXT = 36;
 /** Narrower boxes are drawn together with those beside them. */
@@ -94,7 +96,7 @@ function drawBox(context, { paint, ink, seen: pointed }, box, left, y, wide, isM
   if (wide >= LEAST_TEXT) {
     context.fillStyle = textOn(color);
     const room = Math.floor((wide - 8) / 6.4);
-    const words = box.isOpen ? `${box.name} (open)` : box.name;
+    const words = visible(box.isOpen ? `${box.name} (open)` : box.name);
     const isCut = words.length > room;
     const seen = !isCut ? words : box.stage ? `…${words.slice(words.length - room + 1)}` : `${words.slice(0, room - 1)}…`;
     context.fillText(seen, left + 4, y + LANE / 2, wide - 6);

@@ -14,8 +14,8 @@ import { scaleColor } from "../theme.js";
  * @typedef {{name: string, rank: number | null, job: string | null, host: string,
  *   pid: number | null, state: string, step: number | null, duration_s: number | null,
  *   data_wait_s: number | null, sync_s: number | null, loss: number | string | null,
- *   step_s: number | null, memory_bytes: number | null, endpoint: string, age_s: number | null,
- *   durations: number[], losses: (number | string | null)[]}} Entry
+ *   step_s: number | null, memory_bytes: number | null, is_late: boolean, endpoint: string,
+ *   age_s: number | null, durations: number[], losses: (number | string | null)[]}} Entry
  * @typedef {{label: string, expected: number | null, notes: string[], trouble: string | null,
  *   at_s: number, sql: string, processes: Entry[]}} Seen
  */
@@ -38,7 +38,7 @@ export function Processes({ seen }) {
   const isLarge = all.length > MOST_ROWS;
   const one = all.filter((entry) => entry.endpoint === chosen);
   return html`<section>
-    <h2>${seen.label === "all" ? "Processes" : seen.label}</h2>
+    <h2>${seen.label === "all" || isMixed(seen) ? "Processes" : seen.label}</h2>
     <p class="summary">${summaryOf(seen)}</p>
     ${isLarge ? html`<${Cells} entries=${all} chosen=${chosen} choose=${choose} />` : null}
     ${isLarge && one.length === 0
@@ -49,14 +49,38 @@ export function Processes({ seen }) {
   </section>`;
 }
 
+/**
+ * Whether there are processes beside the ranks of its one job.
+ * @param {Seen} seen
+ */
+function isMixed({ processes, expected }) {
+  return expected !== null && processes.some(({ rank }) => rank === null);
+}
+
 /** @param {Seen} seen */
-function summaryOf({ processes, expected }) {
+function summaryOf(seen) {
+  const { processes, expected, label } = seen;
   /** @type {Record<string, number>} */
   const counts = {};
   for (const { state } of processes) counts[state] = (counts[state] ?? 0) + 1;
   const words = Object.entries(counts).map(([state, number]) => `${number} ${state}`);
-  const of = expected ? ` of a job of ${expected} ranks` : "";
-  return `${processes.length} seen${of}: ${words.join(", ")}`;
+  const ranks = processes.filter(({ rank }) => rank !== null);
+  const there = (ranks.length ? ranks : processes).filter(({ state }) => state !== "missing").length;
+  const others = processes.length - ranks.length;
+  if (!ranks.length) return `${counted(there, "process", "processes")} seen: ${words.join(", ")}`;
+  const of = isMixed(seen) ? ` of ${label}` : "";
+  const all = expected === null ? counted(there, "rank", "ranks") : `${there} of ${counted(expected, "rank", "ranks")}`;
+  const beside = others ? `, and ${counted(others, "other process", "other processes")}` : "";
+  return `${all}${of} seen${beside}: ${words.join(", ")}`;
+}
+
+/**
+ * @param {number} number
+ * @param {string} one
+ * @param {string} many
+ */
+function counted(number, one, many) {
+  return `${numberText(number)} ${number === 1 ? one : many}`;
 }
 
 /** @param {{entries: Entry[]}} properties */
@@ -167,7 +191,8 @@ function Cells({ entries, chosen, choose }) {
     <div class="cells">${entries.map((entry, index) => {
       const value = values[index];
       const color = value === null ? undefined : scaleColor(span ? (value - least) / span : 0.5);
-      const title = `${entry.name}: ${entry.state}, ${measure.name} ${measure.text(value)}`;
+      const when = entry.is_late ? " when it last answered" : "";
+      const title = `${entry.name}: ${entry.state}, ${measure.name} ${measure.text(value)}${when}`;
       const word = ["good", "quiet"].includes(kindOf(entry.state)) ? "" : entry.state[0];
       return html`<button key=${entry.endpoint} title=${title} aria-label=${title}
         aria-pressed=${entry.endpoint === chosen} style=${color ? { background: color, color: "#fff", textShadow: "0 0 2px #000" } : {}}

@@ -14,6 +14,9 @@ from ...facts import Facts
 from ...findings import Rule, Sign
 from .losses import FEW_STEPS, LOSS_QUERY, RATE_JUMP, middle_of
 
+_CUT = 50.0
+"""Schedules lower a rate by 10 at once, and those that come to their end in many small steps."""
+_CUT_STEPS = 8
 _ZERO_RATE = 1e-5
 _ZERO_STEPS = 30
 _ALWAYS = 0.95
@@ -45,6 +48,39 @@ def _rate_jumps(facts: Facts) -> Iterator[Sign]:
             weight=0.9,
         )
         return
+
+
+def _rate_cut(facts: Facts) -> Iterator[Sign]:
+    """The learning rate was cut at once, while it was large, and has stayed so."""
+    steps = facts.steps
+    rates = steps.column("lr")
+    if len(rates) < FEW_STEPS + _CUT_STEPS or not np.isfinite(rates).all():
+        return
+    most, since = float(rates.max()), len(rates)  # a warm-up may have begun at any rate
+    while since and rates[since - 1] <= most / _CUT:
+        since -= 1
+    if not FEW_STEPS <= since <= len(rates) - _CUT_STEPS:
+        return
+    earlier, now = rates[since - FEW_STEPS : since], float(rates[since:].max())
+    old = float(earlier[-1])
+    if now * _CUT > float(earlier.min()) or old < 0.1 * most:
+        return
+    losses = steps.column("loss")
+    before, after = middle_of(losses[max(0, since - 20) : since]), middle_of(losses[-20:])
+    learns = math.isfinite(after) and after < 0.9 * before
+    yield Sign(
+        certainty="possible",
+        summary="The learning rate was"
+        + (f" divided by {old / now:.3g}" if now else " set to zero")
+        + f" at step {steps.numbers[since]}, from {old:.3g} to {float(rates[since]):.3g}"
+        + ("" if learns else ", and the loss has not fallen since"),
+        since_step=steps.numbers[since],
+        evidence=(
+            f"{len(rates) - since} steps have been made since",
+            *(() if learns else (f"the loss was {before:.4g} there, and is {after:.4g}",)),
+        ),
+        weight=0.3 if learns else 0.7,
+    )
 
 
 def _rate_zero(facts: Facts) -> Iterator[Sign]:
@@ -99,7 +135,7 @@ def _skipping(facts: Facts) -> Iterator[Sign]:
     """The gradient scaler leaves out most steps."""
     rows = [*facts.steps.rows[-40:], *filter(None, [facts.steps.open])]
     skips = sum(row["skipped"] or 0 for row in rows)
-    made = len(rows)
+    made = sum(1 for row in rows if row["optimizer"] is not None or not row["skipped"])
     scales = [row["amp_scale"] for row in facts.steps.rows if row["amp_scale"] is not None]
     if not len(facts.steps):
         yield from _all_skipped(facts)
@@ -146,6 +182,21 @@ RULES = (
         " `probing PID act lr --scale`.",
         next=LOSS_QUERY,
         look=_rate_jumps,
+    ),
+    Rule(
+        name="rate-cut",
+        group="numbers",
+        subject="learning rate",
+        symptom="The loss fell, and from one step on stays where it is.",
+        evidence=f"`lr` of python.steps: a {_CUT:.0f}th or less of that of the {FEW_STEPS} steps"
+        " before, from one step to the next, and in all steps since. A new phase may be meant to"
+        " train so.",
+        certainty="possible",
+        gravity=71,
+        fix="Find who sets it (a thread, a callback, a plateau or milestones with a wrong factor,"
+        " a state that was loaded); meanwhile `probing PID act lr --scale`.",
+        next=LOSS_QUERY,
+        look=_rate_cut,
     ),
     Rule(
         name="rate-zero",

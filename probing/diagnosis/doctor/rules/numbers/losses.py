@@ -169,6 +169,8 @@ def _spike(facts: Facts) -> Iterator[Sign]:
     stays = len(losses) - place > _STAYED and (last > half or is_lost)
     high = (losses[place] - usual) / _noise(losses[max(0, place - 30) : place])
     is_high = high > _SURE_SPIKE and losses[place] > _SURE_RATIO * usual
+    # One sample that a model which has learned the rest gets wrong looks so in a healthy training.
+    is_high &= stays or losses[place] > 0.5 * first
     yield Sign(
         certainty="likely" if is_high and (back or rate or stays) else "possible",
         summary=f"The loss jumps at step {row['step']}: {losses[place]:.4g}, and {usual:.4g} before"
@@ -337,7 +339,8 @@ RULES = (
         evidence="`loss` of python.steps: twice the median of the 30 steps before, 8 robust"
         " standard deviations and a seventh of the first losses above it (near its floor a loss is"
         " all noise); no more than three times in the record. Only possible below four times and 15"
-        " deviations, and where it falls again slowly: new data, a new phase.",
+        " deviations, below half of the first losses (one sample that the model gets wrong), and"
+        " where it falls again slowly: new data, a new phase.",
         certainty="likely",
         gravity=62,
         fix="Look at what changed there: data, learning rate, precision.",

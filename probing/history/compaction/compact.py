@@ -1,0 +1,222 @@
+"""Puts the small files of each table of a job and day together, and removes what is not to be kept.
+
+Rules of this file: the order of things. A file is made in full before anything is replaced, and
+replaced only if those that it was made of are still what they were.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from ...errors import DamagedHistory, HistoryBusy, NoHistory
+from ..files import Shelf, locked
+from ..layout import COMPACTOR, compactor_file, merged_name, tables_of, unfinished
+from ..swap import finish, is_begun, replace, replacing
+from .keep import Keep, Removed, remove
+from .merge import merge, schema_in
+from .settled import Settled
+
+SMALL_BYTES = 32 << 20
+"""A file of this size stays as it is."""
+_MOST_BYTES = 64 << 20
+_MOST_FILES = 1000
+_WAIT_S = 10.0
+"""How long queries are waited for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How far to go.
+
+    Attributes:
+        least: So many small files of a table, job and day are put together, and no fewer.
+        until_s: Nothing is begun any more after that, by the monotonic clock; None for no such end.
+        wait_s: How long queries are waited for, each time that files are replaced.
+    """
+
+    least: int = 2
+    until_s: float | None = None
+    wait_s: float = _WAIT_S
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return self.until_s is not None and time.monotonic() >= self.until_s
+
+
+@dataclass(slots=True, kw_only=True)
+class Compacted:
+    """What became of a history.
+
+    Attributes:
+        merged_files: Small files that are no more.
+        new_files: Those that have their rows.
+        rows: How many rows these are.
+        merged_bytes: What the small ones took.
+        new_bytes: What the new ones take.
+        removed_files: What was too old, or too much.
+        removed_upto: The newest day whose rows were removed; None where none were.
+        is_complete: Whether all was done that was to be.
+        notes: What was not done, and why.
+    """
+
+    merged_files: int = 0
+    new_files: int = 0
+    rows: int = 0
+    merged_bytes: int = 0
+    new_bytes: int = 0
+    removed_files: int = 0
+    removed_bytes: int = 0
+    removed_upto: str | None = None
+    is_complete: bool = True
+    notes: list[str] = field(default_factory=list)
+
+
+def compact(root: Path, keep: Keep | None = None, limits: Limits | None = None) -> Compacted:
+    """Put small files together, and remove what is not to be kept.
+
+    Args:
+        keep: What is; None for everything.
+
+    Raises:
+        NoHistory: There is nothing.
+        HistoryBusy: Another process does it.
+        HistoryUnwritable: The folder cannot be written to.
+    """
+    if not any(tables_of(root)):
+        raise NoHistory(str(root), "no process was exported to it")
+    busy = f"the history {root} is being compacted"
+    with locked(root, compactor_file(root), busy=busy):
+        return _Compaction(root, limits or Limits()).run(keep or Keep())
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file as it was when it was looked at."""
+
+    path: Path
+    size: int
+    mtime_ns: int
+    inode: int
+
+    @classmethod
+    def at(cls, path: Path) -> _File | None:
+        """What is there; None where nothing is."""
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return None
+        return cls(path, found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+class _Compaction:
+    """One compaction, by who holds its lock."""
+
+    def __init__(self, root: Path, limits: Limits) -> None:
+        self._root, self._limits = root, limits
+        self._settled = Settled(root)
+        self._done = Compacted()
+
+    def run(self, keep: Keep) -> Compacted:
+        """Do it."""
+        try:
+            if is_begun(self._root):
+                with replacing(self._root, wait_s=self._limits.wait_s):
+                    finish(self._root)
+            Shelf(self._root, COMPACTOR).clear()
+            self._note_removed(remove(self._root, keep, self._settled, self._limits.wait_s))
+            for table, folder in tables_of(self._root):
+                for day in sorted(folder.glob("day=*")):
+                    self._day(day, table)
+        except _OutOfTimeError:
+            self._done.is_complete = False
+            self._done.notes.append("the time was up before all was put together")
+        except HistoryBusy as error:
+            self._done.is_complete = False
+            self._done.notes.append(f"{error.message} The rest stays as it is until next time.")
+        return self._done
+
+    def _note_removed(self, removed: Removed) -> None:
+        self._done.removed_files = removed.files
+        self._done.removed_bytes = removed.bytes
+        self._done.removed_upto = removed.upto
+        self._done.notes += removed.notes
+
+    def _day(self, day: Path, table: str) -> None:
+        """Put the small files of a day together."""
+        files = [_File.at(path) for path in sorted(day.glob("*.parquet"))]
+        small = [
+            file
+            for file in files
+            if file is not None
+            and file.size < SMALL_BYTES
+            and self._settled.is_settled(file.path, table)
+        ]
+        for some in _together(small):
+            left = some
+            while len(left) >= self._limits.least:
+                if self._limits.is_over:
+                    raise _OutOfTimeError
+                rest = self._try(day, left)
+                left = rest if len(rest) < len(left) else []
+
+    def _try(self, day: Path, files: list[_File]) -> list[_File]:
+        """Put files together, but for one that is damaged; returns those that are left to do."""
+        fits, others = self._alike(files)
+        if len(fits) < max(2, self._limits.least):
+            return others
+        new = unfinished(self._root, COMPACTOR) / merged_name()
+        try:
+            rows = merge(self._root, [file.path for file in fits], new)
+            with replacing(self._root, wait_s=self._limits.wait_s):
+                if all(_File.at(file.path) == file for file in fits):
+                    self._count(fits, new, rows)
+                    replace(self._root, new, day / new.name, [file.path for file in fits])
+        except DamagedHistory as error:
+            self._done.notes.append(f"{error.message} It stays as it is.")
+            return [file for file in files if str(file.path) not in error.message]
+        finally:
+            new.unlink(missing_ok=True)
+        return others
+
+    def _alike(self, files: Sequence[_File]) -> tuple[list[_File], list[_File]]:
+        """Those whose columns fit together with the first one's, and the others."""
+        schema, fits, others = pa.schema([]), [], []
+        for file in files:
+            try:
+                schema = pa.unify_schemas([schema, schema_in(file.path)])
+            except DamagedHistory as error:
+                self._done.notes.append(f"{error.message} It stays as it is.")
+            except pa.ArrowException:
+                others.append(file)
+            else:
+                fits.append(file)
+        return fits, others
+
+    def _count(self, files: Sequence[_File], new: Path, rows: int) -> None:
+        self._done.merged_files += len(files)
+        self._done.merged_bytes += sum(file.size for file in files)
+        self._done.new_files += 1
+        self._done.new_bytes += new.stat().st_size
+        self._done.rows += rows
+
+
+class _OutOfTimeError(Exception):
+    """There is no time left to begin anything."""
+
+
+def _together(files: Sequence[_File]) -> Iterator[list[_File]]:
+    """Files in their order, no more at once than one file should be made of."""
+    some: list[_File] = []
+    for file in files:
+        if len(some) == _MOST_FILES or sum(one.size for one in some) + file.size > _MOST_BYTES:
+            yield some
+            some = []
+        some.append(file)
+    if some:
+        yield some

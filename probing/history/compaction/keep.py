@@ -1,0 +1,164 @@
+"""Removes what is too old, or too much.
+
+Rules of this file: rows go by their days, the oldest first, and what a process is goes once it was
+last exported before the days that are kept; its state, which says that its rows are not to come
+again, stays for a month longer. Only files are removed that no export will look at again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...errors import DamagedHistory, HistoryBusy, UsageError
+from ...units import size
+from ..files import locked, saying_what_failed
+from ..layout import states_in, tables_of
+from ..merged import said_by
+from ..swap import replacing
+from ..tables import LOOKS
+from .settled import Settled
+
+_DAY_S = 86_400
+_STATES_DAYS = 30
+_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """What is to stay.
+
+    Attributes:
+        days: Rows of so many whole days before today; None for all.
+        bytes: So much of everything, of rows the newest days; None for no limit.
+
+    Raises:
+        UsageError: That is not possible.
+    """
+
+    days: int | None = None
+    bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.days is not None and self.days < 1:
+            raise UsageError(f"a history keeps one day at least, and {self.days} is less.")
+        if self.bytes is not None and self.bytes < 1:
+            raise UsageError("a history that may hold no byte keeps nothing: remove its folder.")
+
+
+@dataclass(slots=True, kw_only=True)
+class Removed:
+    """What is gone: see `Compacted`."""
+
+    files: int = 0
+    bytes: int = 0
+    upto: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of a history."""
+
+    path: Path
+    table: str
+    day: str
+    size: int
+
+
+def remove(root: Path, keep: Keep, settled: Settled, wait_s: float) -> Removed:
+    """Remove what is not to stay.
+
+    Raises:
+        HistoryBusy: Queries were reading all the time.
+        HistoryUnwritable: A file cannot be removed.
+    """
+    done = Removed()
+    if keep.days is None and keep.bytes is None:
+        return done
+    today = dt.datetime.now(dt.timezone.utc).date()
+    files = list(_files(root))
+    old: list[_File] = []
+    if keep.days is not None:
+        first = today - dt.timedelta(days=keep.days)
+        old = [file for file in files if _is_old(file, first)]
+        done.upto = max((file.day for file in old if file.table not in LOOKS), default=None)
+    if keep.bytes is not None:
+        old += _too_much([file for file in files if file not in old], keep.bytes, str(today), done)
+    old = [file for file in old if settled.may_go(file.path, file.table)]
+    for at in range(0, len(old), _AT_ONCE):
+        with replacing(root, wait_s=wait_s), saying_what_failed(root):
+            _unlink(root, old[at : at + _AT_ONCE], done)
+    if keep.days is not None:
+        _forget(root, keep.days + _STATES_DAYS)
+    return done
+
+
+def _files(root: Path) -> Iterator[_File]:
+    """All files of rows, and of what processes are."""
+    for table, folder in tables_of(root):
+        for path in folder.glob("day=*/*.parquet"):
+            with contextlib.suppress(FileNotFoundError):
+                day = path.parent.name.partition("=")[2]
+                yield _File(path, table, day, path.stat().st_size)
+
+
+def _is_old(file: _File, first: dt.date) -> bool:
+    """Whether a file is of the days before the first that is kept."""
+    if file.table not in LOOKS:
+        return file.day < str(first)
+    if file.day >= str(first):
+        return False
+    begins = dt.datetime(first.year, first.month, first.day, tzinfo=dt.timezone.utc)
+    try:
+        exported = said_by(file.path).looks.values()
+    except DamagedHistory:
+        return False
+    return max(exported, default=0) < begins.timestamp() * 1e9
+
+
+def _too_much(files: Sequence[_File], most: int, today: str, done: Removed) -> list[_File]:
+    """The rows of the oldest days that have to go, so that the rest is no more than it may be."""
+    left, gone = sum(file.size for file in files), []
+    days = sorted({file.day for file in files if file.table not in LOOKS and file.day < today})
+    while left > most and days:
+        day = days.pop(0)
+        of_day = [file for file in files if file.day == day and file.table not in LOOKS]
+        left -= sum(file.size for file in of_day)
+        gone += of_day
+        done.upto = max(day, done.upto or day)
+    if left > most:
+        done.notes.append(
+            f"{size(left)} stay, and {size(most)} were to: what is of today is kept, and who each"
+            " process was"
+        )
+    return gone
+
+
+def _unlink(root: Path, files: Sequence[_File], done: Removed) -> None:
+    """Remove files, and the folders that are empty then."""
+    for file in files:
+        file.path.unlink(missing_ok=True)
+        done.files += 1
+        done.bytes += file.size
+    for folder in {file.path.parent for file in files}:
+        place = folder
+        with contextlib.suppress(OSError):  # it is not empty
+            while place != root:
+                place.rmdir()
+                place = place.parent
+
+
+def _forget(root: Path, days: int) -> None:
+    """Remove the states of processes that were not exported for so many days."""
+    before_s = time.time() - days * _DAY_S
+    for path in states_in(root):
+        with contextlib.suppress(FileNotFoundError, HistoryBusy):
+            if path.stat().st_mtime < before_s:
+                with locked(root, path):
+                    path.unlink(missing_ok=True)
+                    path.with_suffix(".lock").unlink(missing_ok=True)

@@ -1,0 +1,94 @@
+"""One Parquet file of several: the same rows, in their order.
+
+Rules of this file: nothing is held but a piece of rows, and no number is believed: what was written
+is counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...errors import DamagedHistory, HistoryUnwritable
+from ..files import ROWS_AT_ONCE, line_of, plain_schema, saying_what_failed, writer_of
+from ..merged import MERGED, Said, said_by
+
+
+def schema_in(path: Path) -> pa.Schema:
+    """The columns of a file.
+
+    Raises:
+        DamagedHistory: It cannot be read.
+    """
+    with _saying_which(path):
+        return pq.read_schema(path).remove_metadata()
+
+
+def merge(root: Path, paths: Sequence[Path], new: Path) -> int:
+    """Make a file that has the rows of others, on the disk; returns how many these are.
+
+    Raises:
+        DamagedHistory: One of them is damaged.
+        HistoryUnwritable: The new one cannot be written whole.
+    """
+    schema, rows, said = pa.schema([]), 0, Said()
+    for path in paths:
+        schema = pa.unify_schemas([schema, schema_in(path)])
+        with _saying_which(path):
+            rows += pq.read_metadata(path).num_rows
+        said.add(said_by(path))
+    schema = plain_schema(schema)
+    with saying_what_failed(root):
+        new.parent.mkdir(parents=True, exist_ok=True)
+        with new.open("wb") as file:
+            written = 0
+            with writer_of(file, schema.with_metadata({MERGED: said.to_bytes()})) as writer:
+                for piece in _pieces(paths, schema):
+                    writer.write_table(piece)
+                    written += piece.num_rows
+            file.flush()
+            os.fsync(file.fileno())
+    if written != rows:
+        raise HistoryUnwritable(str(root), f"{rows:,} rows were to be put together, not {written}")
+    return rows
+
+
+def _pieces(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of some files, so many at once as make a row group."""
+    waiting: list[pa.Table] = []
+    for path in paths:
+        for rows in _rows(path, schema):
+            waiting.append(rows)
+            if sum(one.num_rows for one in waiting) >= ROWS_AT_ONCE:
+                yield pa.concat_tables(waiting)
+                waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _rows(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of a file with the columns of all; NULL where it lacks one."""
+    with _saying_which(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        for batch in file.iter_batches(ROWS_AT_ONCE):
+            own = pa.Table.from_batches([batch])
+            arrays = [
+                own[field.name].cast(field.type)
+                if field.name in own.column_names
+                else pa.nulls(own.num_rows, field.type)
+                for field in schema
+            ]
+            yield pa.Table.from_arrays(arrays, schema=schema)
+
+
+@contextlib.contextmanager
+def _saying_which(path: Path) -> Iterator[None]:
+    """Turn what is wrong with a file into an error that names it."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedHistory(str(path), line_of(error)) from None

@@ -1,0 +1,67 @@
+"""Which files of a history no export will look at again.
+
+Rules of this file: what a process's state says is read once. A state only ever grows, so a file
+that it counts stays counted.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from ...errors import DamagedHistory
+from ..files import read_json
+from ..layout import is_merged, look_of, part_of, state_file
+
+_SILENT_S = 30 * 86_400
+"""What a process is, is told again at each export of it; one that was not exported for so long,
+such as of a machine that was lost, is as it will stay."""
+
+
+class Settled:
+    """Knows the states of processes."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._states: dict[str, dict[str, Any] | None] = {}
+
+    def is_settled(self, path: Path, table: str) -> bool:
+        """Whether a file may be put into another one, or removed."""
+        if is_merged(path.name):
+            return True
+        part, look = part_of(path.name), look_of(path.name)
+        if part is not None:
+            return self._is_counted(*part, table, is_lost=False)
+        state = self._state(look or "")
+        return bool(state and state.get("whole")) or _is_silent(path)
+
+    def may_go(self, path: Path, table: str) -> bool:
+        """Whether a file that is old may be removed, as one whose state is lost may."""
+        part = part_of(path.name)
+        return part is None or self._is_counted(*part, table, is_lost=True)
+
+    def _is_counted(self, process: str, number: int, table: str, *, is_lost: bool) -> bool:
+        """Whether a state counts a file of rows; where it is lost as is said here."""
+        state = self._state(process)
+        if state is None:
+            return is_lost
+        books = state.get("tables", {}).get(table)
+        return books is not None and number <= int(books["number"])
+
+    def _state(self, process: str) -> dict[str, Any] | None:
+        """What is exported of a process; None where that is lost."""
+        if process not in self._states:
+            try:
+                self._states[process] = read_json(state_file(self._root, process))
+            except DamagedHistory:
+                self._states[process] = None
+        return self._states[process]
+
+
+def _is_silent(path: Path) -> bool:
+    """Whether a file was not written for long."""
+    try:
+        return path.stat().st_mtime < time.time() - _SILENT_S
+    except FileNotFoundError:
+        return False
