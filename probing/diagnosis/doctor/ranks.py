@@ -91,7 +91,7 @@ def _straggler(job: Job) -> Iterator[Sign]:
         evidence=(
             f"slow in {worst.slow_steps} of {worst.steps} steps, {worst.z:.1f} standard deviations"
             if worst.z >= Z_LIMIT
-            else f"the slowest of all in {worst.slow_steps} of {worst.steps} steps, which is no chance",
+            else f"the slowest of all in {worst.slow_steps} of {worst.steps} steps: not by chance",
             f"last to come to {worst.last_in} of {worst.collectives} collectives",
             f"{percent(share)} of a step",
         ),
