@@ -93,7 +93,7 @@ GRADIENTS = Table(
 
 NUMERIC_STAGES = ("forward", "backward")
 ROLES = ("producer", "propagator", "given")
-NUMERIC_KINDS = ("input", "intermediate", "output", "parameter", "loss", "grad")
+NUMERIC_KINDS = ("input", "intermediate", "output", "parameter", "loss", "grad", "buffer")
 
 NUMERICS = Table(
     name="numerics",
@@ -113,15 +113,15 @@ NUMERICS = Table(
             ROLES,
             "`producer`: finite inputs, non-finite results, made by no module inside it."
             " `propagator`: such values came in, or from a module inside. `given`: they came"
-            " from outside of any module, such as the data; a `parameter` held them before the"
-            " watch began.",
+            " from outside of any module, such as the data; a `parameter` or `buffer` held them"
+            " before the watch began.",
             closing=True,
         ),
         choice(
             "what",
             NUMERIC_KINDS,
             "What is not finite: an `input` or `output`, an `intermediate` value handed to a"
-            " module inside, a `parameter` or buffer, or the `loss`. In a backward pass, the"
+            " module inside, a `parameter`, a `buffer` or the `loss`. In a backward pass, the"
             " gradient of that input (`grad`), intermediate value or parameter.",
             closing=True,
         ),

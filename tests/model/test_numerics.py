@@ -108,6 +108,23 @@ def test_weights_that_were_lost_before_are_no_modules_doing(start: Start) -> Non
     end(target)
 
 
+def test_a_statistic_that_was_lost_before_is_named(start: Start) -> None:
+    """A buffer that keeps NaN is told, also where the module makes a new tensor of it each time."""
+    target = start("statistic")
+    process = probing.connect(target.pid)
+    (target.cwd / "go").touch()
+    lost = "SELECT count(*) AS n FROM python.steps WHERE NOT loss_finite"
+    wait_until(lambda: process.query(lost).to_pylist()[0]["n"] > 2, "steps with a NaN loss")
+    done = target.run(str(target.pid), "arm", "nan", "--steps", "5")
+    assert "buffers of the model were not finite before step" in done.stdout, done.stdout
+    assert "mean of body.3 (Center)" in done.stdout
+    rows = process.query("FROM python.numerics ORDER BY seq").to_pylist()
+    first = rows[0]
+    assert (first["what"], first["role"], first["tensor"]) == ("buffer", "given", "mean")
+    assert "producer" not in {row["role"] for row in rows}
+    end(target)
+
+
 def test_losses_are_the_same_to_the_last_bit(start: Start) -> None:
     """A training that is watched computes what one that is left alone does; nothing is found."""
     target = start("well")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 _MOST_NAMED = 3
+_HELD = ("parameter", "buffer")
 
 
 def render_finding(
@@ -39,7 +40,7 @@ def render_finding(
         return f"the watch failed after {plural(armed.done, 'step')}: {armed.reason}"
     if not rows:
         return f"no module's output was non-finite in {plural(armed.done, 'step')}"
-    weights = [row for row in rows if row["what"] == "parameter" and row["role"] == "given"]
+    weights = [row for row in rows if row["what"] in _HELD and row["role"] == "given"]
     if weights:
         lines = _weights_before(weights, armed.first_step, since)
         lines += _restart(restart)
@@ -89,15 +90,18 @@ def _restart(restart: Restart | None) -> list[str]:
 def _weights_before(rows: Sequence[Row], step: int | None, since: NotFinite | None) -> list[str]:
     """The weights were not finite before anything was watched: no module of this step did it."""
     first = rows[0]
-    more = f", and those of {plural(len(rows) - 1, 'other parameter')}" if len(rows) > 1 else ""
+    is_buffer = first["what"] == "buffer"
+    kind = "other buffer" if is_buffer else "other parameter"
+    more = f", and those of {plural(len(rows) - 1, kind)}" if len(rows) > 1 else ""
+    whose = "buffers of the model" if is_buffer else "the weights"
     lines = [
-        f"the weights were not finite before step {step}, where the watch began:"
+        f"{whose} were not finite before step {step}, where the watch began:"
         f" {first['tensor']} of {_named(first)}, {first['shape']}, {_counts(first)}{more}",
         "  no module of this step is to blame: what made them so is over",
     ]
     if since is not None:
         lines.append(
-            f"  {since.sentence()}: the weights have been since that step or the one before;"
+            f"  {since.sentence()}: {whose} have been since that step or the one before;"
             " to see it happen, run from a checkpoint from before it and `arm nan` there"
         )
     return lines

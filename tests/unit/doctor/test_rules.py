@@ -74,6 +74,8 @@ CASES = (
          "what head.2 (Log) is given: the data"),
     Case("loss-not-finite", bad_since(120, role="given", what="parameter"), "certain", 120,
          "the weights are lost"),
+    Case("loss-not-finite", bad_since(120, role="given", what="buffer", tensor="mean"), "certain",
+         120, "the buffer mean of head.2 (Log) keeps it from step to step"),
     Case("loss-not-finite", bad_since(120, step=90, role="given", what="input"), "certain", 120,
          "as usual up to the step before"),
     Case("diverging", of_steps(loss=after(100, _NOISE, lambda s: 1.1 ** (s - 100))), "likely"),

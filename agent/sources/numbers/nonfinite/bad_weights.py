@@ -113,6 +113,25 @@ def bad_weights(
     return found
 
 
+def bad_buffers(recording: Recording, roots: list[Module]) -> dict[int, tuple[Watched, Bad]]:
+    """The buffers that hold NaN, as `bad_weights`: a running statistic keeps it for ever.
+
+    Infinity alone is left out: many a mask holds it.
+    """
+    torch: Any = sys.modules["torch"]
+    found: dict[int, tuple[Watched, Bad]] = {}
+    for root in roots:
+        text = recording.objects.models.root_text(root)
+        for path, module in root.named_modules():
+            for name, buffer in module._buffers.items():
+                if buffer is None or not buffer.is_floating_point() or not is_plain(buffer, torch):
+                    continue
+                bad = look_at(name, buffer)
+                if bad is not None and bad.nan_count:
+                    found.setdefault(id(buffer), (Watched(module, path, root, text), bad))
+    return found
+
+
 def owners_of(recording: Recording, roots: list[Module]) -> dict[int, tuple[Watched, str]]:
     """By identity of a parameter, the module that it belongs to, and its name there."""
     owners: dict[int, tuple[Watched, str]] = {}

@@ -22,7 +22,7 @@ from .....safety.guard import Guard
 from ....on_demand.armed_job import ArmedJob
 from ...shared.recording import Recording
 from ...torch_types import Tensor
-from .bad_weights import bad_weights
+from .bad_weights import bad_buffers, bad_weights
 from .findings import Findings
 from .finite import Bad, first_bad, largest_of, look_at, shape_of, tensors_in
 from .finite_hooks import Hooks, Watched
@@ -143,7 +143,9 @@ class NumericsWatch(ArmedJob):
 
     def _put_on(self) -> None:
         """Begin, between two steps: weights that are not finite now are no module's doing."""
-        self._bad_before = bad_weights(self._recording, self._recording.objects.roots.alive())
+        roots = self._recording.objects.roots.alive()
+        self._bad_before = bad_weights(self._recording, roots)
+        self._bad_before |= bad_buffers(self._recording, roots)
         self._thread = threading.get_ident()
         self.first_step, self.state, self._is_on = self._recording.step, "armed", True
         self._recording.looks.numerics = self
@@ -234,9 +236,13 @@ class NumericsWatch(ArmedJob):
         """
         module = call.watched.module
         named = [*module.named_parameters(), *module.named_buffers()]
-        if any(id(tensor) in self._bad_before for _, tensor in named):
-            for watched, bad in list(self._bad_before.values())[:_MOST_TOLD]:
-                self._findings.add(watched, "forward", "given", "parameter", bad)
+        before, inside = list(self._bad_before.values()), {id(m) for m in module.modules()}
+        if any(id(tensor) in self._bad_before for _, tensor in named) or any(
+            _is_buffer(watched, bad) and id(watched.module) in inside for watched, bad in before
+        ):  # a buffer may be another tensor by now
+            for watched, bad in before[:_MOST_TOLD]:
+                what = "buffer" if _is_buffer(watched, bad) else "parameter"
+                self._findings.add(watched, "forward", "given", what, bad)
             return True
         for name, tensor in named:
             bad_one = first_bad(tensors_in(tensor, name))
@@ -298,6 +304,11 @@ class NumericsWatch(ArmedJob):
         calls, self._calls = self._calls, []
         if not self._findings.count:
             self._origin.tell(calls)
+
+
+def _is_buffer(watched: Watched, bad: Bad) -> bool:
+    """Whether what is not finite is a buffer of its module."""
+    return bad.name in watched.module._buffers
 
 
 def _place_of(tensor: Tensor) -> tuple[int, int]:

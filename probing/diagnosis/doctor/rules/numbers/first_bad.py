@@ -47,19 +47,23 @@ def first_bad(facts: Facts, since: int) -> FirstBad:
         return FirstBad()
     module = f"{row['module']} ({row['class']})" if row["module"] else "the code of the loss"
     seen = f"in step {row['step']}, which was watched, "
+    held = f"{row['tensor']} of {module} is not finite before anything is computed"
     if row["what"] == "parameter" and row["role"] == "given":
-        held = f"{row['tensor']} of {module} is not finite before anything is computed"
         return FirstBad("; the weights are lost", (seen + held,))
+    if row["what"] == "buffer":
+        words = f"; the buffer {row['tensor']} of {module} keeps it from step to step"
+        return FirstBad(words, (seen + held,), _BUFFER)
     if row["role"] == "given":
         words = f"; it comes with what {module} is given: the data"
         return FirstBad(words, (f"{seen}the {row['what']} {row['tensor']} is not finite",), _DATA)
     if row["role"] != "producer":
         return FirstBad()
     stage = _STAGES[row["stage"]]
+    what = row["what"] if row["what"] != "parameter" else f"parameter or buffer {row['tensor']}"
     largest = f", of inputs up to {row['given_max']:.3g}" if row["given_max"] is not None else ""
     return FirstBad(
         f"; {module} makes it in {stage}",
-        (f"{seen}the {row['what']} of {module} is the first that is not finite{largest}",),
+        (f"{seen}the {what} of {module} is the first that is not finite{largest}",),
         f"Look at {module}: a logarithm or a root of what is not positive, a division by 0, an"
         " exponential or half precision that overflows.",
     )
@@ -78,6 +82,10 @@ def _watched(facts: Facts) -> Row | None:
     return next(iter(rows), None)
 
 
+_BUFFER = (
+    "Restart from the last checkpoint before that, or give the buffer finite values by an eval; and"
+    " have what updates it leave out batches that are not finite."
+)
 _DATA = (
     "Look at the data of that step: leave out, or repair, samples with values that are not finite."
 )
