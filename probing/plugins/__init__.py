@@ -160,7 +160,10 @@ def installed() -> tuple[Installed, ...]:
 def _found() -> tuple[Installed, ...]:
     from importlib.metadata import entry_points
 
-    points = {point.name: point for point in entry_points(group=GROUP)}
+    try:
+        points = {point.name: point for point in entry_points(group=GROUP)}
+    except Exception as error:  # noqa: BLE001 - the metadata of any package may be damaged
+        return (Installed(name="any", plugin=Plugin(), problem=failure(error)),)
     return tuple(_load(points[name]) for name in sorted(points))
 
 

@@ -243,6 +243,21 @@ def test_plugins_can_be_switched_off(
 
 
 @pytest.mark.anypython
+def test_damaged_metadata_of_a_package_is_told(
+    installed: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is raised where plugins are looked for, which is in the training."""
+
+    def fail(**_: str) -> None:
+        raise ValueError("damaged")
+
+    installed(tmp_path)
+    monkeypatch.setattr("importlib.metadata.entry_points", fail)
+    (found,) = plugins.installed()
+    assert found.problem == "ValueError: damaged"
+
+
+@pytest.mark.anypython
 def test_a_plugins_question_stands_beside_ours(
     tmp_path: Path, installed: Callable[[Path], None]
 ) -> None:
