@@ -36,6 +36,7 @@ from ..reach.ping import ping
 from ..reach.transport import Address, ask
 from ..rundir.attach_order import AttachFiles, reason_of
 from ..rundir.folders import ProcessFolder, directory_of, from_env
+from ..safety import off_switch
 
 if TYPE_CHECKING:
     from ..sql.answer import Answer
@@ -165,6 +166,12 @@ class WithoutAgent:
         return self._agent
 
 
+_UNTIL_TORCH = (
+    "`probing {pid} backtrace` shows where it is. A launcher or another helper gets none;"
+    " `probing attach {pid}` puts one in now."
+)
+
+
 def _no_agent(pid: int) -> ProbingError:
     """The error of everything that needs an agent: it says which way there is to one."""
     if not process.is_python(pid):
@@ -183,6 +190,9 @@ def _no_agent(pid: int) -> ProbingError:
     owner = process.owner(pid)
     if owner not in (None, os.getuid()):
         return NotProbed(pid, f"it is user {owner}'s, whose agents are not ours to ask")
+    if off_switch.is_wanted(process.environment(pid)):
+        why = "it has no probing agent yet: with PROBING=1 one starts once torch has been imported"
+        return NotProbed(pid, why, help=_UNTIL_TORCH.format(pid=pid))
     return NotProbed(pid)
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from probing import connect
+from probing.errors import NotProbed
 from probing.rundir.folders import RunDirectory
 from tests.faults import Reached
 from tests.harness.targets import Target, clean_env, program_path, wait_until
@@ -191,6 +193,18 @@ def test_a_python_that_the_program_has_spoilt_is_no_reason_to_print(tmp_path: Pa
         timeout=120,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "through\n", "")
+
+
+@pytest.mark.anypython
+def test_who_asks_before_torch_is_there_is_told_when_an_agent_comes(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That no agent is there in a process that was started with PROBING=1 is not for good."""
+    target = program("stuck", "sleep", PROBING="1")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    with pytest.raises(NotProbed, match="once torch has been imported") as error:
+        connect(target.pid).live("sources")
+    assert f"probing {target.pid} backtrace" in error.value.help
 
 
 FAILING_SCRIPTS = {
