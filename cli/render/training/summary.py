@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....units import percent, size
 from ..table import Heading, draw_table
-from ..text import escape_controls, plural, render_count
+from ..text import cut_middle, escape_controls, plural, render_count
 
 if TYPE_CHECKING:
     from ....diagnosis.model_summary import Model, Row, Summary
@@ -27,6 +27,8 @@ _HEADINGS = (
 )
 """The last one only where the modules of a model differ in it."""
 _SCALES = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+_LONGEST_TEXT = 200
+"""A name or shapes that are longer push all figures out of sight where nothing is cut."""
 _NOTHING = "no model has been seen"
 
 
@@ -105,7 +107,8 @@ def _cells(row: Row, *, indent: bool) -> list[str]:
         row["output_shapes"] or "",
         row["dtype"] or "",
     ]
-    return [escape_controls(text) for text in texts]
+    told = [escape_controls(text) for text in texts]
+    return [cut_middle(text, _LONGEST_TEXT) for text in told] if indent else told
 
 
 def _flops(row: Row) -> str:

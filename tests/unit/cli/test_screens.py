@@ -31,7 +31,7 @@ from probing.cli.render.sections import render_sections
 from probing.cli.render.text import wrap_lines
 from probing.cli.render.training.dataloaders import render_loaders
 from probing.cli.render.training.labels import render_label_table
-from probing.cli.render.training.summary import render_summary
+from probing.cli.render.training.summary import render_summary, summary_markdown
 from probing.cli.reports.status_report import SourceStatus, StatusReport
 from probing.diagnosis.doctor.against import findings_of
 from probing.diagnosis.doctor.report import NotLooked, Report
@@ -212,3 +212,15 @@ def test_lines_are_broken_between_words(text: str, lines: list[str]) -> None:
     """What goes on stands below what its line begins with; a word is never broken."""
     assert wrap_lines(text, 19).split("\n") == lines
     assert wrap_lines(text, None) == text
+
+
+def test_a_module_with_a_very_long_name_leaves_room_for_its_figures() -> None:
+    """Also where nothing is cut at the terminal's right edge; Markdown has names in full."""
+    model = drawn.SUMMARY.models[0]
+    rows = [{**row, "module": "n" * 100_000} if row["depth"] else row for row in model.modules]
+    summary = dataclasses.replace(
+        drawn.SUMMARY, models=(dataclasses.replace(model, modules=tuple(rows)),)
+    )
+    shown = render_summary(summary, width=None, color=False)
+    assert max(map(len, shown.splitlines())) < 1000
+    assert "n" * 100_000 in summary_markdown(summary)
