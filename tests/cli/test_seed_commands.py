@@ -114,7 +114,7 @@ EXPECTED = {
     "has_nan": r"^$",
     "grad_clip": r"Grad clip value: 1\.0",
     "clip_grad_norm_": r"tensor\(",
-    "AVG(duration)": r"forward",
+    "AVG(duration)": r"GPT +(forward|step)",
     "memory_range": r"memory_range",
     "Cleanup complete": r"Cleanup complete",
     "Emergency checkpoint": r"Emergency checkpoint saved",
