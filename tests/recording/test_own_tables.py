@@ -96,7 +96,9 @@ def test_a_forked_child_writes_nothing_into_its_parents_table(ready: Callable[..
     """One that starts an agent has its own, with the table that its parent has declared."""
     target = ready("forked")
     assert asked(target, "SELECT episode FROM episodes") == [{"episode": 1}, {"episode": 4}]
-    child = next(line.split()[1] for line in target.output.splitlines() if "child" in line)
+    child = next(
+        line.split()[1] for line in target.output.splitlines() if line.startswith("child ")
+    )
     own = probing.connect(int(child)).query("SELECT episode FROM episodes").rows()
     assert own == [{"episode": 3}]
     names = {t["name"] for t in json_of(target, str(target.pid), "tables")}
