@@ -51,7 +51,7 @@ on_pythons() {
     for version in $versions; do
         venv=.venv-$version
         VENV=$venv PYTHON=$(find_python "$version") WITHOUT_TORCH=1 sh examples/venv.sh dev
-        check "$venv/bin/python" -m pytest -q -n 2 --dist loadfile -p no:cacheprovider "$@"
+        check "$venv/bin/python" -m pytest -q -n "${WORKERS:-3}" --dist loadfile -p no:cacheprovider "$@"
     done
     [ -z "$failed" ]
 }
