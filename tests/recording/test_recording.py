@@ -9,7 +9,7 @@ import pytest
 
 import probing
 from tests import faults
-from tests.harness.targets import Target
+from tests.harness.targets import DEADLINE_S, Target
 
 pytestmark = pytest.mark.torch
 
@@ -157,3 +157,13 @@ def test_a_replaced_module_takes_the_name_of_its_place(record: Record) -> None:
     ask = record("swapped")
     rows = ask("SELECT count(*) AS n FROM python.torch_trace WHERE module = 'inner.first'")
     assert rows == [{"n": 2}]
+
+
+def test_a_model_that_is_traced_amid_a_training_is_traced_as_without_the_agent(
+    program: Callable[..., Target],
+) -> None:
+    """No size of a traced call is read: it is a tensor there, and torch would warn of that."""
+    target = program("traced")
+    assert target.process.wait(DEADLINE_S) == 0
+    assert "TracerWarning" not in target.output
+    assert target.output.endswith("aten::linear, aten::relu, prim::GetAttr\n")

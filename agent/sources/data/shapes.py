@@ -17,9 +17,13 @@ def size_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Size:
 
     Returns:
         All its dimensions, the first of them, and, where it is a matrix of integers (shape
-        ``(batch, length)``), how many elements it has; None for what cannot be told so.
+        ``(batch, length)``), how many elements it has; None for what cannot be told so, and for
+        all of it while a call is traced: sizes are tensors then, and reading them is traced.
     """
-    tensor = sys.modules["torch"].Tensor
+    torch: Any = sys.modules["torch"]
+    if torch._C._get_tracing_state() is not None:
+        return None, None, None
+    tensor = torch.Tensor
     for value in (*args, *kwargs.values()):
         if type(value) is tensor:
             shape = value.shape
