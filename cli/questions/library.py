@@ -9,9 +9,8 @@ from __future__ import annotations
 import difflib
 
 from ...errors import UsageError
-from ...plugins import installed
+from ...plugins import Question, installed
 from ...tables import STEP_PHASES
-from .records import SavedQuestion
 
 OWN_TIMES = """
     WITH last AS (
@@ -46,8 +45,8 @@ _SUMS = " UNION ALL ".join(
     for phase in (*STEP_PHASES, "gradient_sync")
 )
 
-QUESTIONS: tuple[SavedQuestion, ...] = (
-    SavedQuestion(
+QUESTIONS: tuple[Question, ...] = (
+    Question(
         name="slowest-modules",
         doc="Which modules' own code takes most of a step, forwards?",
         sql=f"""
@@ -57,7 +56,7 @@ FROM ({OWN_TIMES})
 """,  # noqa: S608 - our own words are all that is put in
         parameters={"steps": "20"},
     ),
-    SavedQuestion(
+    Question(
         name="slowest-calls",
         doc="Which single calls took longest?",
         sql="""
@@ -67,7 +66,7 @@ ORDER BY duration DESC LIMIT $count
 """,
         parameters={"count": "20"},
     ),
-    SavedQuestion(
+    Question(
         name="phases",
         doc="What is a step spent on?",
         sql=f"""
@@ -78,7 +77,7 @@ FROM sums WHERE s > 0 ORDER BY s DESC
 """,  # noqa: S608 - our own words are all that is put in
         parameters={"steps": "100"},
     ),
-    SavedQuestion(
+    Question(
         name="last-steps",
         doc="How were the last steps?",
         sql="""
@@ -88,7 +87,7 @@ FROM python.steps WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT $count
 """,
         parameters={"count": "20"},
     ),
-    SavedQuestion(
+    Question(
         name="slow-steps",
         doc="Which steps took much longer than usual, and where?",
         sql="""
@@ -102,7 +101,7 @@ FROM ended, usual WHERE duration > $factor * usual.s ORDER BY duration DESC
 """,
         parameters={"factor": "2"},
     ),
-    SavedQuestion(
+    Question(
         name="since-when",
         doc="Has it become slower, since when, and in which phase?",
         sql="""
@@ -117,7 +116,7 @@ GROUP BY part ORDER BY from_step
 """,
         parameters={"parts": "10"},
     ),
-    SavedQuestion(
+    Question(
         name="loss",
         doc="How has the loss gone?",
         sql="""
@@ -129,7 +128,7 @@ GROUP BY part ORDER BY from_step
 """,
         parameters={"parts": "20"},
     ),
-    SavedQuestion(
+    Question(
         name="not-finite",
         doc="In which steps was the loss or the gradient's norm NaN or infinite?",
         sql="""
@@ -138,7 +137,7 @@ WHERE loss_finite = false OR NOT isfinite(grad_norm) ORDER BY step LIMIT $count
 """,
         parameters={"count": "20"},
     ),
-    SavedQuestion(
+    Question(
         name="gradient-norms",
         doc="In which steps were the gradients largest?",
         sql="""
@@ -148,7 +147,7 @@ FROM python.steps WHERE grad_norm IS NOT NULL ORDER BY grad_norm DESC LIMIT $cou
 """,
         parameters={"count": "20"},
     ),
-    SavedQuestion(
+    Question(
         name="learning-rate",
         doc="When did the learning rate change, and from what to what?",
         sql="""
@@ -158,7 +157,7 @@ WHERE before IS NOT NULL AND lr <> before ORDER BY step DESC LIMIT $count
 """,
         parameters={"count": "20"},
     ),
-    SavedQuestion(
+    Question(
         name="data-waits",
         doc="Which batches were waited for longest?",
         sql="""
@@ -167,7 +166,7 @@ WHERE duration IS NOT NULL ORDER BY duration DESC LIMIT $count
 """,
         parameters={"count": "20"},
     ),
-    SavedQuestion(
+    Question(
         name="inside",
         doc="Which calls have not returned: where is it, or where did it end?",
         sql="""
@@ -176,7 +175,7 @@ SELECT step, stage, module, class, depth,
 FROM python.torch_trace WHERE duration IS NULL ORDER BY thread_id, depth
 """,
     ),
-    SavedQuestion(
+    Question(
         name="throughput",
         doc="How much was done in each minute?",
         sql="""
@@ -187,7 +186,7 @@ ORDER BY utc_minute DESC LIMIT $count
 """,
         parameters={"count": "30"},
     ),
-    SavedQuestion(
+    Question(
         name="memory",
         doc="How has memory grown?",
         sql="""
@@ -200,7 +199,7 @@ GROUP BY part ORDER BY from_step
 """,
         parameters={"parts": "20"},
     ),
-    SavedQuestion(
+    Question(
         name="evaluations",
         doc="How long did evaluations take, and how often were they?",
         sql="""
@@ -209,7 +208,7 @@ FROM python.evaluations ORDER BY step DESC LIMIT $count
 """,
         parameters={"count": "20"},
     ),
-    SavedQuestion(
+    Question(
         name="checkpoints",
         doc="How long did checkpoints take, and who wrote them?",
         sql="""
@@ -218,7 +217,7 @@ ORDER BY start_ns DESC LIMIT $count
 """,
         parameters={"count": "20"},
     ),
-    SavedQuestion(
+    Question(
         name="collectives",
         doc="Which collectives were waited for longest?",
         sql="""
@@ -227,7 +226,7 @@ FROM python.collectives ORDER BY wait_ns DESC NULLS LAST LIMIT $count
 """,
         parameters={"count": "20"},
     ),
-    SavedQuestion(
+    Question(
         name="cost",
         doc="What does recording cost in a step?",
         sql="""
@@ -243,18 +242,15 @@ FROM (FROM probing.overhead WHERE duration IS NOT NULL ORDER BY step DESC LIMIT 
 BY_NAME = {question.name: question for question in QUESTIONS}
 
 
-def all_questions() -> tuple[SavedQuestion, ...]:
+def all_questions() -> tuple[Question, ...]:
     """Ours, and those of plugins by names that we have not."""
     added = (
-        SavedQuestion(name=one.name, doc=one.doc, sql=one.sql, parameters=one.parameters)
-        for each in installed()
-        for one in each.plugin.questions
-        if one.name not in BY_NAME
+        one for each in installed() for one in each.plugin.questions if one.name not in BY_NAME
     )
     return tuple({question.name: question for question in (*QUESTIONS, *added)}.values())
 
 
-def find_question(name: str) -> SavedQuestion:
+def find_question(name: str) -> Question:
     """The saved question of that name.
 
     Raises:

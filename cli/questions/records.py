@@ -1,4 +1,4 @@
-"""What a saved question is, and how parameters come into SQL.
+"""How parameters of saved questions come into SQL.
 
 Rules of this file: texts in, texts out; no process is asked and no library imported. A value is put
 in as one literal, so that it can never become a part of the statement.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from ...errors import UsageError
 from ...sql.quoting import text_literal
@@ -19,22 +18,6 @@ _TOKEN = re.compile(
 )
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _NAME = re.compile(r"[A-Za-z_]\w*")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedQuestion:
-    """A statement with a name.
-
-    Attributes:
-        doc: What it answers, one sentence.
-        sql: With ``$name`` where a parameter stands.
-        parameters: What each is where nobody says.
-    """
-
-    name: str
-    doc: str
-    sql: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_parameters(words: Iterable[str]) -> dict[str, str]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from ..table import Heading, render_table
 
 if TYPE_CHECKING:
-    from ...questions.records import SavedQuestion
+    from ....plugins import Question
 
 
-def render_questions(questions: Sequence[SavedQuestion], *, width: int | None, color: bool) -> str:
+def render_questions(questions: Sequence[Question], *, width: int | None, color: bool) -> str:
     """One line per question."""
     headings = [
         Heading(name="question", is_whole=True),
