@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...client.recent_steps import SELECT_STEPS, STILL, Pace, pace_of, state_with
 from ...errors import NotProbed, ProbingError
@@ -123,6 +123,37 @@ def overview_of(
         findings=found.findings,
         judged=found.judged,
         late=found.late,
+    )
+
+
+class About(NamedTuple):
+    """What a process is, and what there is to be told of it.
+
+    Attributes:
+        command: How it was started.
+        doing: Where it is, where it does not get on.
+        problems: What its agent could not do, and how it ended.
+    """
+
+    command: str
+    state: str
+    doing: str | None
+    problems: tuple[str, ...]
+
+
+def about(process: Process) -> About:
+    """What `overview_of` tells of a process beside figures.
+
+    Raises:
+        ProbingError: It is not there, or nothing can be learnt of it.
+    """
+    card, summary = process.status(), _summary(process)
+    state = "" if summary is None else summary.state
+    return About(
+        command=" ".join(card.command),
+        state=state,
+        doing=_doing(process) if state in (STILL, "not answering", "stopped") else None,
+        problems=_problems(process, card, summary),
     )
 
 

@@ -21,6 +21,7 @@ from ..client.recent_steps import SELECT_STEPS
 from ..cluster.job.members import find_members
 from ..cluster.job.membership import Member
 from ..errors import NoSuchProcess, ProbingError
+from .ended import Ended, command_of
 
 _EVERY_S = 1.0
 _FINDING_S, _LIMIT_S = 5.0, 3.0
@@ -49,6 +50,9 @@ class Processes:
         self._grid: RankGrid | None = None
         self._known: KnownSteps = {}
         self._asked: dict[str, Process] = {}
+        self._commands: dict[str, str] = {}
+        self._ended: Sequence[Mapping[str, Any]] = ()
+        self._records = Ended() if target.endpoints == ("all",) else None
         self._members: Sequence[Member] = ()
         self._notes: Sequence[str] = ()
         self._trouble: str | None = None
@@ -82,6 +86,7 @@ class Processes:
             "trouble": self._trouble,
             "sql": f"{SELECT_STEPS}{COUNTED}",
             "processes": [] if grid is None else [self._entry(cell) for cell in grid.cells],
+            "ended": [one for one in self._ended if one["endpoint"] not in self._shown()],
         }
 
     def process(self, endpoint: str) -> Process:
@@ -93,13 +98,16 @@ class Processes:
         known = self._asked.get(endpoint)
         if known is not None:
             return known
-        cells = () if self._grid is None else self._grid.cells
-        if endpoint not in {cell.endpoint for cell in cells}:
+        if endpoint not in self._shown() | {one["endpoint"] for one in self._ended}:
             raise NoSuchProcess(endpoint)
         target = self.target
         found = connect(endpoint, token=target.token, timeout_s=target.timeout_s)
         self._asked[endpoint] = found
         return found
+
+    def _shown(self) -> set[str]:
+        """How those are asked that are in the grid."""
+        return set() if self._grid is None else {cell.endpoint for cell in self._grid.cells}
 
     def job_of(self, endpoint: str) -> Sequence[Member]:
         """All that were seen of the job of one of them; itself where it has none.
@@ -122,6 +130,8 @@ class Processes:
         """Look, and say when the next look is due by what this one has cost."""
         began = time.thread_time()
         try:
+            if self._records is not None:
+                self._ended = self._records.look()
             self._grid = self._grid_now()
             self._at_s = time.time()
         finally:
@@ -144,8 +154,11 @@ class Processes:
         """One process, with the durations and losses of its last steps, oldest first."""
         rows: Sequence[Mapping[str, Any]] = self._known.get(cell.endpoint, ())
         ended = [row for row in reversed(rows) if row["duration"] is not None]
+        if cell.endpoint not in self._commands:
+            self._commands[cell.endpoint] = command_of(cell.endpoint)
         return {
             **dataclasses.asdict(cell),
+            "command": self._commands[cell.endpoint],
             "age_s": rows[0]["age_s"] if rows and not cell.is_late else None,
             "durations": [row["duration"] for row in ended],
             "losses": [row["loss"] for row in ended],

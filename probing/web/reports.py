@@ -14,6 +14,7 @@ from typing import Any
 from ..api.process import Process
 from ..cli.render.memory.holder import holder_text
 from ..cli.reports.cheap_findings import find_cheaply
+from ..cli.reports.overview import about
 from ..cluster.job.membership import Member
 from ..cluster.ranks.question import Asking, gather_stacks
 from ..cluster.ranks.stack_classes import merge_stacks
@@ -33,6 +34,11 @@ def findings_of(process: Process) -> dict[str, Any]:
         "findings": plain_findings(found.findings),
         "statements": list(found.statements),
     }
+
+
+def about_of(process: Process) -> dict[str, Any]:
+    """What it is, and how it has ended or where it does not get on."""
+    return about(process)._asdict()
 
 
 def doctor_of(process: Process) -> dict[str, Any]:

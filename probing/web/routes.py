@@ -80,6 +80,7 @@ DATA_ROUTES: tuple[Route, ...] = (
     _file("processes", "/page/processes", "The processes there are, and what each does."),
     _file("catalog", "/page/catalog", "All tables with their columns, and the saved questions."),
     _asking("query", "The answer to a statement.", PageQuery),
+    _asking("about", "What a process is, where it is stuck, how it has ended.", PageQuestion),
     _asking("findings", "What the record of a process shows to be wrong.", PageQuestion),
     _asking("doctor", "All that `doctor` finds.", PageQuestion, "change"),
     _asking("gradients", "Has the gradients of the next step recorded.", PageQuestion, "change"),

@@ -1,5 +1,7 @@
 """Serves any number of ranks that do not exist, as a node server does, by real SQL over real rows.
 
+They tell who they are and where their threads are, too; findings are made of their rows.
+
 Arguments: how many ranks, then `RANK=FAULT` for those that have one: `late` answers after a minute,
 `broken` ends in the middle of its answer, `cut` says that its limits have cut it, `old` knows
 neither the column `loss` nor the table torch_trace, `wrong` answers with what is no Arrow. With the
@@ -20,6 +22,7 @@ import pyarrow as pa
 from probing.errors import NoSuchRoute
 from probing.messages import common as wire
 from probing.messages.about import job as job_wire
+from tests.harness import fake_answers
 from tests.harness.fake_rows import STEPS_EACH, answer, arrow_bytes
 
 RANKS = int(sys.argv[1])
@@ -51,17 +54,26 @@ class Handler(BaseHTTPRequestHandler):
             )  # fmt: skip
             found = job_wire.MembersAnswer(host="fake", pid=1, version="0", members=members)
             self.send(wire.encode(found))
+        elif self.path.endswith("/backtrace"):
+            self.send(wire.encode(fake_answers.backtrace(self.rank)))
+        elif self.path.endswith("/status"):
+            self.send(wire.encode(fake_answers.card(self.rank, RANKS)))
         else:
             status = wire.TableStatus(name="steps", kind="recorded", rows=STEPS_EACH)
             trace = wire.TableStatus(name="torch_trace", kind="recorded", rows=STEPS_EACH)
             self.send(wire.encode(wire.TablesAnswer(tables=(status, trace))))
+
+    @property
+    def rank(self) -> int:
+        """Whose answer is asked for."""
+        return int(self.path.split("/")[3].partition("-")[0]) - 1000
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if not self.path.endswith("/query"):
             self.send(wire.encode_error(NoSuchRoute("POST", self.path)), 404)
             return
-        rank = int(self.path.split("/")[3].partition("-")[0]) - 1000
+        rank = self.rank
         fault = FAULTS.get(str(rank))
         if fault == "late":
             time.sleep(60)
@@ -91,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
 def uneven(data: bytes, rank: int) -> bytes:
     """The steps of an answer as those of one rank; any other answer as it is."""
     rows = pa.ipc.open_stream(data).read_all()
-    took = 0.25 if rank % 97 == 13 else 0.1 + rank % 7 * 0.004
+    took = 0.25 if fake_answers.is_slow(rank) else 0.1 + rank % 7 * 0.004
     own = {
         "duration": took, "data_wait_s": rank % 5 * 0.002, "gradient_sync_s": 0.25 - took,
         "allocated_bytes": (20 + rank % 8) << 30,

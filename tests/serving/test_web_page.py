@@ -339,6 +339,9 @@ def test_it_acts_and_goes_on_with_the_record(blank: Browser, tmp_path: Path) -> 
             target.kill()
             ended = "document.querySelector('[role=status]')?.textContent.includes('has ended')"
             blank.wait_for(ended)
+            blank.wait_for("document.querySelector('.about').innerText.includes('without a word')")
+            view(blank, "stacks")
+            blank.wait_for("document.querySelector('.thread')?.textContent.includes('step ')")
             view(blank, "sql", sql="SELECT count(*) > 50 AS enough FROM python.steps")
             click(blank, "Run")
             blank.wait_for("document.querySelector('.grid tbody')?.textContent.includes('true')")
@@ -381,8 +384,12 @@ def test_a_thousand_ranks(blank: Browser, tmp_path: Path, theme: str) -> None:
             blank.wait_for("document.querySelector('.scale')?.textContent.includes('250 ms')")
             blank.evaluate("document.querySelectorAll('.cells button')[500].click()")
             blank.wait_for("document.querySelector('.list strong').textContent === 'rank 500'")
-            # Made-up ranks have no cards, without which there are no findings.
-            assert [one for one in blank.faults if "/page/findings" not in one] == []
+            blank.wait_for("!document.querySelector('td.found').textContent.includes('…')")
+            view(blank, "stacks", form="ranks")
+            blank.wait_for("document.querySelectorAll('.thread').length === 2")
+            slow = "ranks 13, 110, 207, 304, 401, 498, 595, 692, 789, 886, 983 (11 of 1000)"
+            blank.wait_for(f"document.body.innerText.includes({json.dumps(slow)})")
+            assert blank.faults == []
             blank.open("about:blank")
     finally:
         ranks.reap()

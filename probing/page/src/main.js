@@ -10,6 +10,7 @@ import { html } from "./html.js";
 import { Trouble } from "./parts/messages.js";
 import "./page.css";
 import { useTheme } from "./theme.js";
+import { About } from "./views/about.js";
 import { Act } from "./views/act/act.js";
 import { Doctor } from "./views/doctor.js";
 import { Memory } from "./views/memory/memory.js";
@@ -36,7 +37,7 @@ function Page() {
   const { value: seen, error } = usePolled(
     (signal) => askJson("processes", undefined, signal), EVERY_MS, [], MOST_MS,
   );
-  const entry = seen?.processes.find((/** @type {any} */ one) => one.endpoint === place.of);
+  const entry = [...(seen?.processes ?? []), ...(seen?.ended ?? [])].find((one) => one.endpoint === place.of);
   useTitle(place, entry);
   const view = VIEWS.find(([key]) => key === place.view);
   const isLive = entry !== undefined && entry.state !== "dead" && !error;
@@ -45,10 +46,9 @@ function Page() {
     <div class="content">
       <${Trouble} error=${error} />
       ${seen?.trouble && seen.processes.length ? html`<p class="note">${seen.trouble}</p>` : null}
-      ${view && entry?.state === "dead" ? html`<p class="note" role="status"><strong>${entry.name} has ended.</strong>${" "}
-        What you see is its record.</p>` : null}
+      ${view && entry ? html`<${About} key=${entry.endpoint} entry=${entry} isStuck=${kindOf(entry.state) === "bad"} />` : null}
       ${!view ? html`<${Processes} seen=${seen} />` : null}
-      ${view && entry ? html`<${view[2]} key=${`${place.view} ${place.of}`} place=${place} isLive=${isLive} isStuck=${["bad", "gone"].includes(kindOf(entry.state))} theme=${theme} ranks=${ranksOf(seen, entry)} mayEval=${seen.may_eval} pid=${entry.pid} />` : null}
+      ${view && entry ? html`<${view[2]} key=${`${place.view} ${place.of}`} place=${place} isLive=${isLive} isStuck=${["bad", "gone"].includes(kindOf(entry.state))} theme=${theme} ranks=${ranksOf(seen, entry)} mayEval=${seen.may_eval} pid=${entry.pid} ageS=${entry.age_s ?? null} />` : null}
       ${view && seen && !entry ? html`<p>No such process is seen: <code>${place.of}</code>. <a href="#/">All of them</a>.</p>` : null}
     </div>`;
 }
@@ -80,7 +80,7 @@ function Header({ place, seen, entry, theme, changeTheme }) {
     <span class="print-only">${[entry?.name, entry?.host, entry?.state, seen && new Date(seen.at_s * 1000).toLocaleString()].filter(Boolean).join(" · ")}</span>
     <select aria-label="Process" value=${place.of} onChange=${choose}>
       <option value="">all processes</option>
-      ${processes.map((/** @type {any} */ one) => html`<option value=${one.endpoint} selected=${one.endpoint === place.of}>${one.name} · ${one.state}</option>`)}
+      ${[...processes, ...(seen?.ended ?? [])].map((/** @type {any} */ one) => html`<option value=${one.endpoint} selected=${one.endpoint === place.of}>${one.name} · ${one.state}</option>`)}
     </select>
     <button onClick=${changeTheme}>${theme === "dark" ? "Light" : "Dark"}</button>
   </header>`;

@@ -62,4 +62,4 @@ export function shortPath(file) {
 }
 
 /** @param {string} file Whether it is no code of the program's own. */
-export const isLibrary = (file) => /site-packages|dist-packages|lib\/python3|^[^/]/.test(file);
+export const isLibrary = (file) => /site-packages|dist-packages|lib\/python3|\.so(?:\.|$)|^[^/]/.test(file);

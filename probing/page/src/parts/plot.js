@@ -103,7 +103,7 @@ function optionsFor(current, width) {
     axes: [
       { stroke: ink, grid, ticks: grid, size: 34, ...(plotted.xName ? {} : { incrs: WHOLE }) },
       {
-        stroke: ink, grid, ticks: grid, size: 72, values: (_, ticks) => ticksText(ticks, format),
+        stroke: ink, grid, ticks: grid, size: (_, texts) => Math.max(72, 16 + 7 * Math.max(0, ...(texts ?? []).map((one) => one.length))), values: (_, ticks) => ticksText(ticks, format),
         ...(plotted.isBinary ? { incrs: POWERS } : {}),
       },
     ],

@@ -28,6 +28,7 @@ export function Doctor({ place, isLive, pid, ranks }) {
     ${asked.value ? html`<${Report} report=${named(asked.value)} />` : job.value ? null : html`<div>
       <h3>By its record alone</h3>
       <${Trouble} error=${error} />
+      ${isLive ? html`<p class="faint">What it does now is not in its record: whether it hangs, who holds its memory. Examine all looks at that, too.</p>` : null}
       ${value ? html`<${Found} found=${named(value)} />` : error ? null : html`<p class="faint">Reading its record …</p>`}
       ${value?.statements?.length ? html`<${ShownSql} sql=${value.statements} of=${place.of} />` : null}
     </div>`}

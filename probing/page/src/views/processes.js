@@ -9,20 +9,24 @@ import { html } from "../html.js";
 import { noneBy, ShownSql } from "../parts/messages.js";
 import { Sparkline } from "../parts/sparkline.js";
 import { scaleColor } from "../theme.js";
+import { shortCommand } from "./about.js";
 
 /**
  * @typedef {{name: string, rank: number | null, job: string | null, host: string,
  *   pid: number | null, state: string, step: number | null, duration_s: number | null,
  *   data_wait_s: number | null, sync_s: number | null, loss: number | string | null,
  *   step_s: number | null, memory_bytes: number | null, is_late: boolean, endpoint: string,
- *   age_s: number | null, durations: number[], losses: (number | string | null)[]}} Entry
+ *   command: string, age_s: number | null, durations: number[], losses: (number | string | null)[]}} Entry
+ * @typedef {{endpoint: string, name: string, host: string, step: number | null, command: string, began_s: number, problems: string[]}} Ended
  * @typedef {{label: string, expected: number | null, notes: string[], trouble: string | null,
- *   at_s: number, sql: string, processes: Entry[]}} Seen
+ *   at_s: number, sql: string, processes: Entry[], ended: Ended[]}} Seen
  */
 
 /** So many are listed one by one; more are cells of a grid. */
 const MOST_ROWS = 32;
 const MOST_EXAMINED = 8;
+/** More that have ended are folded. */
+const FEW_ENDED = 5;
 const FINDINGS_MS = 30_000;
 
 /** @param {{seen: Seen | null}} properties */
@@ -31,9 +35,9 @@ export function Processes({ seen }) {
   if (!seen) return html`<p class="faint">Looking for processes …</p>`;
   const all = seen.processes;
   if (all.length === 0) {
-    return html`<p>No process with an agent is there yet: this page waits for one. Start one with
+    return html`<section><p>No process with an agent is there yet: this page waits for one. Start one with
       <code>PROBING=1 python train.py</code>, or put the agent into one that runs:
-      <code>probing attach PID</code>.</p>`;
+      <code>probing attach PID</code>.</p><${EndedList} ended=${seen.ended} now=${seen.at_s} /></section>`;
   }
   const isLarge = all.length > MOST_ROWS;
   const one = all.filter((entry) => entry.endpoint === chosen);
@@ -44,6 +48,7 @@ export function Processes({ seen }) {
     ${isLarge && one.length === 0
       ? html`<p class="faint">Choose a cell to see its figures.</p>`
       : html`<${List} entries=${isLarge ? one : all} />`}
+    <${EndedList} ended=${seen.ended} now=${seen.at_s} />
     ${seen.notes.map((note) => html`<p class="note">${note}</p>`)}
     <${ShownSql} sql=${seen.sql} of=${(one[0] ?? all[0]).endpoint} words="The SQL of each row" />
   </section>`;
@@ -90,13 +95,25 @@ function List({ entries }) {
   const findings = usePolled((signal) => examine(asked, signal), FINDINGS_MS, [key]);
   return html`<table class="list">
     <thead><tr>
-      <th>process</th><th>state</th><th class="number">step</th><th class="number">began</th>
+      <th>process</th><th>state</th><th class="number">step</th><th class="number">step began</th>
       <th class="number">loss</th><th></th><th class="number">time per step</th><th></th>
       <th class="number">data wait</th><th class="number">memory</th>
       <th>findings of its record</th>
     </tr></thead>
     <tbody>${entries.map((entry) => html`<${Line} key=${entry.endpoint} entry=${entry} found=${findings.value?.[entry.endpoint]} />`)}</tbody>
   </table>`;
+}
+
+/** @param {{ended: Ended[], now: number}} properties Those of this machine whose records are there. */
+function EndedList({ ended, now }) {
+  if (ended.length === 0) return null;
+  return html`<details class="ended" open=${ended.length <= FEW_ENDED}><summary>${counted(ended.length, "ended process", "ended processes")} on record</summary>
+    <table class="list"><thead><tr><th>process</th><th class="number">last step</th><th class="number">started</th><th>how it ended</th></tr></thead>
+    <tbody>${ended.map((one) => html`<tr key=${one.endpoint}>
+      <td><a href=${linkTo({ view: "steps", of: one.endpoint })}><strong>${one.name}</strong></a> <span class="faint">${one.host}</span>
+        <span class="command faint" title=${one.command}>${shortCommand(one.command)}</span></td>
+      <td class="number">${numberText(one.step)}</td><td class="number">${`${secondsText(Math.max(0, now - one.began_s))} ago`}</td>
+      <td class="found faint">${one.problems.join(" ") || "no error is on record"}</td></tr>`)}</tbody></table></details>`;
 }
 
 /**
@@ -125,7 +142,8 @@ function Line({ entry, found }) {
     <td>${entry.state === "missing"
       ? html`<strong>${entry.name}</strong>`
       : html`<a href=${linkTo({ view: "steps", of: entry.endpoint })}><strong>${entry.name}</strong></a>`}
-      ${" "}<span class="faint">${who}</span></td>
+      ${" "}<span class="faint">${who}</span>
+      ${entry.command ? html`<span class="command faint" title=${entry.command}>${shortCommand(entry.command)}</span>` : null}</td>
     <td><span class=${`state ${kindOf(entry.state)}`}>${entry.state}</span></td>
     <td class="number">${numberText(entry.step)}</td>
     <td class="number">${entry.age_s === null ? "–" : `${secondsText(entry.age_s)} ago`}</td>
@@ -135,7 +153,8 @@ function Line({ entry, found }) {
     <td><${Sparkline} values=${entry.durations} name="durations of the last steps" /></td>
     <td class="number">${shareText(entry.data_wait_s, entry.duration_s)}</td>
     <td class="number">${bytesText(entry.memory_bytes)}</td>
-    <td class="found"><${Found} found=${found} endpoint=${entry.endpoint} /></td>
+    <td class="found">${kindOf(entry.state) === "bad" ? html`<a class="finding" href=${linkTo({ view: "stacks", of: entry.endpoint })}>Where its threads are</a><br />` : null}
+      <${Found} found=${found} endpoint=${entry.endpoint} /></td>
   </tr>`;
 }
 

@@ -42,7 +42,8 @@ export function Model({ place, isLive }) {
   const record = usePolled((signal) => query(of, recordSql.trim(), { signal }), isLive ? LIVE_MS : 0, [of, measured.value]);
   const known = useRef(/** @type {import("../../asking/rows.js").Rows | null} */ (null));
   const modules = usePolled(
-    async (signal) => (isLive ? (known.current = await query(of, modulesSql.trim(), { signal })) : known.current), 0, [of, isLive],
+    async (signal) => (isLive && !known.current ? (known.current = await query(of, modulesSql.trim(), { signal })) : known.current),
+    isLive && !known.current ? LIVE_MS : 0, [of, isLive],
   );
   const seen = observed.value ?? modules.value;
   const trees = useMemo(() => treesOf(record.value, seen), [record.value, seen]);

@@ -21,7 +21,10 @@ export function treesOf(record, modules) {
   for (const rows of [modules, record]) {
     for (let row = 0; row < (rows?.length ?? 0); row++) add(reader(/** @type {Rows} */ (rows), row), nodes, roots);
   }
-  for (const root of roots) addUp(root);
+  for (const root of roots) {
+    inOrder(root);
+    addUp(root);
+  }
   return roots;
 }
 
@@ -83,6 +86,15 @@ function nodeAt(model, root, module, nodes, roots) {
   nodes.set(key, node);
   (outer?.inner ?? roots).push(node);
   return node;
+}
+
+/**
+ * Layers that are called by their numbers come in the order of these: a record may begin in the middle of a step.
+ * @param {Node} node
+ */
+function inOrder(node) {
+  if (node.inner.every((one) => /^\d+$/.test(one.label))) node.inner.sort((a, b) => Number(a.label) - Number(b.label));
+  node.inner.forEach(inOrder);
 }
 
 /**

@@ -18,12 +18,11 @@ export function Stacks({ place, theme, isLive, ranks }) {
     onClick=${() => go({ view: "stacks", of: place.of, part: key === "now" ? {} : { form: key } })}>${word}</button>`;
   return html`<section>
     <h2>Stacks</h2>
-    <p class="bar no-print">${tab("now", "Now")} ${ranks.length ? tab("ranks", `All ${ranks.length + 1} ranks, equal ones once`) : null} ${tab("samples", "Sampled")}
+    <p class="bar no-print">${tab("now", isLive ? "Now" : "At its end")} ${ranks.length ? tab("ranks", `All ${ranks.length + 1} ranks, equal ones once`) : null} ${tab("samples", "Sampled")}
       ${form === "samples" ? null : html`<button onClick=${() => setRound(round + 1)}>Look again</button>
         <label><input type="checkbox" checked=${isShort} onChange=${() => setShort(!isShort)} /> without frames of libraries</label>`}</p>
     ${form === "samples" ? html`<${Flame} of=${place.of} theme=${theme} />`
-      : form === "now" && !isLive ? html`<p>A process that has ended has no stacks. Those that were sampled while it ran are under Sampled.</p>`
-      : html`<${Looked} key=${form} route=${form === "ranks" ? "merged" : "stacks"} of=${place.of} round=${round} isShort=${isShort} />`}
+      : html`<${Looked} key=${`${form} ${isLive}`} route=${form === "ranks" ? "merged" : "stacks"} of=${place.of} round=${round} isShort=${isShort} />`}
   </section>`;
 }
 
@@ -52,7 +51,7 @@ function Threads({ trace, isShort }) {
 /** @param {{frames: {func: string, file: string, lines: string}[], isShort: boolean}} properties The innermost first. */
 function Frames({ frames, isShort }) {
   const shown = frames.map((frame, index) => ({ ...frame, number: index + 1 })).filter((frame) => !isShort || !isLibrary(frame.file));
-  return html`<ol>${shown.map((frame) => html`<li value=${frame.number}>
+  return html`<ol>${shown.map((frame) => html`<li value=${frame.number} class=${isLibrary(frame.file) ? "" : "own"}>
     <code>${frame.func}</code> <span class="faint" title=${frame.file}>${shortPath(frame.file)}${frame.lines ? `:${frame.lines}` : ""}</span>
   </li>`)}</ol>`;
 }

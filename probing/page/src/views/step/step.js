@@ -12,6 +12,8 @@ import { ShownSql, Trouble } from "../../parts/messages.js";
 import flopsSql from "../../sql/flops.sql";
 import { boxesOf, callsSql, longest, MEASURES, painter, STAGES, STEPS_SQL } from "./step_boxes.js";
 
+/** A step that is open for longer is told with how long. */
+const LONG_S = 10;
 const LIVE_MS = 5000;
 const LONGEST = 10;
 
@@ -24,8 +26,8 @@ const MOST_RANKS = 15;
  * @typedef {import("./step_boxes.js").Boxes} Boxes
  */
 
-/** @param {{place: import("../../address.js").Place, isLive: boolean, isStuck: boolean, theme: string, ranks: Rank[]}} properties */
-export function Step({ place, isLive, isStuck, theme, ranks }) {
+/** @param {{place: import("../../address.js").Place, isLive: boolean, isStuck: boolean, ageS: number | null, theme: string, ranks: Rank[]}} properties `ageS`: since its last step began. */
+export function Step({ place, isLive, isStuck, ageS, theme, ranks }) {
   const known = usePolled((signal) => query(place.of, STEPS_SQL, { signal }), isLive ? LIVE_MS : 0, [place.of]);
   const steps = useMemo(() => (known.value ? stepsOf(known.value) : []), [known.value]);
   const asked = /^\d+$/.test(place.part.step ?? "") ? Number(place.part.step) : null;
@@ -40,7 +42,7 @@ export function Step({ place, isLive, isStuck, theme, ranks }) {
     <${Trouble} error=${known.error} />
     ${known.value || known.error ? null : html`<p class="faint">Reading its calls …</p>`}
     ${known.value && steps.length === 0 ? html`<p>No calls of modules are on record.</p>` : null}
-    ${step === null ? null : html`<${Choice} step=${step} steps=${steps} of=${place.of} isLive=${isLive} />
+    ${step === null ? null : html`<${Choice} step=${step} steps=${steps} of=${place.of} isLive=${isLive} ageS=${ageS} />
       <${Calls} key=${step} step=${step} of=${place.of} theme=${theme} isLive=${isLive} ranks=${ranks}
         isEnded=${steps.find((one) => one.step === step)?.took !== null} />`}
   </section>`;
@@ -55,8 +57,8 @@ function stepsOf(rows) {
   return numbers(rows, "step").map((step, index) => ({ step: step ?? 0, took: took[index] }));
 }
 
-/** @param {{step: number, steps: {step: number, took: number | null}[], of: string, isLive: boolean}} properties */
-function Choice({ step, steps, of, isLive }) {
+/** @param {{step: number, steps: {step: number, took: number | null}[], of: string, isLive: boolean, ageS: number | null}} properties */
+function Choice({ step, steps, of, isLive, ageS }) {
   const show = (/** @type {number | undefined} */ other) => () => {
     if (other !== undefined) go({ view: "step", of, part: { step: String(other) } });
   };
@@ -65,14 +67,16 @@ function Choice({ step, steps, of, isLive }) {
   const open = steps.find((one) => one.took === null);
   const here = steps.find((one) => one.step === step);
   const unended = isLive ? "in progress" : "not ended";
+  const isLong = isLive && ageS !== null && ageS >= LONG_S;
   const near = (/** @type {number} */ by) => steps.find((one) => one.step === step + by)?.step;
   const go_ = (/** @type {string} */ word, /** @type {number | undefined} */ other) => html`<button
     onClick=${show(other)} disabled=${other === undefined || other === step}>${word}</button>`;
   return html`<p class="bar">
     <strong>Step ${step.toLocaleString("en")}</strong>
-    <span>${here ? (here.took === null ? unended : secondsText(here.took)) : ""}</span>
+    <span>${here ? (here.took === null ? `${unended}${isLong ? ` for ${secondsText(ageS)}` : ""}` : secondsText(here.took)) : ""}</span>
     ${go_("← before", near(-1))} ${go_("after →", near(1))} ${go_("newest", ended[0]?.step)}
     ${go_(`slowest of ${ended.length}`, slowest?.step)} ${go_(unended, open?.step)}
+    ${here?.took === null ? html`<span class="faint">drawn up to the last call that is on record; what has not ended is still open</span>` : null}
   </p>`;
 }
 

@@ -1,0 +1,60 @@
+"""The processes of this machine that have ended, and what each process is.
+
+Rules of this file: reads files alone, and those of a process that has ended once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..client.listing import summarize
+from ..cluster.job.membership import Member
+from ..rundir.folders import folder_at, from_env
+
+_MOST = 20
+
+
+class Ended:
+    """The newest that have ended, as far as their records are there."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, Any]] = {}
+
+    def look(self) -> tuple[dict[str, Any], ...]:
+        """All of them, newest first, as entries of the page's list."""
+        folders = [one for one in from_env().folders() if not one.is_alive()][:_MOST]
+        known, self._known = self._known, {}
+        for folder in folders:
+            path = str(folder.path)
+            entry = known.get(path) or _entry(path)
+            if entry is not None:
+                self._known[path] = entry
+        return tuple(self._known.values())
+
+
+def _entry(path: str) -> dict[str, Any] | None:
+    """What is known of one; None where it runs elsewhere, or has no card."""
+    folder = folder_at(Path(path))
+    card = folder.read_card() if folder is not None else None
+    if folder is None or card is None:
+        return None
+    seen = summarize(folder)
+    if seen.state != "dead":
+        return None
+    member = Member(
+        rank=card.rank, host=card.host, pid=card.pid, world_size=card.world_size, job=card.job,
+        endpoint=path, is_alive=False,
+    )  # fmt: skip
+    return {
+        "endpoint": path, "name": member.name, "rank": card.rank, "job": card.job,
+        "host": card.host, "pid": card.pid, "state": "dead", "step": seen.step,
+        "command": seen.command, "began_s": card.started_ns / 1e9, "problems": list(seen.problems),
+    }  # fmt: skip
+
+
+def command_of(endpoint: str) -> str:
+    """How a process of this machine was started; empty where that is not known here."""
+    folder = folder_at(Path(endpoint)) if endpoint.startswith("/") else None
+    card = folder.read_card() if folder is not None else None
+    return "" if card is None else " ".join(card.command)
