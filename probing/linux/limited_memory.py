@@ -1,10 +1,11 @@
 """Has the kernel limit what a helper process may hold in memory, and have it die before others do.
 
-Rules of this file: called at the very start of a helper, before anything heavy is imported.
+Rules of this file: limits are set at the very start of a helper, before anything heavy is imported.
 """
 
 from __future__ import annotations
 
+import ctypes
 import resource
 
 LEAST_MIB = 192
@@ -30,3 +31,10 @@ def limit_memory(memory_mib: int) -> None:
         _, hard = resource.getrlimit(kind)
         limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (limit, limit))
+
+
+def give_back_memory() -> None:
+    """Have the C library give what was freed back to the machine; others than glibc do nothing."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

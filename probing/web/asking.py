@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import gc
 import io
 import json
 import os
@@ -26,6 +27,7 @@ from ..cli.questions.records import put_in
 from ..cluster.node.workers import Workers
 from ..errors import BadRequest
 from ..linux import limited_memory
+from ..linux.limited_memory import give_back_memory
 from ..messages import common as wire
 from ..messages.about.act import asked_of
 from ..ring.peek import own_tables
@@ -49,6 +51,9 @@ from .routes import PageAct, PageEval, PageQuery, PageQuestion
 T = TypeVar("T")
 
 _THREADS = 16
+_FINDINGS_AT_ONCE = 1
+"""Each holds the rows that it is about in this process: for a grid of ranks they come in turn."""
+_TRIM_AFTER_S = 0.5
 _BATCH_ROWS = 1 << 16
 _NICENESS = 5
 """How far statements stand behind a training: a person waits for them."""
@@ -63,10 +68,14 @@ class Asking:
         self._settings = settings
         self._workers = Workers(settings, niceness=_NICENESS)
         self._unions = SingleAnswers("probing.web.union_worker", _environment())
+        self._trimming: asyncio.Task[None] | None = None
+        self._room = asyncio.Semaphore(_FINDINGS_AT_ONCE)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="page")
 
     def close(self) -> None:
         """End what runs for the page."""
+        if self._trimming is not None:
+            self._trimming.cancel()
         self._workers.close()
         self._unions.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -100,7 +109,8 @@ class Asking:
 
     async def findings(self, request: web.Request) -> web.StreamResponse:
         """What its record shows to be wrong."""
-        return await self._report(request, findings_of)
+        async with self._room:
+            return await self._report(request, findings_of)
 
     async def doctor(self, request: web.Request) -> web.StreamResponse:
         """What is wrong with it, or with its job, by all rules."""
@@ -108,7 +118,7 @@ class Asking:
         if not asked.of_job:
             return await self._report(request, doctor_of)
         members, target = self._processes.job_of(asked.endpoint), self._processes.target
-        return _plain_answer(await self._in_thread(doctor_of_job, members, target))
+        return _plain_answer(await self._looked(doctor_of_job, members, target))
 
     async def gradients(self, request: web.Request) -> web.StreamResponse:
         """Have its next step's gradients recorded."""
@@ -122,14 +132,14 @@ class Asking:
         """Where its threads are."""
         asked = await read_body(request, PageQuestion)
         process = await self._in_thread(self._processes.process, asked.endpoint)
-        return json_answer(await self._in_thread(process.backtrace))
+        return json_answer(await self._looked(process.backtrace))
 
     async def merged(self, request: web.Request) -> web.StreamResponse:
         """Where the threads of all ranks of its job are."""
         asked = await read_body(request, PageQuestion)
         members, target = self._processes.job_of(asked.endpoint), self._processes.target
         return _plain_answer(
-            await self._in_thread(merged_stacks, members, target.timeout_s, target.token)
+            await self._looked(merged_stacks, members, target.timeout_s, target.token)
         )
 
     async def _report(
@@ -138,7 +148,7 @@ class Asking:
         """What a command says of a process."""
         asked = await read_body(request, PageQuestion)
         process = await self._in_thread(self._processes.process, asked.endpoint)
-        return _plain_answer(await self._in_thread(report, process))
+        return _plain_answer(await self._looked(report, process))
 
     async def eval(self, request: web.Request) -> web.StreamResponse:
         """Run code in it."""
@@ -186,6 +196,20 @@ class Asking:
             "memory_mib": settings.query_memory_mib,
         }  # fmt: skip
         yield await self._unions.answer(json.dumps(question).encode(), limit_s)
+
+    async def _looked(self, work: Callable[..., T], *arguments: object) -> T:
+        """Do what reads records in this process, and give back the memory that it took."""
+        try:
+            return await self._in_thread(work, *arguments)
+        finally:
+            if self._trimming is None or self._trimming.done():
+                self._trimming = asyncio.create_task(self._give_back_soon())
+
+    async def _give_back_soon(self) -> None:
+        """Give back what was left behind, once for all that is asked within a moment."""
+        await asyncio.sleep(_TRIM_AFTER_S)
+        await self._in_thread(gc.collect)
+        await self._in_thread(give_back_memory)
 
     async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
         """Do what waits."""

@@ -1,7 +1,8 @@
 """What `profile` writes, opened in speedscope as people open it: in a real browser.
 
-Perfetto's own trace processor is fetched at run time from where no registry is: its format is
-opened by speedscope, too.
+Perfetto's own trace processor is fetched at run time from where no registry is (the package
+`perfetto` has none in it, nor has Debian or npm), and Chromium's own `chrome://tracing` does not
+load without a window: their format is opened by speedscope, too.
 """
 
 from __future__ import annotations
