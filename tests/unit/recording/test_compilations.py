@@ -31,7 +31,7 @@ NOTED = [  # by torch 2.13, of a function and the gradients of the graph behind 
 
 
 def test_gradients_have_the_name_of_their_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch notes next to nothing of them but the number of the graph."""
+    """Torch notes next to nothing of them but the number of the graph."""
     utils = SimpleNamespace(get_compilation_metrics=lambda: NOTED)
     monkeypatch.setitem(sys.modules, "torch._dynamo.utils", utils)
     found = rows(cast("LiveQuestion", None))
