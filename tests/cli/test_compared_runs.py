@@ -115,7 +115,7 @@ def test_a_module_that_sleeps_is_named(runs: Runs, twins: tuple[Target, Target])
 def test_all_that_was_changed_is_named(runs: Runs, twins: tuple[Target, Target]) -> None:
     """Batch, type, threads and seed, as they were typed and as they came out."""
     changed = ("--batch", "32", "--dtype", "float64", "--threads", "2", "--seed", "5")
-    plain, other = twins[0], wait_for_end(runs.begin("--steps", "40", *changed))
+    plain, other = twins[0], runs.ended(*changed)
     found = diff(plain, other)
     assert {f"{one['kind']} {one['name']}" for one in found["differences"]} == SET_UP
     values = {one["name"]: (one["before"], one["after"]) for one in found["differences"]}
