@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..messages.common import LiveRows
-    from ..ring.arrow_tables import RingReadings
     from ..sql.answer import Answer
     from ..sql.scans import TableProvider
 
@@ -48,7 +47,6 @@ def providers_for(
     limit_s: float = DEFAULT_TIMEOUT_S,
     timeout_s: float | None = None,
     notes: list[str] | None = None,
-    kept: RingReadings | None = None,
 ) -> list[TableProvider]:
     """What the SQL engine reads the tables of a process from.
 
@@ -57,14 +55,13 @@ def providers_for(
         timeout_s: What an answer of the agent may, where it need not wait for the training; None
             for what is usual.
         notes: Gets sentences about how the rows were had.
-        kept: Recorded rows that were read before; gets those that are read now.
     """
     from ..ring.arrow_tables import RecordedTable
 
     told = notes if notes is not None else []
     wait_s = min(WAIT_S, limit_s * _WAIT_SHARE)
     return [
-        RecordedTable(table, folder, told, kept)
+        RecordedTable(table, folder, told)
         if table.kind == "recorded"
         else _LastProfile(folder)
         if table == KERNELS

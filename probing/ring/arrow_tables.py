@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,37 +61,18 @@ def schema_of(table: Table) -> pa.Schema:
     return pa.schema(fields)
 
 
-class RingReadings(Protocol):
-    """What was read of rings before, and can be gone on with."""
-
-    def read(self, path: Path, columns: Collection[str] | None, *, has_ended: bool) -> RingSnapshot:
-        """As `read_ring`.
-
-        Args:
-            has_ended: Whether the process has, so that nothing of it changes any more.
-        """
-
-
 class RecordedTable:
     """A recorded table of one process, read from its ring file; without one it is empty."""
 
-    def __init__(
-        self,
-        table: Table,
-        folder: ProcessFolder,
-        notes: list[str] | None = None,
-        kept: RingReadings | None = None,
-    ) -> None:
+    def __init__(self, table: Table, folder: ProcessFolder, notes: list[str] | None = None) -> None:
         """Prepare.
 
         Args:
             notes: Gets sentences about what is damaged.
-            kept: What was read before, and may be gone on with.
         """
         self.table = table
         self._folder = folder
         self._notes = notes
-        self._kept = kept
 
     def load(self, columns: frozenset[str] | None) -> pa.Table:
         """Read the ring as it stands.
@@ -105,7 +86,7 @@ class RecordedTable:
         """
         path = self._folder.ring(self.table.name)
         try:
-            snapshot = self._read(path, _stored_names(self.table, columns))
+            snapshot = ring_reader.read_ring(path, _stored_names(self.table, columns))
             texts = names.decode_names(_read_or_empty(self._folder))
         except FileNotFoundError:
             if self._notes is not None and self._is_removed(path):
@@ -121,12 +102,6 @@ class RecordedTable:
         if self._notes is not None:
             self._notes += self._damage(snapshot, texts)
         return to_arrow(snapshot, texts, columns)
-
-    def _read(self, path: Path, columns: frozenset[str] | None) -> RingSnapshot:
-        """The rows of the ring."""
-        if self._kept is None:
-            return ring_reader.read_ring(path, columns)
-        return self._kept.read(path, columns, has_ended=not self._folder.is_alive())
 
     def _is_removed(self, path: Path) -> bool:
         """Whether the process still writes to a file that has no name any more."""

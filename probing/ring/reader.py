@@ -91,24 +91,6 @@ def read_ring(path: Path, columns: Collection[str] | None = None) -> RingSnapsho
         return scan.snapshot()
 
 
-def read_rows_since(
-    ring: RingFile, last: int, newest: int, columns: Collection[str]
-) -> RingSnapshot:
-    """Read the rows behind one that is there, and whatever stands where newer ones will.
-
-    Args:
-        last: The number of that row, which is read, too.
-        newest: About the newest number.
-
-    Returns:
-        The rows from `last` on, and some older ones; `overwritten` and `torn` mean nothing.
-    """
-    scan = _Scan(ring, newest, columns, since=last)
-    scan.read_all()
-    scan.settle()
-    return scan.snapshot()
-
-
 class _Scan:
     """One reading of all slots, from the oldest row on.
 
@@ -116,24 +98,13 @@ class _Scan:
     row), its state, its columns, and whether it has never been written.
     """
 
-    def __init__(
-        self,
-        ring: RingFile,
-        newest: int,
-        columns: Collection[str] | None,
-        *,
-        since: int | None = None,
-    ) -> None:
+    def __init__(self, ring: RingFile, newest: int, columns: Collection[str] | None) -> None:
         self._ring = ring
         self._capacity = ring.header.capacity
         self._row_size = ring.header.row_size
         self._hint = newest
         start = (newest + 1) % self._capacity if newest >= self._capacity else 0
         pieces = [(start, ring.slots), (0, min(start, ring.slots))]
-        if since is not None:
-            start = since % self._capacity
-            stop = start + min(newest - since + 1 + 2 * NEWER, self._capacity)
-            pieces = [(start, min(stop, ring.slots)), (0, stop - ring.slots)]
         self._pieces = [(first, stop) for first, stop in pieces if first < stop]
         count = sum(stop - first for first, stop in self._pieces)
         self._numbers = np.zeros(count, np.int64)
@@ -215,8 +186,7 @@ class _Scan:
         for number in range(newest + 1, newest + 1 + NEWER):
             slot = number % self._capacity
             place = slot - start if slot >= start else stop - start + slot
-            is_read = place < len(found) and slot < stop
-            if not is_read or found[place] or not self._ring.has_begun(number):
+            if slot >= stop or found[place] or not self._ring.has_begun(number):
                 return number - 1
         return newest + NEWER
 

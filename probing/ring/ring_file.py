@@ -60,12 +60,6 @@ class RingFile:
     def __exit__(self, *exc_info: object) -> None:
         os.close(self._fd)
 
-    @property
-    def identity(self) -> tuple[int, int, RingHeader]:
-        """What tells this file from another one, and from itself made anew."""
-        found = os.fstat(self._fd)
-        return found.st_dev, found.st_ino, self.header._replace(dropped=0)
-
     def _size(self) -> int:
         size = os.fstat(self._fd).st_size
         if size > MOST_BYTES:

@@ -37,15 +37,7 @@ from ..server.sql_worker.single_answers import SingleAnswers
 from ..settings import Settings
 from ..tables import TABLES
 from .processes import Processes
-from .reports import (
-    about_of,
-    doctor_of,
-    doctor_of_job,
-    findings_of,
-    gradients_of,
-    holders_of,
-    merged_stacks,
-)
+from .reports import doctor_of, doctor_of_job, findings_of, gradients_of, holders_of, merged_stacks
 from .routes import PageAct, PageEval, PageQuery, PageQuestion
 
 T = TypeVar("T")
@@ -55,8 +47,6 @@ _FINDINGS_AT_ONCE = 1
 """Each holds the rows that it is about in this process: for a grid of ranks they come in turn."""
 _TRIM_AFTER_S = 0.5
 _BATCH_ROWS = 1 << 16
-_NICENESS = 5
-"""How far statements stand behind a training: a person waits for them."""
 _PARQUET_TYPE = "application/vnd.apache.parquet"
 
 
@@ -66,7 +56,7 @@ class Asking:
     def __init__(self, processes: Processes, settings: Callable[[], Settings]) -> None:
         self._processes = processes
         self._settings = settings
-        self._workers = Workers(settings, niceness=_NICENESS)
+        self._workers = Workers(settings)
         self._unions = SingleAnswers("probing.web.union_worker", _environment())
         self._trimming: asyncio.Task[None] | None = None
         self._room = asyncio.Semaphore(_FINDINGS_AT_ONCE)
@@ -102,10 +92,6 @@ class Asking:
         stream = b"".join([piece async for piece in pieces])
         body = await self._in_thread(_as_parquet, stream)
         return web.Response(body=body, content_type=_PARQUET_TYPE)
-
-    async def about(self, request: web.Request) -> web.StreamResponse:
-        """What it is, and how it has ended or where it does not get on."""
-        return await self._report(request, about_of)
 
     async def findings(self, request: web.Request) -> web.StreamResponse:
         """What its record shows to be wrong."""

@@ -1,8 +1,8 @@
 """The SQL worker: a helper process in which an agent lets remote queries run.
 
 Rules of this file: it is started by its path, as ``python -I sql_worker.py FOLDER MEMORY_MIB
-NICENESS [PLACE ...]``, with two pipes and a bare environment; the places are where packages lie
-that ``-I`` has left out. It limits itself before it imports anything heavy, answers one request
+[PLACE ...]``, with two pipes and a bare environment; the places are where packages lie that
+``-I`` has left out. It limits itself before it imports anything heavy, answers one request
 after the other, and ends with its parent. A statement that kills it, or for which its parent
 has to kill it, is one client's error and nobody else's.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if __name__ == "__main__":
-    sys.path.extend(place for place in sys.argv[4:] if place not in sys.path)
+    sys.path.extend(place for place in sys.argv[3:] if place not in sys.path)
 
 from probing.errors import InternalError, NoSuchProcess, ProbingError, QueryTimedOut, SqlTooLarge
 from probing.errors.querying import missing_library
@@ -32,21 +32,17 @@ from probing.sql.frames import WorkerRequest
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from probing.server.sql_worker.kept_rows import KeptRows
-
 _LIVE_S = 2.0
 _LONG_S = 3600.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _PIECE_BYTES = 256 << 10
-_START_NICENESS = 10
-"""How far it stands behind the training while it starts, at most: at 15 its imports alone take half
-a minute where every core is busy, and a query has ended before it begins.
+_NICE, _NICER = 10, 5
+"""How far it stands behind the training while it starts, and how much further at work: at 15 its
+imports alone take half a minute where every core is busy, and a query has ended before it begins.
 """
 _BARE_MIB = 128
 """What a worker holds before the first statement, with its libraries."""
-_KEPT = 8
-"""One part in so many of what a worker may hold is for rows that the next statement may ask for."""
 _BESIDE_STATEMENT_S = 5
 """Processor time for what is not the statement: the tables that it reads, sending the answer."""
 
@@ -57,24 +53,20 @@ _BESIDE = " On the machine of the training, `query` by its pid needs none of it 
 def main(arguments: list[str]) -> int:
     """Answer requests until there are no more."""
     folder = folder_at(Path(arguments[0]))
-    memory_mib, niceness = int(arguments[1]), int(arguments[2])
-    limit_process(memory_mib)
-    os.nice(min(niceness, _START_NICENESS))
+    limit_process(int(arguments[1]))
     requests, answers = _take_pipes()
     try:
         if folder is None and arguments[0] != sql_frames.NO_FOLDER:
             raise InternalError(f"{arguments[0]} is not the run folder of a process")
         _import_engine()
-        os.nice(max(0, niceness - _START_NICENESS))
+        os.nice(_NICER)
     except ProbingError as error:
         _send(answers, wire.encode_error(error))
         return 1
     _send(answers, sql_frames.READY)
-    kept = _room_for_rows(memory_mib)
     while (data := _receive(requests)) is not None:
         request = wire.decode(WorkerRequest, data)
-        whose = folder_at(Path(request.folder)) if request.folder else folder
-        _answer(whose, request, answers, kept)
+        _answer(folder_at(Path(request.folder)) if request.folder else folder, request, answers)
     return 0
 
 
@@ -83,6 +75,7 @@ def limit_process(memory_mib: int) -> None:
     kernel = ctypes.CDLL(None, use_errno=True)
     kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    os.nice(_NICE)
     # The worker stays in the session of the training: in one of its own the kernel would give it
     # the same share of a core, however nice it is. So Ctrl-C at the training reaches it, too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -100,13 +93,6 @@ def engine_mib(memory_mib: int) -> int:
     does not, and meets the limit of the process.
     """
     return (max(memory_mib, LEAST_MIB) - _BARE_MIB) * 2 // 3
-
-
-def _room_for_rows(memory_mib: int) -> KeptRows:
-    """Where rows are kept from one statement to the next."""
-    from probing.server.sql_worker.kept_rows import KeptRows
-
-    return KeptRows((max(memory_mib, LEAST_MIB) << 20) // _KEPT)
 
 
 def limit_processor_time(limit_s: float) -> None:
@@ -144,14 +130,12 @@ def _import_engine() -> None:
         raise InternalError(f"the SQL engine cannot be loaded ({error})") from error
 
 
-def _answer(
-    folder: ProcessFolder | None, request: WorkerRequest, answers: int, kept: KeptRows
-) -> None:
+def _answer(folder: ProcessFolder | None, request: WorkerRequest, answers: int) -> None:
     """Run one statement and send what comes of it."""
     try:
         if folder is None:  # removed meanwhile
             raise NoSuchProcess(f"in {request.folder}")
-        schema, batches = _run(folder, request, kept)
+        schema, batches = _run(folder, request)
     except QueryTimedOut as error:
         from probing.sql.session import is_any_stuck
 
@@ -166,16 +150,14 @@ def _answer(
         _send_rows(answers, schema, batches)
 
 
-def _run(
-    folder: ProcessFolder, request: WorkerRequest, kept: KeptRows
-) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+def _run(folder: ProcessFolder, request: WorkerRequest) -> tuple[pa.Schema, list[pa.RecordBatch]]:
     """The whole answer: whether it had to be cut stands in the schema, which goes first."""
     from probing.client.providers import providers_for
     from probing.sql.process_columns import OneProcess
 
     limit_s = request.timeout_s
     limit_processor_time(limit_s)
-    providers = providers_for(folder, limit_s=limit_s, timeout_s=min(_LIVE_S, limit_s), kept=kept)
+    providers = providers_for(folder, limit_s=limit_s, timeout_s=min(_LIVE_S, limit_s))
     engine = OneProcess(
         providers,
         folder.read_card(),

@@ -29,7 +29,7 @@ from ...rundir.folders import ProcessFolder
 from ...settings import Settings
 from ...sql.frames import WorkerRequest
 from ...sql.gate import check_text
-from .worker_process import NICENESS, WorkerProcess
+from .worker_process import WorkerProcess
 
 _KILL_AFTER_S = 1.0
 """How long after its deadline a statement gets to end by itself."""
@@ -47,7 +47,6 @@ class SqlWorker:
         settings: The settings in force at the moment.
         rest_s: Within how long the worker may end `_MOST_ENDS` times before it is left alone for
             the rest of it.
-        niceness: How far its workers stand behind everybody else.
     """
 
     def __init__(
@@ -56,7 +55,6 @@ class SqlWorker:
         settings: Callable[[], Settings],
         *,
         rest_s: float = _REST_S,
-        niceness: int = NICENESS,
     ) -> None:
         self._folder = folder
         self._settings = settings
@@ -66,7 +64,6 @@ class SqlWorker:
         self._in_use: set[WorkerProcess] = set()
         self._killed: list[WorkerProcess] = []
         self._rest_s = rest_s
-        self._niceness = niceness
         self._ends: deque[float] = deque(maxlen=_MOST_ENDS)
 
     async def query(
@@ -158,7 +155,7 @@ class SqlWorker:
                 return worker
             self._kill(worker)
         self._check_rest()
-        worker = WorkerProcess(self._folder, settings.query_memory_mib, self._niceness)
+        worker = WorkerProcess(self._folder, settings.query_memory_mib)
         self._in_use.add(worker)
         return worker
 
@@ -186,9 +183,7 @@ class SqlWorker:
         if self._idle is None:
             with contextlib.suppress(SqlWorkerRests, SqlWorkerDied):  # who asks next is told
                 self._check_rest()
-                self._keep(
-                    WorkerProcess(self._folder, settings.query_memory_mib, self._niceness), settings
-                )
+                self._keep(WorkerProcess(self._folder, settings.query_memory_mib), settings)
 
     def _keep(self, worker: WorkerProcess, settings: Settings) -> None:
         """Have a worker wait for the next statement."""

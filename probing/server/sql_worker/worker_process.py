@@ -23,8 +23,6 @@ from ...rundir.folders import ProcessFolder
 from ...sql import frames as sql_frames
 from ...sql.frames import WorkerRequest
 
-NICENESS = 15
-"""How far a worker stands behind everybody else: a training must not feel it."""
 _STALL_S = 10.0
 """How long a worker may take for the next piece of an answer that it has in hand."""
 _START_S = 300.0
@@ -53,14 +51,11 @@ class WorkerProcess:
             time once it has started.
     """
 
-    def __init__(
-        self, folder: ProcessFolder | None, memory_mib: int, niceness: int = NICENESS
-    ) -> None:
+    def __init__(self, folder: ProcessFolder | None, memory_mib: int) -> None:
         """Start the process; `wait_ready` says when it can be asked.
 
         Args:
             folder: Whose tables are asked; None where each question says whose.
-            niceness: How far it stands behind everybody else.
 
         Raises:
             SqlWorkerDied: It cannot be started.
@@ -68,10 +63,9 @@ class WorkerProcess:
         script = Path(__file__).with_name("sql_worker_main.py")
         places = [*places_of("probing", "duckdb", "pyarrow", "numpy"), *borrowed_places]
         whose = sql_frames.NO_FOLDER if folder is None else str(folder.path)
-        limits = [str(memory_mib), str(niceness)]
         try:
             self._popen = subprocess.Popen(
-                [sys.executable, "-I", str(script), whose, *limits, *places],
+                [sys.executable, "-I", str(script), whose, str(memory_mib), *places],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
