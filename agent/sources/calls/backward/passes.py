@@ -159,9 +159,7 @@ class BackwardPasses:
         recording, thread = self._recording, begun.thread
         if recording.safe_points.closed:  # also one that is not recorded waits
             recording.safe_points.torch_called()
-        if (thread.session != recording.session or recording.awaits_step or thread.is_agents) and (
-            thread.is_agents or not self._boundary.admit_pass(thread)
-        ):
+        if not self._is_admitted(thread):
             return
         is_outermost = not thread.passes
         trains = recording.training_thread = recording.training_thread or thread.native_id
@@ -244,6 +242,14 @@ class BackwardPasses:
             recording.rows.lost(loss, None)
         else:
             recording.rows.lost_in_function(loss)
+
+    def _is_admitted(self, thread: ThreadState) -> bool:
+        """Whether a pass of a thread is recorded."""
+        recording = self._recording
+        if thread.is_agents:
+            return False
+        is_in = thread.session == recording.session and not recording.awaits_step
+        return is_in or self._boundary.admit_pass(thread)
 
     def _note_begin(self, args: tuple[object, ...]) -> None:
         """A pass begins that makes gradients to train with."""
