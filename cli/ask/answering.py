@@ -7,11 +7,11 @@ process answers by a feed, several as one database of all of their rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
+from ...messages.frozen import dataclass
 from ...messages.limits import grace_s
 from ..output import terminal
 from ..output.files import write_file

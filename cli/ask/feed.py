@@ -11,9 +11,9 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...messages.frozen import dataclass
 from ..target import Target
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ..errors import ProcessEnded
 from ..messages.limits import DEFAULT_TIMEOUT_S, WAIT_S, ready_s
 from ..reach import ladder
+from ..reach.address import Address
 from ..reach.ping import ping
-from ..reach.transport import Address
 from ..ring.peek import tables_of
 from ..rundir.folders import ProcessFolder
 from ..stacks import text as stacks
