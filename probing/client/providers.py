@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..messages.common import LiveRows
-    from ..sql.answer import Answer
+    from ..sql.process_columns import OneProcess
     from ..sql.scans import TableProvider
 
 _WAIT_SHARE = 0.5
@@ -56,12 +56,10 @@ def providers_for(
             for what is usual.
         notes: Gets sentences about how the rows were had.
     """
-    from ..ring.arrow_tables import RecordedTable
-
     told = notes if notes is not None else []
     wait_s = min(WAIT_S, limit_s * _WAIT_SHARE)
     return [
-        RecordedTable(table, folder, told)
+        _Recorded(table, folder, told)
         if table.kind == "recorded"
         else _LastProfile(folder)
         if table == KERNELS
@@ -74,14 +72,25 @@ def providers_for(
     ]
 
 
-def query_record(
-    folder: ProcessFolder, sql: str, notes: list[str], *, timeout_s: float, max_rows: int | None
-) -> Answer:
-    """Run a statement in this very process, over the record of another; see `Process.query`."""
+def over_record(folder: ProcessFolder, notes: list[str], *, timeout_s: float) -> OneProcess:
+    """What runs statements in this very process, over the record of another."""
     from ..sql.process_columns import OneProcess
 
-    engine = OneProcess(providers_for(folder, limit_s=timeout_s, notes=notes), folder.read_card())
-    return engine.run(sql, timeout_s=timeout_s, max_rows=max_rows)
+    return OneProcess(providers_for(folder, limit_s=timeout_s, notes=notes), folder.read_card())
+
+
+class _Recorded:
+    """A recorded table, read by libraries that are loaded only where it is."""
+
+    def __init__(self, table: Table, folder: ProcessFolder, notes: list[str]) -> None:
+        self.table = table
+        self._folder, self._notes = folder, notes
+
+    def load(self, columns: frozenset[str] | None) -> pa.Table:
+        """All rows."""
+        from ..ring.arrow_tables import RecordedTable
+
+        return RecordedTable(self.table, self._folder, self._notes).load(columns)
 
 
 _AT_STEP_END = frozenset({*MEMORY_TABLES, PARAMETER_CHECKSUMS.name})

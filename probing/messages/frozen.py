@@ -22,7 +22,7 @@ _plans: dict[type, _Plan] = {}
 _put = object.__setattr__
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass
+    from dataclasses import dataclass as dataclass  # noqa: PLC0414
 else:
 
     def dataclass(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import duckdb
+from .library import duckdb
 
 
 def locked_database() -> duckdb.DuckDBPyConnection:

@@ -6,17 +6,18 @@ moment, and only the columns that the statement reads.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol
-
-import duckdb
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import InternalError
-from ..ring.arrow_tables import schema_of
 from ..tables import OWN_SCHEMA, SCHEMA, Table
+from .library import duckdb, load_whole
 from .quoting import text_literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _CATALOGUE_WORDS = re.compile(r"comment|duckdb_(?:columns|views)", re.IGNORECASE)
 _MAY_READ_ANY = re.compile(
@@ -67,9 +68,20 @@ class Scan:
         self.schema = provider.table.schema
         self.columns: frozenset[str] | None = None
         self.error: BaseException | None = None
-        self._declared = getattr(provider, "arrow_schema", None) or schema_of(provider.table)
-        self._fields = [f"{self.name}.{name}" for name in self._declared.names]
         self._loaded: pa.Table | None = None
+
+    @functools.cached_property
+    def _declared(self) -> pa.Schema:
+        """The columns under their own names."""
+        from ..ring.arrow_tables import schema_of
+
+        given: pa.Schema | None = getattr(self._provider, "arrow_schema", None)
+        return given or schema_of(self._provider.table)
+
+    @functools.cached_property
+    def _fields(self) -> list[str]:
+        """What they are called in the scan."""
+        return [f"{self.name}.{name}" for name in self._declared.names]
 
     @property
     def projection(self) -> str:
@@ -85,6 +97,8 @@ class Scan:
         return "; ".join(f"COMMENT ON {text}" for text in texts)
 
     def __arrow_c_schema__(self) -> Any:
+        import pyarrow as pa
+
         fields = zip(self._fields, self._declared, strict=True)
         return pa.schema([field.with_name(name) for name, field in fields]).__arrow_c_schema__()
 
@@ -118,6 +132,8 @@ def create_views(connection: duckdb.DuckDBPyConnection, scans: Sequence[Scan], s
     with_comments = bool(_CATALOGUE_WORDS.search(sql))
     for schema in (SCHEMA, OWN_SCHEMA):
         connection.execute(f"CREATE SCHEMA {schema}")
+    if scans:
+        load_whole()
     for scan in scans:
         connection.execute(f"USE {scan.schema}")
         relation = connection.from_arrow(scan)

@@ -83,6 +83,8 @@ class FakeProcess:
             raise self._source
         return Answer(self._source)
 
+    query_plain = query
+
     def status(self) -> Any:
         """Something to ask for."""
         if isinstance(self._source, ProbingError):
