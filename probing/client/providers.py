@@ -13,6 +13,7 @@ from ..messages.limits import DEFAULT_TIMEOUT_S, WAIT_S, ready_s
 from ..reach import ladder
 from ..reach.address import Address
 from ..reach.ping import ping
+from ..ring.columns.recorded import Recorded
 from ..ring.peek import tables_of
 from ..rundir.folders import ProcessFolder
 from ..stacks import text as stacks
@@ -79,12 +80,8 @@ def over_record(folder: ProcessFolder, notes: list[str], *, timeout_s: float) ->
     return OneProcess(providers_for(folder, limit_s=timeout_s, notes=notes), folder.read_card())
 
 
-class _Recorded:
-    """A recorded table, read by libraries that are loaded only where it is."""
-
-    def __init__(self, table: Table, folder: ProcessFolder, notes: list[str]) -> None:
-        self.table = table
-        self._folder, self._notes = folder, notes
+class _Recorded(Recorded):
+    """A recorded table; libraries are loaded only where the C part cannot read it."""
 
     def load(self, columns: frozenset[str] | None) -> pa.Table:
         """All rows."""

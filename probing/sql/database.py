@@ -31,7 +31,10 @@ def fresh_database(memory_mib: int, *, threads: int = 1) -> duckdb.DuckDBPyConne
     }
     if not duckdb.__version__.startswith("1."):
         config["async_threads"] = 0
-    return duckdb.connect(":memory:", config=config)
+    connection = duckdb.connect(":memory:", config=config)
+    # It draws one on stdout where it takes that for a terminal.
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def lock(connection: duckdb.DuckDBPyConnection, folders: Sequence[str] = ()) -> None:

@@ -77,6 +77,7 @@ class Engine:
             QueryTimedOut: Its time is up.
             ProbingError: A table that it reads cannot be had.
         """
+        load_whole()  # here, since a statement's time does not begin before it
         query = self._query(Query, sql, timeout_s, max_rows=max_rows, max_bytes=max_bytes)
         return query.answer()
 

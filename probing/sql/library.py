@@ -7,6 +7,8 @@ engine. Of the versions named here the engine is loaded alone; of any other, all
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -16,25 +18,70 @@ _KNOWN = ("2.0.",)
 
 def _load() -> tuple[Any, bool]:
     """The module that has the engine, and whether it is a known one."""
-    try:
-        import _duckdb
-    except ImportError:
-        _duckdb = None
-    if str(getattr(_duckdb, "__version__", "")).startswith(_KNOWN):
-        return sys.modules.get("duckdb", _duckdb), True
-    import duckdb
-
-    return duckdb, False
+    with contextlib.suppress(ImportError):
+        engine = importlib.import_module("_duckdb")
+        if str(getattr(engine, "__version__", "")).startswith(_KNOWN):
+            return sys.modules.get("duckdb", engine), True
+    return importlib.import_module("duckdb"), False
 
 
 if TYPE_CHECKING:
-    import duckdb
+    import duckdb as duckdb  # noqa: PLC0414
 
     IS_KNOWN = True
 else:
     duckdb, IS_KNOWN = _load()
 
 
+class _Source:
+    """An object that hands over Arrow columns, in the words in which the engine asks for them."""
+
+    one_shot = pull_under_gil = schema_is_stable = False
+
+    def __init__(self, columns: Any) -> None:
+        self.obj = columns
+        self.__arrow_c_schema__ = columns.__arrow_c_schema__
+
+    def rows(self) -> None:
+        """How many rows there are; not known before they are read."""
+
+    def accepts(self, predicate: Any) -> bool:
+        """Whether rows are sorted out by a condition before they are handed over."""
+        return False
+
+    def stream(self, columns: Any, filters: Any) -> tuple[Any, bool]:
+        """A stream of all columns."""
+        return self.obj.__arrow_c_stream__(), False
+
+
+class _Condition:
+    """A condition of a statement, which nobody looks at."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+
+class _Conditions:
+    """What the engine makes conditions of, to offer them to a source."""
+
+    def __getattr__(self, name: str) -> type[_Condition]:
+        return _Condition
+
+
+class _Sources:
+    """What the engine asks for a source, in place of `duckdb._sources`."""
+
+    adapt = Source = _Source
+    nodes = _Conditions()
+
+
+def can_read_columns() -> bool:
+    """Whether the engine reads Arrow columns alone; from now on it does."""
+    if IS_KNOWN and "duckdb" not in sys.modules:
+        duckdb._set_arrow_sources(_Sources)  # type: ignore[attr-defined]  # noqa: SLF001
+    return IS_KNOWN
+
+
 def load_whole() -> None:
     """Load what gives a connection its methods that make relations, and reads Arrow."""
     import duckdb  # noqa: F401
+    import pyarrow as pa  # noqa: F401 - which duckdb loads with the first answer

@@ -135,7 +135,7 @@ class PlainQuery(Query):
         """The name and the type of each column; None where not all are plain, or not known."""
         if not IS_KNOWN:
             return None
-        names, types, *_ = connection._bind(sql)  # type: ignore[attr-defined]  # noqa: SLF001
+        names, types, *_ = connection._bind(sql)  # noqa: SLF001
         check_types(names, types)
         bare = [_ARGUMENTS.sub("", str(each)) for each in types]
         return list(zip(names, bare, strict=True)) if _PLAIN.issuperset(bare) else None

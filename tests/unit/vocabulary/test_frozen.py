@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from probing.messages import frozen
+from probing.messages.frozen import dataclass
 
 pytestmark = pytest.mark.anypython
 
 
-@frozen.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
     """A record."""
 
@@ -34,7 +34,7 @@ class Theirs:
     hidden: str = dataclasses.field(default="x", repr=False)
 
 
-@frozen.dataclass(slots=True)
+@dataclass(slots=True)
 class Changing:
     """A record that may be changed, and takes its members by their places, too."""
 
@@ -66,7 +66,7 @@ def test_what_does_not_fit_is_refused_alike(members: dict[str, Any]) -> None:
         with pytest.raises(TypeError):
             cls(**members)
         with pytest.raises(TypeError):
-            cls("a")  # type: ignore[misc]
+            cls("a")  # type: ignore[call-arg]
 
 
 def test_a_frozen_record_stays_as_it_is_and_another_does_not() -> None:
