@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import InternalError, ProbingError, SqlError
 from . import gate as sql_gate
-from .database import fresh_database, lock
+from .database import duckdb, fresh_database, load_whole, lock
 from .errors import SqlContext, translate
-from .library import duckdb, load_whole
 from .scans import Scan, TableProvider, create_views, named_in
 from .session import Session
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from .answer import Answer
-    from .plain import PlainAnswer
 
 _BATCH_ROWS = 65_536
 _PLAN_PREFIX = "EXPLAIN (FORMAT json)\n"
@@ -78,18 +76,11 @@ class Engine:
             ProbingError: A table that it reads cannot be had.
         """
         load_whole()  # here, since a statement's time does not begin before it
-        query = self._query(Query, sql, timeout_s, max_rows=max_rows, max_bytes=max_bytes)
+        query = self.query(Query, sql, timeout_s, max_rows=max_rows, max_bytes=max_bytes)
         return query.answer()
 
-    def run_plain(
-        self, sql: str, *, timeout_s: float, max_rows: int | None = None
-    ) -> PlainAnswer | Answer:
-        """As `run`, with rows in Python's own values where their types allow it."""
-        from .plain import PlainQuery
-
-        return self._query(PlainQuery, sql, timeout_s, max_rows=max_rows).answer()
-
-    def _query(self, kind: type[Q], sql: str, timeout_s: float, **limits: int | None) -> Q:
+    def query(self, kind: type[Q], sql: str, timeout_s: float, **limits: int | None) -> Q:
+        """A statement that is yet to be started."""
         sql_gate.check_text(sql, self._max_sql_bytes)
         context = SqlContext(
             sql=sql,

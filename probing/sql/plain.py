@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .engine import Query, check_types
-from .library import IS_KNOWN, duckdb
+from .database import IS_KNOWN, duckdb
+from .engine import Engine, Query, check_types
 
 if TYPE_CHECKING:
     from .answer import Answer
@@ -150,3 +150,10 @@ class PlainQuery(Query):
             return None
         pairs = zip(self.schema, zip(*rows, strict=True), strict=True)
         return PlainBatch([PlainColumn(field.type, v) for field, v in pairs], len(rows))
+
+
+def run_plain(
+    engine: Engine, sql: str, *, timeout_s: float, max_rows: int | None = None
+) -> PlainAnswer | Answer:
+    """As `Engine.run`, with rows in Python's own values where their types allow it."""
+    return engine.query(PlainQuery, sql, timeout_s, max_rows=max_rows).answer()

@@ -147,8 +147,10 @@ class OneProcess:
         return answer
 
     def run_plain(self, sql: str, **limits: Any) -> PlainAnswer | Answer:
-        """Start a statement; see `Engine.run_plain`."""
-        answer: PlainAnswer | Answer = self._run(Engine.run_plain, sql, limits)
+        """Start a statement; see `plain.run_plain`."""
+        from .plain import run_plain
+
+        answer: PlainAnswer | Answer = self._run(run_plain, sql, limits)
         return answer
 
     def _run(self, run: Callable[..., Any], sql: str, limits: dict[str, Any]) -> Any:

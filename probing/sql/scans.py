@@ -15,7 +15,7 @@ from ..errors import InternalError
 from ..ring.columns.batch import fields_of
 from ..ring.native import IN_C
 from ..tables import OWN_SCHEMA, SCHEMA, Table
-from .library import can_read_columns, duckdb, load_whole
+from .database import can_read_columns, duckdb, load_whole
 from .quoting import text_literal
 
 if TYPE_CHECKING:

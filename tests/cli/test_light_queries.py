@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from probing.ring.native import IN_C
-from probing.sql.library import IS_KNOWN
+from probing.sql.database import IS_KNOWN
 from tests.harness.sql_fixtures import recorded_folder
 from tests.harness.targets import clean_env
 

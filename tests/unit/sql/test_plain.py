@@ -15,7 +15,7 @@ from probing.cli.output import terminal
 from probing.cli.render.rows import TEXT_WRITERS
 from probing.errors import SqlError
 from probing.sql.engine import Engine
-from probing.sql.plain import PlainAnswer
+from probing.sql.plain import PlainAnswer, run_plain
 
 _ENDS = {
     name: (f"-({2 ** (bits - 1) - 1})", f"{2 ** (bits - 1) - 1}")
@@ -81,7 +81,7 @@ def _written(answer: Any, capfdbinary: pytest.CaptureFixture[bytes]) -> dict[str
 def test_both_ways_write_the_same(sql: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Every text format has the same bytes whichever way the rows came."""
     engine = Engine([])
-    plain = engine.run_plain(sql, timeout_s=60)
+    plain = run_plain(engine, sql, timeout_s=60)
     assert isinstance(plain, PlainAnswer) == (sql in _PLAIN)
     ours = _written(plain, capfdbinary)
     assert ours == _written(engine.run(sql, timeout_s=60), capfdbinary)
@@ -90,21 +90,21 @@ def test_both_ways_write_the_same(sql: str, capfdbinary: pytest.CaptureFixture[b
 def test_limits_and_refusals_are_those_of_arrow() -> None:
     """A cut answer says so, an unsigned number of 128 bits is refused, an error comes at once."""
     engine = Engine([])
-    with engine.run_plain("FROM range(100000)", timeout_s=60, max_rows=9000) as answer:
+    with run_plain(engine, "FROM range(100000)", timeout_s=60, max_rows=9000) as answer:
         assert sum(batch.num_rows for batch in answer.batches()) == 9000
         assert answer.truncated == "The answer was cut after 9,000 rows: its limit is 9,000 rows."
     with pytest.raises(SqlError, match="UHUGEINT"):
-        engine.run_plain("SELECT 1::UHUGEINT a", timeout_s=60)
+        run_plain(engine, "SELECT 1::UHUGEINT a", timeout_s=60)
     with pytest.raises(SqlError):
-        engine.run_plain("SELECT error('no')", timeout_s=60)
+        run_plain(engine, "SELECT error('no')", timeout_s=60)
 
 
 def test_constants_load_no_library_of_arrays() -> None:
     """A statement of plain types is answered by the engine alone."""
     heavy = {"duckdb", "numpy", "pyarrow", "rich", "ssl", "pandas", "aiohttp"}
     code = (
-        "import sys; from probing.sql.engine import Engine\n"
-        "assert list(Engine([]).run_plain('SELECT 1 a, 2.5 b', timeout_s=60).batches())\n"
+        "import sys; from probing.sql.engine import Engine; from probing.sql.plain import run_plain\n"
+        "assert list(run_plain(Engine([]), 'SELECT 1 a, 2.5 b', timeout_s=60).batches())\n"
         f"print(sorted({heavy!r} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
