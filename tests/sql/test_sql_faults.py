@@ -18,7 +18,7 @@ from probing.client.base import Process
 from probing.client.transports import ByAddress
 from probing.errors import ProbingError, SqlError, SqlWorkerDied, SqlWorkerRests
 from probing.messages import common as wire
-from probing.reach.transport import Address
+from probing.reach.address import Address
 from probing.rundir.folders import ProcessFolder
 from probing.server.sql_worker.worker import SqlWorker
 from probing.settings import Settings
