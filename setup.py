@@ -51,7 +51,7 @@ IN_C = Extension(
     "probing.ring._native",
     [
         f"probing/ring/{name}.c"
-        for name in ("_native", "_backward", "_cut_files", "_rows", "_steps")
+        for name in ("_native", "_arrow", "_backward", "_cut_files", "_reading", "_rows", "_steps")
     ],
     depends=["probing/ring/_native.h"],
     extra_compile_args=["-std=c11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"],

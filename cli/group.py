@@ -11,12 +11,12 @@ import importlib
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import click
 from click.shell_completion import CompletionItem
 
 from ..errors import UsageError
+from ..messages.frozen import dataclass
 from .command import paged_help
 from .completion import complete_endpoints
 from .help.examples import ANSWERS

@@ -19,11 +19,12 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..messages.frozen import dataclass
 from .tasks import COMMANDS, SHORT_FORMS
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ import math
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ..errors import ProbingError, UsageError
+from ..messages.frozen import dataclass
 from .completion import complete_endpoint_option
 from .options import is_overruled, verbosity_options
 from .output import terminal
@@ -104,12 +104,13 @@ def _stands_for_many(word: str, token: str | None, timeout_s: float) -> bool:
 
     At host:port there may be a node server, and only it can tell; it is asked once.
     """
-    from ..cluster.job.plans import is_address, names_many
-    from ..cluster.job.providers.addresses import members_at
-    from ..rundir.folders import from_env
+    from ..cluster.job.forms import is_address, names_many
 
     if not is_address(word):
         return names_many(word)
+    from ..cluster.job.providers.addresses import members_at
+    from ..rundir.folders import from_env
+
     try:
         members = members_at(word, from_env(), token=token, timeout_s=timeout_s)
     except ProbingError:  # the command will meet it again, and tell

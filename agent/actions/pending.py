@@ -9,11 +9,12 @@ import shlex
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ...errors import ActRefused
 from ...messages.about.act import Act, Asked, Prepared, Undo
+from ...messages.frozen import dataclass
 from ...messages.rank_paths import of_ranks
 from ..agent_threads import pending
 from ..audit.request_log import Sender

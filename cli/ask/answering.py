@@ -1,23 +1,23 @@
 """The answer to a query: to stdout or a file.
 
-Rules of this file: it imports pyarrow, so only the command `query` imports it, when it runs. One
-process answers by a feed, several as one database of all of their rows.
+Rules of this file: only commands that take statements import it, when they run. One process answers
+by a feed, several as one database of all of their rows. What is only written out as text comes
+without pyarrow and numpy, which take longer to load than a short statement to run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
-
+from ...messages.frozen import dataclass
 from ...messages.limits import grace_s
 from ..output import terminal
 from ..output.files import write_file
 from ..output.terminal import Screen
-from ..render.cells import is_number, is_time, short_texts
-from ..render.rows import WRITERS, Writer, arrow_file_chunks
+from ..render.cells import is_number, is_time, plain_texts, short_texts
+from ..render.rows import TEXT_WRITERS, WRITERS, Writer, arrow_file_chunks
 from ..target import Target
 from ..time_limit import held_back, within
 from .cutting import as_far_as_they_come
@@ -76,13 +76,19 @@ def answer(target: Target, question: Question) -> int:
                 budget_mib=question.budget_mib,
             )
     with within(target.limit_s, grace_s=_GRACE_S):
-        feed = Feed(target, target.endpoints[0], question.sql, max_rows=question.limit)
+        feed = Feed(
+            target,
+            target.endpoints[0],
+            question.sql,
+            max_rows=question.limit,
+            is_text=question.form in TEXT_WRITERS,
+        )
         write_rows(feed.schema(), feed.batches(), question)
     tell_notes(target, feed.endpoint, feed.notes)
     return 0
 
 
-def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Question) -> None:
+def write_rows(schema: Any, batches: Iterable[Any], question: Question) -> None:
     """Write rows as the question asks for.
 
     Raises:
@@ -103,7 +109,7 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Q
         write_file(question.output, chunks)
 
 
-def _telling_of_none(batches: Iterable[pa.RecordBatch], form: str) -> Iterator[pa.RecordBatch]:
+def _telling_of_none(batches: Iterable[Any], form: str) -> Iterator[Any]:
     """The batches; that there is no row is told where the format writes nothing for that."""
     total = 0
     for batch in batches:
@@ -121,12 +127,12 @@ def _writer(question: Question) -> Writer:
     return WRITERS[question.form]
 
 
-def _table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Question) -> str:
+def _table(schema: Any, batches: Iterable[Any], question: Question) -> str:
     """The table of the first rows, and how many there are beside them."""
     if schema.names == _PLAN:
-        plans = (value for batch in batches for value in batch.column(1).to_pylist())
+        plans = (text for batch in batches for text in plain_texts(batch.columns[1]))
         return "".join(f"{plan}\n" for plan in plans)
-    shown: list[pa.RecordBatch] = []
+    shown: list[Any] = []
     total = count = 0
     for batch in batches:
         room = question.max_rows - count if question.max_rows else batch.num_rows
@@ -138,9 +144,7 @@ def _table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Quest
         return _drawn(schema, shown, total, question)
 
 
-def _drawn(
-    schema: pa.Schema, shown: Sequence[pa.RecordBatch], total: int, question: Question
-) -> str:
+def _drawn(schema: Any, shown: Sequence[Any], total: int, question: Question) -> str:
     """The table of some rows of so many."""
     from ..render.table import Heading, render_table
 

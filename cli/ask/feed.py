@@ -11,13 +11,10 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...messages.frozen import dataclass
 from ..target import Target
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _BATCHES_IN_HAND = 4
 
@@ -26,7 +23,7 @@ _BATCHES_IN_HAND = 4
 class _Begin:
     """The answer has columns."""
 
-    schema: pa.Schema
+    schema: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +42,28 @@ class Feed:
             last batch was read.
     """
 
-    def __init__(self, target: Target, endpoint: str, sql: str, *, max_rows: int | None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        endpoint: str,
+        sql: str,
+        *,
+        max_rows: int | None,
+        is_text: bool = False,
+    ) -> None:
+        """Start.
+
+        Args:
+            is_text: Whether only the texts of the values are wanted, for which plain rows will do.
+        """
         self.endpoint = endpoint
         self.notes: tuple[str, ...] = ()
         self._target, self._sql, self._max_rows = target, sql, max_rows
-        self._items: queue.Queue[_Begin | pa.RecordBatch | _End | Exception] = queue.Queue(
-            _BATCHES_IN_HAND
-        )
+        self._is_text = is_text
+        self._items: queue.Queue[Any] = queue.Queue(_BATCHES_IN_HAND)
         threading.Thread(target=self._work, name=f"query {endpoint}", daemon=True).start()
 
-    def schema(self) -> pa.Schema:
+    def schema(self) -> Any:
         """The columns, waiting for them.
 
         Raises:
@@ -62,7 +71,7 @@ class Feed:
         """
         return self._next().schema
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Iterator[Any]:
         """The rows, as they come; once, and after `schema`.
 
         Raises:
@@ -76,9 +85,9 @@ class Feed:
         """Fetch everything into the queue; the last item is the end or an error."""
         try:
             process = self._target.connect(self.endpoint)
-            with process.query(
-                self._sql, timeout_s=self._target.limit_s, max_rows=self._max_rows
-            ) as answer:
+            ask = process.query_plain if self._is_text else process.query
+            limit_s = self._target.limit_s
+            with ask(self._sql, timeout_s=limit_s, max_rows=self._max_rows) as answer:
                 self._items.put(_Begin(schema=answer.schema))
                 for batch in answer.batches():
                     self._items.put(batch)

@@ -13,11 +13,11 @@ import dataclasses
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ...cluster.job.interruption import ends_the_wait
 from ...errors import ProbingError
+from ...messages.frozen import dataclass
 from ..output import terminal
 from ..render.text import wrap_lines
 from ..target import Target

@@ -8,8 +8,10 @@ vocabulary is named by its class, whose attributes are its keys.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from importlib import import_module
+
+from ...messages.frozen import dataclass
 
 EXIT_CODES: Mapping[int, str] = {
     0: "The answer is there.",

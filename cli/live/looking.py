@@ -10,10 +10,10 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import ProbingError
+from ...messages.frozen import dataclass
 from ..reports.following import Following
 from ..reports.rank_grid import GridCell, KnownSteps, RankGrid, grid_of_members
 from ..target import FINDING_S, Target

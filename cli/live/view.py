@@ -10,9 +10,9 @@ import math
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...messages.frozen import dataclass
 from ..render.process.overview import render_overview
 from ..render.process.stacks import render_backtrace
 from ..render.ranks.grid import draw_live, head_of

@@ -14,10 +14,11 @@ import stat
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import IO, TYPE_CHECKING, Any
 
 from ...errors import ProbingError, UsageError
+from ...messages.frozen import dataclass
 from ..render.errors import render_error, render_note, to_paste
 from ..render.text import CONTROLS, as_json, escape_controls, fit_line, harmless, json_value
 from ..time_limit import held_back

@@ -7,25 +7,29 @@ that an answer of any size passes through little memory and its first rows leave
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-
-import pyarrow as pa
+from json.encoder import encode_basestring
+from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
 from .cells import is_number, json_texts, plain_texts
 
-Batches = Iterable[pa.RecordBatch]
-Writer = Callable[[pa.Schema, Batches], Iterator[bytes]]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Batches = Iterable[Any]
+"""Batches of Arrow, or of `probing.sql.plain`."""
+Writer = Callable[[Any, Batches], Iterator[bytes]]
 
 _SLICE = 8192
 
 
-def jsonl_chunks(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
+def jsonl_chunks(schema: Any, batches: Batches) -> Iterator[bytes]:
     """One JSON object per line."""
     for lines in _json_objects(schema, batches):
         yield "".join(f"{line}\n" for line in lines).encode()
 
 
-def json_chunks(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
+def json_chunks(schema: Any, batches: Batches) -> Iterator[bytes]:
     """One JSON array of objects, an object per line."""
     opening = "["
     for lines in _json_objects(schema, batches):
@@ -34,7 +38,7 @@ def json_chunks(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
     yield b"[]\n" if opening == "[" else b"\n]\n"
 
 
-def csv_chunks(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
+def csv_chunks(schema: Any, batches: Batches) -> Iterator[bytes]:
     """Comma-separated values with a header; NULL is nothing, an empty text a pair of quotes."""
     yield (",".join(_csv_cell(name) for name in schema.names) + "\n").encode()
     for batch in _slices(batches):
@@ -43,7 +47,7 @@ def csv_chunks(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
         yield "".join(f"{line}\n" for line in lines).encode()
 
 
-def markdown_chunks(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
+def markdown_chunks(schema: Any, batches: Batches) -> Iterator[bytes]:
     """A table of GitHub-flavoured Markdown."""
     head = " | ".join(_markdown_cell(name) for name in schema.names)
     rule = " | ".join("---:" if is_number(field.type) else "---" for field in schema)
@@ -56,6 +60,8 @@ def markdown_chunks(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
 
 def arrow_stream_chunks(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
     """An Arrow IPC stream."""
+    import pyarrow as pa
+
     sink = _Sink()
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:
@@ -66,6 +72,8 @@ def arrow_stream_chunks(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
 
 def arrow_file_chunks(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
     """An Arrow IPC file, which readers can map and read in any order."""
+    import pyarrow as pa
+
     schema = without_dictionaries(schema)
     sink = _Sink()
     with pa.ipc.new_file(sink, schema) as writer:
@@ -81,6 +89,7 @@ def parquet_chunks(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
     Raises:
         UsageError: It has a column that Parquet cannot hold.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     sink = _Sink()
@@ -101,7 +110,7 @@ def parquet_chunks(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
     yield sink.take()
 
 
-def unique_names(schema: pa.Schema) -> list[str]:
+def unique_names(schema: Any) -> list[str]:
     """The column names, a repeated one with a number: ``a``, ``a_1``."""
     names: list[str] = []
     for name in schema.names:
@@ -139,16 +148,16 @@ class _Sink:
         return data
 
 
-def _slices(batches: Batches) -> Iterator[pa.RecordBatch]:
+def _slices(batches: Batches) -> Iterator[Any]:
     """The batches in portions small enough to write the first one soon."""
     for batch in batches:
         for start in range(0, batch.num_rows, _SLICE):
             yield batch.slice(start, _SLICE)
 
 
-def _json_objects(schema: pa.Schema, batches: Batches) -> Iterator[list[str]]:
+def _json_objects(schema: Any, batches: Batches) -> Iterator[list[str]]:
     """The JSON objects of each portion of rows."""
-    keys = json_texts(pa.array(unique_names(schema), pa.string()))
+    keys = [encode_basestring(name) for name in unique_names(schema)]
     template = "{" + ",".join(f"{key.replace('%', '%%')}:%s" for key in keys) + "}"
     for batch in _slices(batches):
         columns = [json_texts(column) for column in batch.columns]
@@ -171,6 +180,8 @@ def _markdown_cell(text: str | None) -> str:
 
 def without_dictionaries(schema: pa.Schema) -> pa.Schema:
     """The schema without dictionaries: a file, unlike a stream, cannot replace them midway."""
+    import pyarrow as pa
+
     fields = [
         field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
         for field in schema
@@ -186,3 +197,5 @@ WRITERS: dict[str, Writer] = {
     "parquet": parquet_chunks,
     "markdown": markdown_chunks,
 }
+TEXT_WRITERS = frozenset({"table", "json", "jsonl", "csv", "markdown"})
+"""The formats that are written of the texts of values alone."""

@@ -6,8 +6,8 @@ Rules of this file: pure functions of their arguments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ...messages.frozen import dataclass
 from .table import Heading, render_table
 from .text import escape_controls, wrap_lines
 

@@ -2,7 +2,8 @@
 
 Rules of this file: pure functions of their arguments; one row is one line. Numbers and times
 are never cut, since a cut number is a wrong one; texts are, with an ellipsis; columns that
-still do not fit are left out from the right and named below.
+still do not fit are left out from the right and named below. rich is loaded where a cell is a
+picture with colours of its own.
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ import io
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from rich import box
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from ...messages.frozen import dataclass
+from .text import cell_len, cut_middle, escape_controls, plural, set_cell_size, visible_width
 
-from .text import cut_middle, escape_controls, plural, visible_width
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
 
 _GAP = 2
 _BLANK = re.compile(r"\s")
@@ -81,6 +81,10 @@ def draw_table(
     rows = [
         [_safe(heading, text) for heading, text in zip(headings, row, strict=True)] for row in rows
     ]
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     widths = _fit(headings, _natural_widths(names, rows), width)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for heading, name, cells in zip(headings, names, widths, strict=False):
@@ -254,6 +258,8 @@ def _safe(heading: Heading, text: str | None) -> str | None:
 
 
 def _cell(heading: Heading, text: str | None) -> Text:
+    from rich.text import Text
+
     if text is None:
         return Text("NULL", style="dim")
     return Text.from_ansi(text) if heading.is_drawn else Text(text)
@@ -261,6 +267,8 @@ def _cell(heading: Heading, text: str | None) -> Text:
 
 def _draw(table: Table, width: int, *, color: bool) -> tuple[str, ...]:
     """The table's lines without trailing blanks."""
+    from rich.console import Console
+
     file = io.StringIO()
     console = Console(
         file=file,

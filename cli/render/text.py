@@ -48,15 +48,29 @@ def harmless(text: str) -> str:
 
 def visible_width(text: str) -> int:
     """How many columns of a terminal a text takes, its colours aside."""
-    from rich.cells import cell_len
-
     return cell_len(_COLOR.sub("", text))
+
+
+def cell_len(text: str) -> int:
+    """How many columns of a terminal a text without colours takes."""
+    if text.isascii() and text.isprintable():
+        return len(text)
+    from rich.cells import cell_len as measured
+
+    return measured(text)
+
+
+def set_cell_size(text: str, columns: int) -> str:
+    """A text without colours in exactly so many columns: cut, or filled up."""
+    if text.isascii() and text.isprintable():
+        return text[: max(columns, 0)].ljust(columns)
+    from rich.cells import set_cell_size as resized
+
+    return resized(text, columns)
 
 
 def fit_line(text: str, columns: int) -> str:
     """A line with its colours in so many columns; what does not fit is cut off its end."""
-    from rich.cells import set_cell_size
-
     parts = _COLOR.split(text)
     left = columns
     for index in range(0, len(parts), 2):

@@ -7,11 +7,11 @@ the kernel, and a sign that its agent is there. What was not measured is None.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...client.recent_steps import SELECT_STEPS, STILL, Pace, pace_of, state_with
 from ...errors import NotProbed, ProbingError
+from ...messages.frozen import dataclass
 from ...postmortem.not_finite import SINCE, NotFinite, since_of
 from ..questions.library import OWN_TIMES
 from ..questions.records import put_in

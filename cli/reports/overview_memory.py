@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ProbingError
@@ -11,6 +10,7 @@ from ...linux.cgroup import find_cgroup
 from ...linux.host_memory import host_memory_rows
 from ...linux.kernel_files import read_text, sizes_in
 from ...linux.process import facts as process_facts
+from ...messages.frozen import dataclass
 
 if TYPE_CHECKING:
     from ...client.base import Process

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import ProbingError
+from ...messages.frozen import dataclass
 
 if TYPE_CHECKING:
     from ...client.base import Process

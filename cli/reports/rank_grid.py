@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ...client.recent_steps import last_ended, pace_of, recent_steps, state_with
+from ...messages.frozen import dataclass
 from ..ask.many import membership_of
 from ..target import Target
 from .overview_ranks import state_of

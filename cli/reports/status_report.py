@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...diagnosis.device_use import DeviceUse, device_use
 from ...diagnosis.restarting import Restart, newest_before
 from ...errors import ProbingError
 from ...messages.common import TablesAnswer
+from ...messages.frozen import dataclass
 from ...postmortem.not_finite import SINCE, NotFinite, since_of
 from ...tables import SOURCES, TABLES_BY_NAME
 

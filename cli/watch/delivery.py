@@ -16,10 +16,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...errors import UsageError
+from ...messages.frozen import dataclass
 from ..output import terminal
 
 MOST_WAITING = 100

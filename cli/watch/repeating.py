@@ -15,12 +15,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...errors import ProbingError, UsageError
+from ...messages.frozen import dataclass
 from ..ask.shield import LeftToChild
 from ..output import terminal
 from ..render.errors import render_error

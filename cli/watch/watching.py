@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from ...diagnosis.doctor.watching import Event, Watch, as_json, payload_for
 from ...errors import ProbingError
+from ...messages.frozen import dataclass
 from ..output import terminal
 from .delivery import Delivery, user_command, webhook
 

@@ -6,8 +6,7 @@ are compared by file and function.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..messages.frozen import dataclass
 from .history import UNKNOWN_SITE, UNSEEN_SITE, History, history_of, user_frame
 from .recording import Recording
 

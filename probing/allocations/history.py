@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import sysconfig
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..messages.frozen import dataclass
 from .recording import EXISTING, Event, Frame, Recording, Stack
 
 UNKNOWN_SITE = "(older than the recording)"

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import zlib
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from ..errors import InternalError
 from ..linux.foreign_files import unzipped
+from ..messages.frozen import dataclass
 from ..messages.limits import LARGE_ANSWER_BYTES
 
 EXISTING = "existing"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from ..messages.frozen import dataclass
 from .history import Allocation, History
 
 OUTSIDE = "(outside any module)"

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from ..errors import (
 )
 from ..linux import process
 from ..linux.other_user import acting_as
+from ..messages.frozen import dataclass
 from ..reach.ladder import who_holds_gil
 from ..reach.ping import ping
 from ..rundir.attach_order import Attach, AttachFiles, Note

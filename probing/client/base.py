@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..profiling import Samples
     from ..profiling.sampling import Tell as TellSeconds
     from ..sql.answer import Answer
+    from ..sql.plain import PlainAnswer
     from .profile_client import StepsProfile, Tell as TellSteps
     from .recording_client import Tell as TellRecording
 
@@ -62,12 +63,25 @@ class Process(RunningCode):
         limit_s = timeout_s or self._timeout_s
         folder = self._transport.record()
         if folder is not None:
-            from .providers import query_record
+            from .providers import over_record
 
-            return query_record(folder, sql, self._notes, timeout_s=limit_s, max_rows=max_rows)
+            engine = over_record(folder, self._notes, timeout_s=limit_s)
+            return engine.run(sql, timeout_s=limit_s, max_rows=max_rows)
         request = wire.QueryRequest(sql=sql, timeout_s=limit_s, max_rows=max_rows)
         with self._transport.asking("its record is gone") as address:
             return query_agent(address, request, limit_s)
+
+    def query_plain(
+        self, sql: str, *, timeout_s: float, max_rows: int | None = None
+    ) -> PlainAnswer | Answer:
+        """As `query`, with rows in Python's own values where they can be had without Arrow."""
+        folder = self._transport.record()
+        if folder is None:
+            return self.query(sql, timeout_s=timeout_s, max_rows=max_rows)
+        from .providers import over_record
+
+        engine = over_record(folder, self._notes, timeout_s=timeout_s)
+        return engine.run_plain(sql, timeout_s=timeout_s, max_rows=max_rows)
 
     def act(self, asked: Asked, *, timeout_s: float | None = None) -> Act:
         """Change something in its training, between two of its steps.

@@ -13,7 +13,8 @@ from ..errors import InternalError
 from ..messages import common as wire
 from ..messages.about.eval import RepeatRequest
 from ..messages.limits import grace_s
-from ..reach.transport import Address, open_answer
+from ..reach.address import Address
+from ..reach.transport import open_answer
 
 
 def results_of(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Literal
 
 from ..attach.preflight import find_obstacle
 from ..errors import ConnectionLost, NoSuchProcess, NotAnswering, NotProbed
 from ..linux import process
 from ..linux.host_memory import near_limit
+from ..messages.frozen import dataclass
 from ..postmortem import crashes
 from ..postmortem.not_finite import peek_since
 from ..reach.endpoint import Local, resolve

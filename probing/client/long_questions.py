@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from ..errors import NotAnswering, ProbingError
 from ..messages.limits import LARGE_ANSWER_BYTES
-from ..reach.transport import Address, ask
+from ..reach.address import Address
+from ..reach.transport import ask
 from ..safety.side_threads import start_aside
 
 S = TypeVar("S")

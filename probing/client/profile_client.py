@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import InternalError, ProbingError
 from ..linux.foreign_files import read_file, unzipped
 from ..messages import common as wire
+from ..messages.frozen import dataclass
 from ..messages.limits import LARGE_ANSWER_BYTES
 from ..profiling import ModuleCall, PhaseTime, Profile, Trace, phase_times, read_trace, summarize
-from ..reach.transport import Address, ask
+from ..reach.address import Address
+from ..reach.transport import ask
 from ..tables import STEP_PHASES
 from .long_questions import ask_and_watch
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from ..errors import ProcessEnded
 from ..messages.limits import DEFAULT_TIMEOUT_S, WAIT_S, ready_s
 from ..reach import ladder
+from ..reach.address import Address
 from ..reach.ping import ping
-from ..reach.transport import Address
+from ..ring.columns.recorded import Recorded
 from ..ring.peek import tables_of
 from ..rundir.folders import ProcessFolder
 from ..stacks import text as stacks
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..messages.common import LiveRows
-    from ..sql.answer import Answer
+    from ..sql.process_columns import OneProcess
     from ..sql.scans import TableProvider
 
 _WAIT_SHARE = 0.5
@@ -56,12 +57,10 @@ def providers_for(
             for what is usual.
         notes: Gets sentences about how the rows were had.
     """
-    from ..ring.arrow_tables import RecordedTable
-
     told = notes if notes is not None else []
     wait_s = min(WAIT_S, limit_s * _WAIT_SHARE)
     return [
-        RecordedTable(table, folder, told)
+        _Recorded(table, folder, told)
         if table.kind == "recorded"
         else _LastProfile(folder)
         if table == KERNELS
@@ -74,14 +73,21 @@ def providers_for(
     ]
 
 
-def query_record(
-    folder: ProcessFolder, sql: str, notes: list[str], *, timeout_s: float, max_rows: int | None
-) -> Answer:
-    """Run a statement in this very process, over the record of another; see `Process.query`."""
+def over_record(folder: ProcessFolder, notes: list[str], *, timeout_s: float) -> OneProcess:
+    """What runs statements in this very process, over the record of another."""
     from ..sql.process_columns import OneProcess
 
-    engine = OneProcess(providers_for(folder, limit_s=timeout_s, notes=notes), folder.read_card())
-    return engine.run(sql, timeout_s=timeout_s, max_rows=max_rows)
+    return OneProcess(providers_for(folder, limit_s=timeout_s, notes=notes), folder.read_card())
+
+
+class _Recorded(Recorded):
+    """A recorded table; libraries are loaded only where the C part cannot read it."""
+
+    def load(self, columns: frozenset[str] | None) -> pa.Table:
+        """All rows."""
+        from ..ring.arrow_tables import RecordedTable
+
+        return RecordedTable(self.table, self._folder, self._notes).load(columns)
 
 
 _AT_STEP_END = frozenset({*MEMORY_TABLES, PARAMETER_CHECKSUMS.name})

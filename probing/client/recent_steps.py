@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RingError
+from ..messages.frozen import dataclass
 from ..ring.format import OPEN
 from ..ring.peek import RingPeek, Row as StoredRow
 from ..tables import STEP_PHASES

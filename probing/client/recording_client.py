@@ -14,7 +14,8 @@ from ..linux.foreign_files import read_file
 from ..messages import common as wire
 from ..messages.about.allocation import SNAPSHOT_STEPS, RecordStatus, SnapshotRequest
 from ..messages.limits import LARGE_ANSWER_BYTES
-from ..reach.transport import Address, ask
+from ..reach.address import Address
+from ..reach.transport import ask
 from .long_questions import ask_and_watch
 
 Tell = Callable[[RecordStatus], None]

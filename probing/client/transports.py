@@ -31,9 +31,10 @@ from ..linux import process
 from ..messages import common as wire
 from ..messages.limits import LARGE_ANSWER_BYTES, grace_s, ready_s
 from ..reach import ladder
+from ..reach.address import Address
 from ..reach.endpoint import Local, resolve
 from ..reach.ping import ping
-from ..reach.transport import Address, ask
+from ..reach.transport import ask
 from ..rundir.attach_order import AttachFiles, reason_of
 from ..rundir.folders import ProcessFolder, directory_of, from_env
 from ..safety import off_switch

@@ -13,7 +13,6 @@ import socket
 import stat
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from ..errors import BadRequest
 from ..linux import process
 from ..linux.foreign_files import open_file
 from ..messages.codec import decode, encode
+from ..messages.frozen import dataclass
 from ..rundir.folders import write_private
 
 STALE_S = 24 * 3600.0

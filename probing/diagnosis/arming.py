@@ -10,12 +10,12 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..cluster.job.interruption import ends_the_wait
 from ..errors import ArmTimedOut, ConnectionLost, NotProbed, ProbingError, ProcessEnded
 from ..messages import common as wire
+from ..messages.frozen import dataclass
 from ..postmortem.not_finite import SINCE, NotFinite, since_of
 from .restarting import Restart, newest_before
 

@@ -13,10 +13,10 @@ import pickle
 import zipfile
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
 from ..errors import UsageError
+from ..messages.frozen import dataclass
 
 _DTYPES: dict[str, tuple[str, int, str | None]] = {
     "FloatStorage": ("float32", 4, "<f4"),

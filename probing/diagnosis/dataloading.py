@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
 
 from ..client.base import Process
 from ..client.connecting import connect
 from ..errors import ProbingError
 from ..messages.common import Backtrace, LiveRows, ThreadStack
+from ..messages.frozen import dataclass
 from ..stacks import waits
 from ..tables import DATALOADERS
 from ..units import age

@@ -7,10 +7,10 @@ to be told, and no line. A figure that was not measured is left out; what is old
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ProbingError
+from ..messages.frozen import dataclass
 from ..units import age, duration, size
 
 if TYPE_CHECKING:

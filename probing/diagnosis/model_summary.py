@@ -6,10 +6,10 @@ version leaves out is None.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..messages.common import LiveRows
+from ..messages.frozen import dataclass
 from ..messages.limits import WAIT_S
 
 if TYPE_CHECKING:

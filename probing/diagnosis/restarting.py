@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..linux.foreign_files import read_file
+from ..messages.frozen import dataclass
 
 if TYPE_CHECKING:
     from ..client.base import Process

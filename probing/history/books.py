@@ -7,11 +7,13 @@ overwritten + damaged + waiting, to the row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ..messages.frozen import dataclass
 
 Numbers = npt.NDArray[np.int64]
 

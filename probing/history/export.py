@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from ..errors import CardDamaged, DamagedHistory, RingError, UsageError
 from ..linux import process as process_of
 from ..linux.foreign_files import read_file
 from ..messages.card import Card
+from ..messages.frozen import dataclass
 from ..ring import names
 from ..ring.arrow_tables import schema_of, to_arrow, without_names
 from ..ring.format import NULL_INT

@@ -18,9 +18,10 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
+
+from ..messages.frozen import dataclass
 
 NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SAFE = "@+,"

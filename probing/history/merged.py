@@ -9,7 +9,7 @@ import base64
 import json
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import DamagedHistory
+from ..messages.frozen import dataclass
 from .books import Books
 from .files import BOOKS, line_of, text_in
 from .layout import Partition, folders_of_day, is_merged, look_name, look_of, part_of

@@ -7,8 +7,8 @@ other answer.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ..messages.frozen import dataclass
 from .query import History
 
 _SQL = """

@@ -8,11 +8,10 @@ ended. Rules of this file: pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
+from ..messages.frozen import dataclass
 from ..ring.format import NULL_INT, OPEN
 from ..ring.reader import RingSnapshot
 from .books import Numbers

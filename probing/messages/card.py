@@ -6,13 +6,13 @@ Rules of this file: what the agent must know of the wire at its start, and no mo
 
 from __future__ import annotations
 
-from .frozen import frozen
+from .frozen import dataclass
 
 FAILED_START = "the agent did not start"
 """How the problem begins that kept the agent from its start."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Card:
     """Who a process is; the file ``card.json`` of its run folder and the answer to ``status``.
 
@@ -53,7 +53,7 @@ class Card:
     parent: int | None = None
 
 
-@frozen
+@dataclass(frozen=True)
 class Pong:
     """The answer to a ping."""
 

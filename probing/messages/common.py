@@ -8,7 +8,6 @@ is not made here.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ..errors import BadRequest, ProbingError, RemoteError
@@ -42,6 +41,7 @@ from .codec import (
     decode as decode,  # noqa: PLC0414
     encode as encode,  # noqa: PLC0414
 )
+from .frozen import dataclass
 from .limits import TimeLimit
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import common as wire, rank_paths
@@ -21,6 +20,7 @@ from .about import (
     labels as labels_wire,
     union as union_wire,
 )
+from .frozen import dataclass
 
 Access = Literal["read", "change", "eval"]
 """What a route does: answers from what is recorded and what can be looked at; changes, holds or

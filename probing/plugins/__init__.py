@@ -15,10 +15,11 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ProbingError
+from ..messages.frozen import dataclass
 from ..script.own_tables import ROWS, TEXT_BYTES
 from ..settings import find
 from ..settings.values import parse

@@ -14,13 +14,14 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ..errors import BadRequest
 from ..linux.foreign_files import open_file, read_file
 from ..messages.codec import decode, without_checksum
 from ..messages.common import Frame, ThreadStack
+from ..messages.frozen import dataclass
 from ..ring.peek import last_step
 from ..rundir.folders import ProcessFolder
 from ..stacks.source_lines import SourceLines

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ..linux import process
 from ..linux.cgroup import find_cgroup
+from ..messages.frozen import dataclass
 from ..rundir.folders import ProcessFolder
 from ..units import size
 from .crashes import THREAD_EXCEPTION, describe, read_crash

@@ -8,7 +8,6 @@ inside of, as a stack from the innermost frame to the outermost.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from ..errors import RingError
 from ..linux.foreign_files import read_file
 from ..messages.common import Backtrace, Frame, ThreadStack
+from ..messages.frozen import dataclass
 from ..ring import names
 from ..ring.format import NULL_INT, OPEN
 from ..ring.reader import RingRows, RingSnapshot, read_ring

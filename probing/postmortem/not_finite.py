@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import RingError
+from ..messages.frozen import dataclass
 from ..ring.peek import RingPeek
 from ..rundir.folders import ProcessFolder
 from ..tables import STEPS

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container
-from dataclasses import dataclass
 from typing import Literal
 
+from ..messages.frozen import dataclass
 from .summary import short_name
 from .trace import Event, Trace
 

@@ -10,12 +10,12 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InternalError, NotPython, ProcessEnded
 from ..linux import process
 from ..linux.thread_numbers import kernel_numbers
+from ..messages.frozen import dataclass
 from ..stacks import py_spy
 from . import Samples, is_agents_thread, parse_folded
 

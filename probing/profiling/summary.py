@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import Literal
 
 from ..messages.common import LiveRows
+from ..messages.frozen import dataclass
 from ..tables import KERNEL_CATEGORIES, KERNELS
 from .categories import category_of
 from .trace import Event, Trace, innermost, step_at

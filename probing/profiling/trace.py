@@ -10,11 +10,12 @@ import bisect
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ..errors import InternalError
+from ..messages.frozen import dataclass
 from ..script.profile_mark import MARK_PATTERN
 
 _OPTIMIZER = re.compile(r"Optimizer\.step#(.+?)\.\w+$")

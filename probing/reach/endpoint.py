@@ -10,7 +10,6 @@ import dataclasses
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -19,10 +18,11 @@ from ..errors import BadEndpoint, NoSuchFolder, NoSuchProcess
 from ..linux import process
 from ..messages import rank_paths
 from ..messages.card import Card
+from ..messages.frozen import dataclass
 from ..rundir.folders import ProcessFolder, RunDirectory, environment_directories, folder_at
 from ..rundir.node_card import read_node, read_token, token_path
 from ..rundir.pruning import given_up
-from .transport import Address
+from .address import Address
 from .trust import Trust
 
 _TLS = "https://"

@@ -36,7 +36,8 @@ from ..stacks import py_spy, text as stacks
 from ..stacks.py_spy import Dump
 from ..stacks.waits import GIL_LOOK_S, gil_waiters
 from ..stacks.work_done import work_of
-from .transport import Address, ask
+from .address import Address
+from .transport import ask
 
 _AGENT_S = 1.0
 """How long to wait for the agent: there is another way to the answer."""

@@ -6,7 +6,8 @@ from ..errors import NotAnswering, NotProbed, NotProbing
 from ..messages.card import FAILED_START
 from ..rundir.folders import ProcessFolder
 from . import ladder
-from .transport import Address, ask
+from .address import Address
+from .transport import ask
 
 _MOST_BYTES = 65_536
 

@@ -8,16 +8,16 @@ shown such a certificate, and unencrypted to nobody but this machine, unless the
 from __future__ import annotations
 
 import functools
-import hashlib
-import ipaddress
 import re
-import ssl
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import settings
 from ..errors import Unproven, Untrusted, UsageError
 from ..settings.values import parse
+
+if TYPE_CHECKING:
+    import ssl
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
@@ -88,6 +88,8 @@ class Trust(NamedTuple):
         """
         if not self.fingerprints:
             return
+        import hashlib
+
         shown = hashlib.sha256(certificate or b"").hexdigest()
         if shown not in self.fingerprints:
             raise Untrusted(address, f"its fingerprint is sha256:{shown}")
@@ -99,6 +101,8 @@ _PLAINTEXT = settings.find("insecure_plaintext")
 
 def is_loopback(number: str) -> bool:
     """Whether a numeric address is this machine's own, in whatever way it is written."""
+    import ipaddress
+
     address = ipaddress.ip_address(number.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None) or address
     return bool(mapped.is_loopback or mapped.is_unspecified)
@@ -126,6 +130,8 @@ def context_for(trust: Trust) -> ssl.SSLContext:
     Raises:
         UsageError: The file of certificates cannot be read.
     """
+    import ssl
+
     if trust.fingerprints:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False

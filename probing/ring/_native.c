@@ -599,7 +599,7 @@ static PyType_Spec thread_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, thread_slots};
 
 /* Of what this module offers, as native.py has it: raised with each change of it. */
-enum { VERSION = 4 };
+enum { VERSION = 5 };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "probing.ring._native", "The hot path of the recorder in C.", -1,
@@ -622,6 +622,8 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || name_call_impl == NULL || name_compiled == NULL
         || add_backward_types(module) != 0 || PyModule_AddFunctions(module, backward_functions) != 0
+        || PyModule_AddFunctions(module, arrow_functions) != 0
+        || PyModule_AddFunctions(module, reading_functions) != 0
         || add_type(module, &words_spec, &words_type) != 0
         || add_type(module, &moment_spec, &moment_type) != 0
         || add_type(module, &thread_spec, &thread_type) != 0

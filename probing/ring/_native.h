@@ -171,7 +171,9 @@ int pack_arguments(
 Thread *find_thread(PyThreadState *state);
 
 /* What _backward.c offers. */
+extern PyMethodDef arrow_functions[];
 extern PyMethodDef backward_functions[];
+extern PyMethodDef reading_functions[];
 int add_backward_types(PyObject *module);
 void leave_backward(void);
 int is_hooking(void);

@@ -7,22 +7,19 @@ it did not store, and what is not asked for, is NULL and costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import BadRequest, NoPermission, RingError
-from ..linux.foreign_files import read_file
-from ..linux.kernel_files import read_text
+from ..errors import BadRequest
 from ..messages import common as wire
-from ..rundir.folders import ProcessFolder
 from ..tables import TABLES_BY_NAME, Column, Table
 from ..tables.columns import SEQ
 from . import names, reader as ring_reader
+from .columns.recorded import Recorded, read_or_empty, stored_names
 from .format import (
     FAILED,
     IMPLICIT,
@@ -61,63 +58,23 @@ def schema_of(table: Table) -> pa.Schema:
     return pa.schema(fields)
 
 
-class RecordedTable:
+class RecordedTable(Recorded):
     """A recorded table of one process, read from its ring file; without one it is empty."""
 
-    def __init__(self, table: Table, folder: ProcessFolder, notes: list[str] | None = None) -> None:
-        """Prepare.
-
-        Args:
-            notes: Gets sentences about what is damaged.
-        """
-        self.table = table
-        self._folder = folder
-        self._notes = notes
-
     def load(self, columns: frozenset[str] | None) -> pa.Table:
-        """Read the ring as it stands.
-
-        Args:
-            columns: The columns that are needed; the others come as NULL. None for all.
-
-        Raises:
-            RingError: The ring file is damaged beyond use.
-            NoPermission: The operating system refuses.
-        """
+        """As `load_batch`, by numpy and pyarrow."""
         path = self._folder.ring(self.table.name)
-        try:
-            snapshot = ring_reader.read_ring(path, _stored_names(self.table, columns))
-            texts = names.decode_names(_read_or_empty(self._folder))
-        except FileNotFoundError:
-            if self._notes is not None and self._is_removed(path):
-                self._notes.append(
-                    f"the file of {self.table.full_name} was removed while the process runs: its"
-                    " rows cannot be read any more"
-                )
-            return schema_of(self.table).empty_table()
-        except PermissionError as error:
-            raise NoPermission(f"{path} cannot be read ({error.strerror})") from error
-        except OSError as error:
-            raise RingError(path.name, f"it cannot be read ({error.strerror})") from error
+        with self._our_errors(path):
+            try:
+                snapshot = ring_reader.read_ring(path, stored_names(self.table, columns))
+                texts = names.decode_names(read_or_empty(self._folder))
+            except FileNotFoundError:
+                self._tell_removed(path)
+                return schema_of(self.table).empty_table()
         if self._notes is not None:
-            self._notes += self._damage(snapshot, texts)
+            lost = without_names(snapshot, texts)
+            self._notes += self._damage(snapshot.torn, lost, is_cut=snapshot.is_cut)
         return to_arrow(snapshot, texts, columns)
-
-    def _is_removed(self, path: Path) -> bool:
-        """Whether the process still writes to a file that has no name any more."""
-        is_alive = self._folder.is_alive()
-        return is_alive and f"{path} (deleted)\n" in read_text(f"/proc/{self._folder.pid}/maps")
-
-    def _damage(self, snapshot: RingSnapshot, texts: Sequence[str | None]) -> Iterator[str]:
-        """What is damaged of it, one sentence each; the newest row may be in the making."""
-        name = self.table.full_name
-        if snapshot.is_cut:
-            yield f"the file of {name} has been cut short: rows are missing"
-        elif snapshot.torn and not self._folder.is_alive():
-            yield f"{snapshot.torn} rows of {name} are damaged, and left out"
-        lost = without_names(snapshot, texts)
-        if lost:
-            yield f"the list of names is damaged: {lost} texts of {name} are NULL"
 
 
 def to_arrow(
@@ -178,25 +135,6 @@ def _as_utf8(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_as_utf8(one) for one in value]
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-
-
-def _stored_names(table: Table, columns: Collection[str] | None) -> frozenset[str] | None:
-    """The stored columns that the needed ones are made of."""
-    if columns is None:
-        return None
-    return frozenset(
-        column.part_of or (column.scaled.column if column.scaled else column.name)
-        for column in table.columns
-        if column.name in columns
-    )
-
-
-def _read_or_empty(folder: ProcessFolder) -> bytes:
-    """The names file; nothing when there is none."""
-    try:
-        return read_file(folder.names, names.MAX_FILE_BYTES)
-    except FileNotFoundError:
-        return b""
 
 
 def without_names(snapshot: RingSnapshot, texts: Sequence[str | None]) -> int:

@@ -140,7 +140,7 @@ def is_inline(code: str) -> bool:
     return code.endswith("s")
 
 
-def _width_of(code: str) -> int:
+def width_of(code: str) -> int:
     """The bytes of a field.
 
     Raises:
@@ -163,14 +163,14 @@ def _place(
     Opening columns are padded behind, closing ones in front, so that the closing columns
     and the end marker are one piece without a hole.
     """
-    ordered = sorted(columns, key=lambda c: _width_of(_code_of(c)), reverse=widest_first)
-    pad = -sum(_width_of(_code_of(c)) for c in ordered) % 8
+    ordered = sorted(columns, key=lambda c: width_of(_code_of(c)), reverse=widest_first)
+    pad = -sum(width_of(_code_of(c)) for c in ordered) % 8
     offset = start if widest_first else start + pad
     fields = []
     for column in ordered:
         code = _code_of(column)
         fields.append(Field(column=column, offset=offset, code=code))
-        offset += _width_of(code)
+        offset += width_of(code)
     return tuple(fields), (offset + pad if widest_first else offset), pad
 
 
@@ -282,7 +282,7 @@ def _sum_of(text: bytes, row_size: int, capacity: int, clock_offset_ns: int) -> 
 def _decode_field(item: dict[str, Any], row_size: int) -> StoredField:
     """Check one column's description."""
     offset, type_, code = int(item["offset"]), str(item["type"]), str(item["code"])
-    if type_ not in _CODES or offset < 8 or offset + _width_of(code) > row_size - 8:
+    if type_ not in _CODES or offset < 8 or offset + width_of(code) > row_size - 8:
         raise ValueError(f"column {item['name']} has an unknown type or lies outside the row")
     return StoredField(
         name=str(item["name"]),

@@ -13,7 +13,6 @@ import re
 import struct
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -21,6 +20,7 @@ from ..errors import BadRequest, RingError
 from ..linux.foreign_files import open_file, read_file
 from ..messages.codec import decode
 from ..messages.common import OwnLiveTables, OwnTable, TablesAnswer, TableStatus
+from ..messages.frozen import dataclass
 from ..rundir.folders import ProcessFolder
 from ..tables import TABLES, TABLES_BY_NAME, Column, ColumnType, Table
 from ..tables.columns import FAILED as FAILED_COLUMN, SEQ

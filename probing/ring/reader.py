@@ -14,13 +14,13 @@ columns are taken out of each piece while it is in the processor's cache.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..messages.frozen import dataclass
 from .format import FAILED, RingHeader
 from .ring_file import ATTEMPTS, NEWER, RingFile
 

@@ -6,12 +6,10 @@ trusts no length and no marker. What a whole reading of all rows is made of, `re
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from ..errors import RingError
 from ..linux.foreign_files import open_file
@@ -25,6 +23,11 @@ from .format import (
     decode_header,
     is_inline,
 )
+from .native import IN_C
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 ATTEMPTS = 3
 """How often a row is read until two readings agree."""
@@ -47,7 +50,7 @@ class RingFile:
         self._fd = open_file(path)
         try:
             self.header = decode_header(self._pread(HEADER_SIZE, 0), source=self._source)
-            self.dtype = _dtype_of(self.header, self._source)
+            check_rows(self.header, self._source)
             size = self._size()
         except BaseException:
             os.close(self._fd)
@@ -85,6 +88,23 @@ class RingFile:
                 break
             done += got
         return done
+
+    @functools.cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """The layout of a row for numpy."""
+        return _dtype_of(self.header)
+
+    def read_slots(
+        self, hint: int, at: int, slot: int, count: int, step: int, *buffers: Any
+    ) -> None:
+        """Read slots by the C part, see there; only where it was built."""
+        header = self.header
+        try:
+            IN_C.read_slots(
+                self._fd, header.row_size, header.capacity, hint, at, slot, count, step, *buffers
+            )
+        except OSError as error:
+            raise RingError(self._source, f"it cannot be read ({error.strerror})") from error
 
     def read_row(self, slot: int) -> bytes | None:
         """The bytes of a slot that holds a whole row; None when it holds none."""
@@ -151,15 +171,25 @@ class RingFile:
         return _markers(row)[0] >> 2 if row else 0
 
 
-def _dtype_of(header: RingHeader, source: str) -> np.dtype[Any]:
-    """The layout of a row for numpy."""
-    names = ["begin", *(f.name for f in header.fields), "end"]
-    known = all(_is_known(f.type, f.code) for f in header.fields)
-    if header.row_size % 8 or not known or len(set(names)) < len(names):
+def check_rows(header: RingHeader, source: str) -> None:
+    """Make sure that there can be rows as a header describes them.
+
+    Raises:
+        RingError: There cannot.
+    """
+    names = {"begin", "end", *(field.name for field in header.fields)}
+    known = all(_is_known(field.type, field.code) for field in header.fields)
+    if header.row_size % 8 or not known or len(names) < len(header.fields) + 2:
         raise RingError(source, "its header describes rows that cannot be")
+
+
+def _dtype_of(header: RingHeader) -> np.dtype[Any]:
+    """The layout of a row for numpy."""
+    import numpy as np
+
     return np.dtype(
         {
-            "names": names,
+            "names": ["begin", *(f.name for f in header.fields), "end"],
             "formats": ["<u8", *(_numpy_code(f.code) for f in header.fields), "<u8"],
             "offsets": [0, *(f.offset for f in header.fields), header.row_size - 8],
             "itemsize": header.row_size,

@@ -20,11 +20,12 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 from ..linux.foreign_files import open_file, read_file
+from ..messages.frozen import dataclass
 from .folders import ProcessFolder, RunDirectory, write_private
 
 Stage = Literal["ordered", "injected", "begun", "failed"]

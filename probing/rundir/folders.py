@@ -36,7 +36,7 @@ from ..linux import process
 from ..linux.foreign_files import open_file, read_file
 from ..messages.card import Card
 from ..messages.codec import decode, encode, with_checksum, without_checksum
-from ..messages.frozen import frozen
+from ..messages.frozen import dataclass
 from ..settings import Settings
 from .places import Chosen, choose, places, way_out, why_unsafe
 
@@ -111,7 +111,7 @@ def environment_directories(pid: int) -> list[RunDirectory]:
     return [RunDirectory(path) for path in found if why_unsafe(path, uid) is None]
 
 
-@frozen
+@dataclass(frozen=True)
 class ProcessFolder:
     """The folder of one process, alive or ended."""
 
@@ -270,7 +270,7 @@ class ProcessFolder:
         os.replace(self.path / "card.json.new", self.path / "card.json")
 
 
-@frozen
+@dataclass(frozen=True)
 class RunDirectory:
     """All process folders of one user.
 

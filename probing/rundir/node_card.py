@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import BadRequest
 from ..linux import process
 from ..linux.foreign_files import read_file
 from ..messages.codec import decode, encode
+from ..messages.frozen import dataclass
 from .folders import RunDirectory, write_private
 
 _MOST_BYTES = 65_536

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from ..linux.foreign_files import read_file
-from ..messages.frozen import frozen
+from ..messages.frozen import dataclass
 from .folders import ProcessFolder, RunDirectory, scan
 from .unwritten import give_back
 
@@ -26,7 +26,7 @@ _TOO_OLD = "it was older than PROBING_KEEP_HOURS"
 _TOO_MUCH = "the records of ended processes took more than PROBING_KEEP_MIB"
 
 
-@frozen
+@dataclass(frozen=True)
 class GivenUp:
     """A record that is there no more.
 

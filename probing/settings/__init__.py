@@ -13,7 +13,7 @@ from dataclasses import field
 from typing import Any, TypeVar
 
 from ..errors import BadSetting
-from ..messages.frozen import frozen
+from ..messages.frozen import dataclass
 from .values import Setting as Setting, parse
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def _setting(
     return value
 
 
-@frozen
+@dataclass(frozen=True)
 class Settings:
     """All settings of one process, as they are in force."""
 

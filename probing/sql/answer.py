@@ -8,7 +8,6 @@ error, never a short answer.
 
 from __future__ import annotations
 
-import html
 import importlib
 import io
 import weakref
@@ -193,6 +192,8 @@ class Answer:
         return f"<Answer: {rows}; {columns}>"
 
     def _repr_html_(self) -> str:
+        import html
+
         table = self.to_arrow()
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
         body = "".join(
@@ -219,6 +220,8 @@ def _need(library: str) -> Any:
 
 def _html_cell(value: Any) -> str:
     """One cell of a notebook's table."""
+    import html
+
     return f"<td>{'<i>NULL</i>' if value is None else html.escape(str(value))}</td>"
 
 

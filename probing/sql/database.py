@@ -1,13 +1,94 @@
-"""The database of one query: in memory, without threads and files, and locked before SQL is run.
+"""DuckDB as it is loaded, and the database of one query: in memory, without threads and files.
 
-Rules of this file: what a statement could do to the machine is taken away here, for good.
+Rules of this file: what a statement could do to the machine is taken away here, for good, before
+SQL is run. And the only place that says how DuckDB is loaded. `import duckdb` loads the engine and,
+from 2.0 on, ten thousand lines of Python over it that a statement does not need, at three times
+the cost of the engine. Of the versions named here the engine is loaded alone; of any other, all.
 """
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import duckdb
+_KNOWN = ("2.0.",)
+"""Whose engine is known to work alone, and to tell the types of a statement by `_bind`."""
+
+
+def _load() -> tuple[Any, bool]:
+    """The module that has the engine, and whether it is a known one."""
+    with contextlib.suppress(ImportError):
+        import _duckdb
+
+        if str(getattr(_duckdb, "__version__", "")).startswith(_KNOWN):
+            return sys.modules.get("duckdb", _duckdb), True
+    import duckdb
+
+    return duckdb, False
+
+
+if TYPE_CHECKING:
+    import duckdb as duckdb  # noqa: PLC0414
+
+    IS_KNOWN = True
+else:
+    duckdb, IS_KNOWN = _load()
+
+
+class _Source:
+    """An object that hands over Arrow columns, in the words in which the engine asks for them."""
+
+    one_shot = pull_under_gil = schema_is_stable = False
+
+    def __init__(self, columns: Any) -> None:
+        self.obj = columns
+        self.__arrow_c_schema__ = columns.__arrow_c_schema__
+
+    def rows(self) -> None:
+        """How many rows there are; not known before they are read."""
+
+    def accepts(self, predicate: Any) -> bool:
+        """Whether rows are sorted out by a condition before they are handed over."""
+        return False
+
+    def stream(self, columns: Any, filters: Any) -> tuple[Any, bool]:
+        """A stream of all columns."""
+        return self.obj.__arrow_c_stream__(), False
+
+
+class _Condition:
+    """A condition of a statement, which nobody looks at."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+
+class _Conditions:
+    """What the engine makes conditions of, to offer them to a source."""
+
+    def __getattr__(self, name: str) -> type[_Condition]:
+        return _Condition
+
+
+class _Sources:
+    """What the engine asks for a source, in place of `duckdb._sources`."""
+
+    adapt = Source = _Source
+    nodes = _Conditions()
+
+
+def can_read_columns() -> bool:
+    """Whether the engine reads Arrow columns alone; from now on it does."""
+    if IS_KNOWN and "duckdb" not in sys.modules:
+        duckdb._set_arrow_sources(_Sources)  # type: ignore[attr-defined]  # noqa: SLF001
+    return IS_KNOWN
+
+
+def load_whole() -> None:
+    """Load what gives a connection its methods that make relations, and reads Arrow."""
+    import duckdb  # noqa: F401
+    import pyarrow as pa  # noqa: F401 - which duckdb loads with the first answer
 
 
 def locked_database() -> duckdb.DuckDBPyConnection:
@@ -31,7 +112,10 @@ def fresh_database(memory_mib: int, *, threads: int = 1) -> duckdb.DuckDBPyConne
     }
     if not duckdb.__version__.startswith("1."):
         config["async_threads"] = 0
-    return duckdb.connect(":memory:", config=config)
+    connection = duckdb.connect(":memory:", config=config)
+    # It draws one on stdout where it takes that for a terminal.
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def lock(connection: duckdb.DuckDBPyConnection, folders: Sequence[str] = ()) -> None:

@@ -9,22 +9,26 @@ that it reads, which the planner names before anything runs. No DuckDB exception
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import duckdb
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import InternalError, ProbingError, SqlError
 from . import gate as sql_gate
-from .answer import Answer
-from .database import fresh_database, lock
+from .database import duckdb, fresh_database, load_whole, lock
 from .errors import SqlContext, translate
 from .scans import Scan, TableProvider, create_views, named_in
 from .session import Session
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .answer import Answer
+
 _BATCH_ROWS = 65_536
 _PLAN_PREFIX = "EXPLAIN (FORMAT json)\n"
+
+Q = TypeVar("Q", bound="Query")
 
 
 class Engine:
@@ -71,6 +75,12 @@ class Engine:
             QueryTimedOut: Its time is up.
             ProbingError: A table that it reads cannot be had.
         """
+        load_whole()  # here, since a statement's time does not begin before it
+        query = self.query(Query, sql, timeout_s, max_rows=max_rows, max_bytes=max_bytes)
+        return query.answer()
+
+    def query(self, kind: type[Q], sql: str, timeout_s: float, **limits: int | None) -> Q:
+        """A statement that is yet to be started."""
         sql_gate.check_text(sql, self._max_sql_bytes)
         context = SqlContext(
             sql=sql,
@@ -78,9 +88,9 @@ class Engine:
             timeout_s=timeout_s,
             memory_mib=self._memory_mib,
         )
-        query = Query(self._providers, context, max_rows=max_rows, max_bytes=max_bytes)
+        query = kind(self._providers, context, **limits)
         query.tell_plan = self._tell_plan
-        return query.answer()
+        return query
 
 
 class Query:
@@ -91,8 +101,8 @@ class Query:
         providers: Sequence[TableProvider],
         context: SqlContext,
         *,
-        max_rows: int | None,
-        max_bytes: int | None,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
     ) -> None:
         self._scans = [Scan(provider) for provider in providers]
         self._context = context
@@ -102,23 +112,29 @@ class Query:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._reader: pa.RecordBatchReader | None = None
         self._session = Session(context.timeout_s, interrupt=self._interrupt, release=self._release)
-        self._first: pa.RecordBatch | None = None
+        self._first: Any = None
         self._is_over = self._is_whole = False
-        self.schema = pa.schema([])
+        self.schema: Any = None
         self.truncated: str | None = None
         self.tell_plan: Callable[[str], None] | None = None
 
     def answer(self) -> Answer:
         """Plan the statement and compute its first rows, so that its errors come at once."""
+        self.start()
+        from .answer import Answer
+
+        return Answer(self)
+
+    def start(self) -> None:
+        """Do so, without an answer around it."""
         try:
             self._step(self._open)
             self._first = self._fetch()
         except BaseException:
             self.close()
             raise
-        return Answer(self)
 
-    def read(self) -> pa.RecordBatch | None:
+    def read(self) -> Any:
         """The next batch, cut where a limit is reached."""
         if self._is_over:
             return None
@@ -131,14 +147,15 @@ class Query:
         """Interrupt the statement and take the database down."""
         self._session.close()
 
-    def _cut(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _cut(self, batch: Any) -> Any:
         """The part of a batch that the limits leave."""
         rows, what = batch.num_rows, ""
         if self._rows_left is not None and rows > self._rows_left:
             rows, what = self._rows_left, f"{self._limits[0]:,} rows"
-        size = batch.slice(0, rows).nbytes
-        if self._bytes_left is not None and size > self._bytes_left:
-            rows, what = rows * self._bytes_left // size, f"{self._limits[1]:,} bytes"
+        if self._bytes_left is not None:
+            size = batch.slice(0, rows).nbytes
+            if size > self._bytes_left:
+                rows, what = rows * self._bytes_left // size, f"{self._limits[1]:,} bytes"
         kept = batch.slice(0, rows)
         self._rows += rows
         if self._rows_left is not None:
@@ -182,10 +199,15 @@ class Query:
             _kinds(connection, inner), inner
         ):
             self._plan(connection, inner)
+        self._begin_rows(connection, sql)
+
+    def _begin_rows(self, connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+        """Have the rows computed, as Arrow."""
+        load_whole()
         relation = connection.sql(sql)
         if relation is None:
             raise InternalError("the statement gave no rows")
-        _check_types(relation)
+        check_types(relation.columns, relation.types)
         self._reader = relation.to_arrow_reader(_BATCH_ROWS)
         self.schema = self._reader.schema
 
@@ -208,10 +230,10 @@ class Query:
             for scan in self._scans:
                 scan.columns = columns.get(scan.name, frozenset())
 
-    def _fetch(self) -> pa.RecordBatch | None:
+    def _fetch(self) -> Any:
         return self._step(self._read_batch)
 
-    def _read_batch(self) -> pa.RecordBatch | None:
+    def _read_batch(self) -> Any:
         """The next batch out of DuckDB; on the session's thread."""
         if self._reader is None:
             return None
@@ -229,7 +251,7 @@ class Query:
             return self._session.call(function)
         except ProbingError:
             raise
-        except (duckdb.Error, pa.ArrowException, OSError, MemoryError, RuntimeError) as error:
+        except _foreign_errors() as error:
             failed = next((scan.error for scan in self._scans if scan.error is not None), None)
             raise (failed or translate(error, self._context)) from None
 
@@ -245,9 +267,20 @@ class Query:
             connection.close()
 
 
-def _check_types(relation: duckdb.DuckDBPyRelation) -> None:
-    """Refuse what would come out as another number: Arrow has no unsigned integer of 128 bits."""
-    for name, kind in zip(relation.columns, relation.types, strict=True):
+def _foreign_errors() -> tuple[type[BaseException], ...]:
+    """What DuckDB raises, and pyarrow where it is loaded."""
+    arrow = sys.modules.get("pyarrow")
+    ours = (duckdb.Error, OSError, MemoryError, RuntimeError)
+    return ours if arrow is None else (*ours, arrow.ArrowException)
+
+
+def check_types(names: Sequence[str], types: Sequence[Any]) -> None:
+    """Refuse what would come out as another number: Arrow has no unsigned integer of 128 bits.
+
+    Raises:
+        SqlError: An answer has such a column.
+    """
+    for name, kind in zip(names, types, strict=True):
         if "UHUGEINT" in str(kind):
             raise SqlError(
                 f"the column {name} is of type UHUGEINT, which an answer cannot hold: cast it to"

@@ -11,10 +11,10 @@ import difflib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InternalError, ProbingError, QueryTimedOut, SqlError, SqlRefused, SqlTooLarge
+from ..messages.frozen import dataclass
 from ..tables import Table
 
 _PREFIX = re.compile(r"^(?:[A-Za-z_ ]*?Error: )+")

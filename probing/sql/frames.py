@@ -9,7 +9,8 @@ once; then, for every request frame, it sends a status frame (`OK`, or an error 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+from ..messages.frozen import dataclass
 
 LENGTH = struct.Struct("<I")
 READY = b"ready"

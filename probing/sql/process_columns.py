@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
-from typing import Any, Protocol
-
-import pyarrow as pa
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import SqlError
-from ..ring.arrow_tables import schema_of
 from ..tables import Column, Table
-from .answer import Answer
 from .engine import Engine
 from .quoting import text_literal
 from .scans import TableProvider
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .answer import Answer
+    from .plain import PlainAnswer
 
 _ADDED = (
     Column(name="rank", type="int64", doc="The rank of the process; NULL where it has none."),
@@ -84,6 +86,8 @@ def literal(column: Column, value: Any) -> str:
 
 def add_columns(table: Table, member: Ranked, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Some columns of the rows of a process, with the added ones in front."""
+    import pyarrow as pa
+
     arrays, names = [], []
     values = added_values(table, member)
     for column in added_columns(table):
@@ -99,6 +103,10 @@ def concatenated(table: Table, parts: Sequence[pa.Table]) -> pa.Table:
 
     Parts of one form are put together before they are changed: there may be thousands.
     """
+    import pyarrow as pa
+
+    from ..ring.arrow_tables import schema_of
+
     done = [schema_of(with_ranks(table)).empty_table()]
     for _, alike in itertools.groupby(parts, lambda part: part.schema):
         done.append(in_schema(table, pa.concat_tables(alike).unify_dictionaries()))
@@ -107,6 +115,10 @@ def concatenated(table: Table, parts: Sequence[pa.Table]) -> pa.Table:
 
 def in_schema(table: Table, rows: pa.Table) -> pa.Table:
     """Rows with the added columns in the schema of the table over many."""
+    import pyarrow as pa
+
+    from ..ring.arrow_tables import schema_of
+
     schema = schema_of(with_ranks(table))
     arrays = [
         rows.column(field.name).cast(field.type)
@@ -131,15 +143,27 @@ class OneProcess:
 
     def run(self, sql: str, **limits: Any) -> Answer:
         """Start a statement; see `Engine.run`."""
+        answer: Answer = self._run(Engine.run, sql, limits)
+        return answer
+
+    def run_plain(self, sql: str, **limits: Any) -> PlainAnswer | Answer:
+        """Start a statement; see `plain.run_plain`."""
+        from .plain import run_plain
+
+        answer: PlainAnswer | Answer = self._run(run_plain, sql, limits)
+        return answer
+
+    def _run(self, run: Callable[..., Any], sql: str, limits: dict[str, Any]) -> Any:
+        """Start it over the tables as they are, or else as they are over many processes."""
         try:
-            return Engine(self._providers, **self._engine).run(sql, **limits)
+            return run(Engine(self._providers, **self._engine), sql, **limits)
         except SqlError as error:
             if self._who is None or not _NAMED.search(sql):
                 raise
             first = error
         providers = [_WithColumns(provider, self._who) for provider in self._providers]
         try:
-            return Engine(providers, **self._engine).run(sql, **limits)
+            return run(Engine(providers, **self._engine), sql, **limits)
         except SqlError:
             raise first from None
 

@@ -6,17 +6,20 @@ moment, and only the columns that the statement reads.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol
-
-import duckdb
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import InternalError
-from ..ring.arrow_tables import schema_of
+from ..ring.columns.batch import fields_of
+from ..ring.native import IN_C
 from ..tables import OWN_SCHEMA, SCHEMA, Table
+from .database import can_read_columns, duckdb, load_whole
 from .quoting import text_literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _CATALOGUE_WORDS = re.compile(r"comment|duckdb_(?:columns|views)", re.IGNORECASE)
 _MAY_READ_ANY = re.compile(
@@ -67,14 +70,37 @@ class Scan:
         self.schema = provider.table.schema
         self.columns: frozenset[str] | None = None
         self.error: BaseException | None = None
-        self._declared = getattr(provider, "arrow_schema", None) or schema_of(provider.table)
-        self._fields = [f"{self.name}.{name}" for name in self._declared.names]
-        self._loaded: pa.Table | None = None
+        self._loaded: Any = None
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the C part reads it; else pyarrow does."""
+        return IN_C is not None and hasattr(self._provider, "load_batch")
+
+    @functools.cached_property
+    def _declared(self) -> pa.Schema:
+        """The columns under their own names."""
+        from ..ring.arrow_tables import schema_of
+
+        given: pa.Schema | None = getattr(self._provider, "arrow_schema", None)
+        return given or schema_of(self._provider.table)
+
+    @functools.cached_property
+    def _fields(self) -> list[str]:
+        """What they are called in the scan."""
+        return [f"{self.name}.{name}" for name in self._names]
+
+    @property
+    def _names(self) -> Sequence[str]:
+        if self.is_native:
+            return [column.name for column in self._provider.table.columns]
+        names: list[str] = self._declared.names
+        return names
 
     @property
     def projection(self) -> str:
         """The select list that gives the columns their own names back."""
-        names = zip(self._fields, self._declared.names, strict=True)
+        names = zip(self._fields, self._names, strict=True)
         return ", ".join(f'"{field}" AS "{name}"' for field, name in names)
 
     def comments(self) -> str:
@@ -85,6 +111,10 @@ class Scan:
         return "; ".join(f"COMMENT ON {text}" for text in texts)
 
     def __arrow_c_schema__(self) -> Any:
+        if self.is_native:
+            return IN_C.arrow_schema(fields_of(self._provider.table, f"{self.name}."))
+        import pyarrow as pa
+
         fields = zip(self._fields, self._declared, strict=True)
         return pa.schema([field.with_name(name) for name, field in fields]).__arrow_c_schema__()
 
@@ -95,9 +125,13 @@ class Scan:
             except BaseException as error:
                 self.error = error
                 raise
+        if self.is_native:
+            return self._loaded.stream(f"{self.name}.")
         return self._loaded.__arrow_c_stream__()
 
-    def _load(self) -> pa.Table:
+    def _load(self) -> Any:
+        if self.is_native:
+            return self._provider.load_batch(self.columns)  # type: ignore[attr-defined]
         table = self._provider.load(self.columns)
         if not table.schema.equals(self._declared):
             raise InternalError(f"the table {self.name} was not loaded as it is declared")
@@ -113,15 +147,29 @@ def named_in(scans: Sequence[Scan], sql: str) -> Sequence[Scan]:
     return [scan for scan in scans if scan.name.lower() in words]
 
 
+def _create_view(connection: duckdb.DuckDBPyConnection, scan: Scan) -> None:
+    """One view by the engine alone, as its Python makes it."""
+    source = connection._register_source(scan)  # noqa: SLF001
+    statement = f'SELECT {scan.projection} FROM "{source.name}"'  # noqa: S608 - names of ours
+    connection._create_view(  # noqa: SLF001
+        scan.name, statement, replace=False, sources=[source]
+    )
+
+
 def create_views(connection: duckdb.DuckDBPyConnection, scans: Sequence[Scan], sql: str) -> None:
     """One view for each table, in its schema; both are looked through for a bare name."""
     with_comments = bool(_CATALOGUE_WORDS.search(sql))
     for schema in (SCHEMA, OWN_SCHEMA):
         connection.execute(f"CREATE SCHEMA {schema}")
+    is_alone = all(scan.is_native for scan in scans) and can_read_columns()
+    if not is_alone:
+        load_whole()
     for scan in scans:
         connection.execute(f"USE {scan.schema}")
-        relation = connection.from_arrow(scan)
-        relation.project(scan.projection).create_view(scan.name)
+        if is_alone:
+            _create_view(connection, scan)
+        else:
+            connection.from_arrow(scan).project(scan.projection).create_view(scan.name)
         if with_comments:
             connection.execute(scan.comments())
     connection.execute(f"SET search_path = 'memory.{SCHEMA},memory.{OWN_SCHEMA},memory.main'")

@@ -11,7 +11,6 @@ import dataclasses
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..api.process import Process, connect
@@ -21,6 +20,7 @@ from ..client.recent_steps import SELECT_STEPS
 from ..cluster.job.members import find_members
 from ..cluster.job.membership import Member
 from ..errors import NoSuchProcess, ProbingError
+from ..messages.frozen import dataclass
 from .ended import Ended, command_of
 
 _EVERY_S = 1.0

@@ -7,10 +7,10 @@ have something recorded in the next steps of a training; what changes a training
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ..messages.about.act import ActRequest
+from ..messages.frozen import dataclass
 from ..messages.limits import TimeLimit
 from ..messages.routes import Access, Route
 

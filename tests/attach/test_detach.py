@@ -9,6 +9,7 @@ import pytest
 import probing
 from probing.messages import common as wire
 from probing.reach import transport
+from probing.reach.address import Address
 from probing.rundir.folders import RunDirectory
 from tests.harness.targets import Target, wait_until
 
@@ -58,7 +59,7 @@ def test_the_training_goes_on_and_its_record_can_be_kept(
 ) -> None:
     """A client gets its answer although the server goes; the record answers SQL afterwards."""
     folder = fresh_training.folder
-    address = transport.Address(path=folder.socket)
+    address = Address(path=folder.socket)
     body = wire.DetachRequest(keep_record=True)
     data = transport.ask(address, "detach", body=body, timeout_s=30)
     answer = wire.decode(wire.Detached, data)
@@ -77,7 +78,7 @@ def test_a_process_without_torch_is_left_too(program: Callable[..., Target]) -> 
     """Nothing is needed of torch to leave; the folder goes, and the process stays."""
     target = program("idle", PROBING="all")
     target.wait_for_agent()
-    address = transport.Address(path=target.folder.socket)
+    address = Address(path=target.folder.socket)
     data = transport.ask(address, "detach", body=wire.DetachRequest(), timeout_s=30)
     assert wire.decode(wire.Detached, data).kept is None
     wait_until(lambda: not RunDirectory(target.home).folders(), "the folder to go")

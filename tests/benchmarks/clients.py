@@ -14,8 +14,9 @@ from pathlib import Path
 
 from probing.errors import ProbingError
 from probing.messages import common as wire
+from probing.reach.address import Address
 from probing.reach.endpoint import Local, resolve
-from probing.reach.transport import Address, ask
+from probing.reach.transport import ask
 from probing.rundir.folders import RunDirectory
 
 from .measures import Measure, rounds_for, scaled, slowdowns

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from probing.messages import common as wire
+from probing.reach.address import Address
 from probing.reach.endpoint import Local, resolve
-from probing.reach.transport import Address, ask
+from probing.reach.transport import ask
 from probing.rundir.folders import RunDirectory
 
 from .measures import Measure, differences, measure_in_turn, rounds_for, scaled

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from probing.linux import process
+from probing.reach.address import Address
 from probing.reach.endpoint import Local, resolve
-from probing.reach.transport import Address, ask
+from probing.reach.transport import ask
 from probing.rundir.folders import RunDirectory
 from probing.stacks import py_spy, text as stacks
 from probing.stacks.py_spy import Dump

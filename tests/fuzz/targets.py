@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from probing.agent.listener import _begins_other_than_ping
 from probing.errors import BadHost, BadRequest, BadToken, RingError
 from probing.messages import codec, common as wire, routes
@@ -37,6 +39,7 @@ from probing.ring.format import (
     layout_of,
 )
 from probing.ring.names import decode_names
+from probing.ring.native import IN_C
 from probing.rundir.folders import ProcessFolder
 from probing.rundir.node_card import NodeCard
 from probing.server.access.auth import check_access, check_host
@@ -121,7 +124,12 @@ def read_rows(data: bytes) -> None:
     shown = len(snapshot.rows)
     assert snapshot.written == shown + snapshot.overwritten + snapshot.torn
     assert min(shown, snapshot.overwritten, snapshot.torn) >= 0
-    assert RecordedTable(table, folder).load(None).num_rows == shown
+    loaded = RecordedTable(table, folder).load(None)
+    assert loaded.num_rows == shown
+    if IN_C is not None:
+        batch = pa.table(RecordedTable(table, folder).load_batch(None))
+        batch.validate(full=True)
+        assert batch["seq"].equals(loaded["seq"])
     ring_peek.table_status(folder, table)
     folder.ring("steps").write_bytes(header + data)
     ring_peek.tables_answer(folder)

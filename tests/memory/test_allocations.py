@@ -14,7 +14,7 @@ import pytest
 import probing
 from probing.allocations import read_snapshot
 from probing.client.recording_client import recording_status
-from probing.reach.transport import Address
+from probing.reach.address import Address
 from tests.harness.targets import DEADLINE_S, Target, program_path, start_program, wait_until
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]

@@ -14,7 +14,8 @@ import probing
 from probing.client.base import Process
 from probing.client.transports import ByAddress
 from probing.errors import NotAnswering
-from probing.reach.transport import Address, ask as ask_agent
+from probing.reach.address import Address
+from probing.reach.transport import ask as ask_agent
 from tests.harness.targets import DEADLINE_S, Target, wait_until
 
 pytestmark = pytest.mark.torch

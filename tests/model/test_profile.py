@@ -19,6 +19,7 @@ from probing.errors import ProbingError, ProcessEnded
 from probing.messages import common as wire
 from probing.profiling import read_trace, summarize
 from probing.reach import transport
+from probing.reach.address import Address
 from tests.harness.targets import DEADLINE_S, Target, start_program, wait_until
 
 pytestmark = pytest.mark.torch
@@ -63,7 +64,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 
 def progress(target: Target) -> wire.ProfileProgress:
     """How far the profile under way is."""
-    address = transport.Address(path=target.folder.socket)
+    address = Address(path=target.folder.socket)
     data = transport.ask(address, "profile_progress", timeout_s=30)
     return wire.decode(wire.ProfileProgress, data)
 

@@ -25,7 +25,8 @@ from probing.errors import NotAnswering, ProbingError, Unproven, Unreachable
 from probing.linux import process
 from probing.messages import common as wire
 from probing.messages.about import job as job_wire
-from probing.reach.transport import Address, ask
+from probing.reach.address import Address
+from probing.reach.transport import ask
 from tests.harness.targets import (
     Target,
     clean_env,

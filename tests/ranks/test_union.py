@@ -12,7 +12,7 @@ from probing.client.base import Process
 from probing.client.transports import ByAddress
 from probing.cluster.union.query import Union
 from probing.errors import SqlError
-from probing.reach.transport import Address
+from probing.reach.address import Address
 from tests.harness.ranks import Ranks, assert_same, running_ranks
 
 pytestmark = [pytest.mark.anypython, pytest.mark.slow]

@@ -20,7 +20,7 @@ import pytest
 
 import probing
 from probing.messages import common as wire
-from probing.reach.transport import Address
+from probing.reach.address import Address
 from tests.faults import Reached
 from tests.harness.targets import clean_env, start_program, wait_until
 

@@ -19,7 +19,8 @@ import pytest
 
 from probing.errors import RemoteError
 from probing.messages import common as wire
-from probing.reach.transport import Address, ask
+from probing.reach.address import Address
+from probing.reach.transport import ask
 from probing.rundir.folders import short_path
 from probing.server.access.rates import Rates
 from probing.settings import Settings

@@ -21,7 +21,8 @@ from probing.errors import error_classes
 from probing.messages import common as wire
 from probing.messages.openapi import openapi
 from probing.messages.routes import ROUTES
-from probing.reach.transport import Address, ask
+from probing.reach.address import Address
+from probing.reach.transport import ask
 from probing.rundir.folders import ProcessFolder
 from tests.harness.targets import DEADLINE_S, Target, start_program
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from probing.errors import UnsafeRunDirectory
-from probing.reach.transport import Address, ask
+from probing.reach.address import Address
+from probing.reach.transport import ask
 from probing.rundir.folders import RunDirectory
 from probing.rundir.places import choose
 from probing.settings import Settings

@@ -18,7 +18,8 @@ from probing.errors import ProbingError
 from probing.messages.about.eval import EvalRequest
 from probing.messages.common import QueryRequest
 from probing.messages.limits import ANSWER_BYTES
-from probing.reach.transport import Address, ask, open_answer
+from probing.reach.address import Address
+from probing.reach.transport import ask, open_answer
 from tests.faults import Reached
 from tests.harness.targets import DEADLINE_S, Target, start_program, wait_until
 

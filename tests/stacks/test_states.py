@@ -22,8 +22,8 @@ from probing.errors import (
     ProcessEnded,
     SqlError,
 )
+from probing.reach.address import Address
 from probing.reach.endpoint import Local, Stranger, resolve
-from probing.reach.transport import Address
 from probing.reach.trust import Trust
 from probing.rundir.folders import RunDirectory
 from probing.stacks.text import is_ours

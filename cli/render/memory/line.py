@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .... import units
+from ....messages.frozen import dataclass
 from ..text import escape_controls, plural
 
 if TYPE_CHECKING:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ....messages.common import TablesAnswer, TableStatus
+from ....messages.frozen import dataclass
 from ....tables import Column, Table
 from ....units import age
 from ..table import Heading, draw_table

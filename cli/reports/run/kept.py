@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from ....client.recent_steps import PHASES
 from ....diagnosis.runs.commits import not_committed
 from ....diagnosis.runs.record import Run as Record, column
+from ....messages.frozen import dataclass
 from ...questions.library import OWN_TIMES
 from ...questions.records import put_in
 

@@ -10,11 +10,12 @@ import base64
 import io
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ...._version import VERSION
 from ....errors import ProbingError
+from ....messages.frozen import dataclass
 from ....page import page_file
 from ....tables import ENVIRONMENT
 from ..overview import Overview, overview_of

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from ...messages.frozen import dataclass
 
 
 @dataclass(slots=True)

@@ -6,11 +6,11 @@ Rules of this file: records and pure functions; nothing is looked for here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from ...messages import rank_paths
 from ...messages.card import Card
+from ...messages.frozen import dataclass
 from .rank_sets import MOST_RANKS, rank_set
 
 

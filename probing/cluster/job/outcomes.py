@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from ...client.connecting import connect
 from ...errors import InternalError, NoSuchProcess, NotAnswering, ProbingError, ProcessEnded
+from ...messages.frozen import dataclass
 from .membership import Member, names_of
 from .parallel import Done, run_at_once
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ...messages.frozen import dataclass
 from ...safety.side_threads import is_ending, start_aside
 from .interruption import ends_the_wait
 

@@ -19,22 +19,19 @@ hosts.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ...messages import rank_paths
+from ...messages.frozen import dataclass
 from ..registration import is_here, registrations
+from .forms import is_address, names_many
 from .providers.hostfile import hosts_in
 from .providers.job_store import store_hosts
 from .providers.named_hosts import Resolver, named_hosts
 from .providers.ray_cluster import ray_hosts
 from .providers.slurm import slurm_hosts
 from .rank_sets import ranks_of
-
-_MANY = ("job:", "slurm:", "k8s:", "dns:", "ray:", "store:", "@")
-_ADDRESS = re.compile(r"https?://[^/]+/?|(\[[^\]]+\]|[^\s:/\[\]@]+):\d{1,5}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,21 +59,6 @@ class Plan:
     ranks: tuple[int, ...] | None = None
     is_whole: bool = False
     is_single: bool = False
-
-
-def names_many(word: str) -> bool:
-    """Whether an endpoint is one of the forms for several processes."""
-    ranks = rank_paths.job_and_ranks(word)
-    if ranks is not None:
-        return not ranks[1].isdecimal()
-    return word == "all" or word.startswith(_MANY)
-
-
-def is_address(word: str) -> bool:
-    """Whether an endpoint is host:port, or the URL of a server as a whole."""
-    return (
-        not (names_many(word) or word.startswith("rank:")) and _ADDRESS.fullmatch(word) is not None
-    )
 
 
 def plan_of(

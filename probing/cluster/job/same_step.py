@@ -14,12 +14,12 @@ import math
 import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import ActRefused, ActTimedOut, ProbingError, RemoteError
 from ...messages import rank_paths
 from ...messages.about.act import MARKS, Commit, Prepared, Undo
+from ...messages.frozen import dataclass
 from .membership import Member
 from .outcomes import AT_ONCE, Outcome, ask_all
 from .rank_sets import rank_set

@@ -10,10 +10,10 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from ...errors import RingError
 from ...linux import process
+from ...messages.frozen import dataclass
 from ...ring.peek import RingPeek, newest_row
 from ...rundir.folders import ProcessFolder
 from ...tables import STALL_STATES

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...messages.frozen import dataclass
 from .naming import Rank, in_order
 
 PARAMETER = "parameter"

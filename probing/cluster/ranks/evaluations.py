@@ -7,9 +7,9 @@ ran and how long they took does not count. The odd ones come first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ...messages.common import EvalResult
+from ...messages.frozen import dataclass
 from .naming import Rank, in_order
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...messages.frozen import dataclass
 from ..job.outcomes import AT_ONCE, Outcome, ask_all
 from .naming import Rank
 from .stack_classes import RankStacks

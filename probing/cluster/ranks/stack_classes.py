@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...messages.common import Backtrace, Frame, ThreadStack
+from ...messages.frozen import dataclass
 from ...stacks import waits
 from .naming import Rank, in_order
 

@@ -9,8 +9,8 @@ what one looks for. The branch of the fewest ranks comes first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ...messages.frozen import dataclass
 from .naming import Rank, in_order
 from .stack_classes import MergedFrame, StackClass
 

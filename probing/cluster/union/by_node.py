@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
@@ -24,9 +23,11 @@ from ...messages.about.union import (
     UnionOutcomes,
     UnionRequest,
 )
+from ...messages.frozen import dataclass
 from ...messages.limits import LARGE_ANSWER_BYTES, grace_s
+from ...reach.address import Address
 from ...reach.endpoint import resolve
-from ...reach.transport import Address, ask
+from ...reach.transport import ask
 from ...rundir.folders import from_env
 from ...sql.answer import Answer
 from ..job.membership import Member

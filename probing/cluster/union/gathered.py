@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import pyarrow as pa
 
+from ...messages.frozen import dataclass
 from ...sql.process_columns import added_columns, added_values, concatenated, literal
 from ..job.membership import Member, names_of
 from ..job.outcomes import Outcome, ask_all

@@ -8,13 +8,14 @@ that is not whole is an error. What a process of an older version lacks is NULL,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ...client.providers import providers_for
 from ...errors import ProbingError, RingError
+from ...messages.frozen import dataclass
 from ...messages.limits import DEFAULT_TIMEOUT_S
 from ...ring.peek import RingPeek
 from ...rundir.folders import ProcessFolder

@@ -5,7 +5,7 @@ Rules of this file: nothing imported but the standard library.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ...messages.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,9 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ...messages.frozen import dataclass
 
 LARGE = 0.25
 """A category of at least this part of all tensors is worth a suggestion."""

@@ -7,8 +7,9 @@ that figure, nothing is advised. The largest category comes first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...messages.frozen import dataclass
 from ...units import percent, size
 from .record import Advice
 

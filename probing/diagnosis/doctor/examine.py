@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...cluster.job.membership import names_of
@@ -19,6 +18,7 @@ from ...cluster.job.outcomes import ask_all
 from ...cluster.job.parallel import run_at_once
 from ...cluster.ranks.question import Asking
 from ...errors import ProbingError
+from ...messages.frozen import dataclass
 from .effects import without_effects
 from .facts import LEAST_STEPS, Facts
 from .findings import ABOUT_NOW, CERTAINTIES, Finding, Rule, Sign, finding_of

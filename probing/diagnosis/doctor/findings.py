@@ -7,8 +7,9 @@ help, the reference page and the tests read the same records.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from ...messages.frozen import dataclass
 
 if TYPE_CHECKING:
     from .facts import Facts

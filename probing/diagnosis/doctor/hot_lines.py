@@ -10,7 +10,8 @@ import linecache
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from ...messages.frozen import dataclass
 
 _LIBRARIES = re.compile(
     r"/probing/(?:agent|safety|ring)/|/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+|<frozen|<string>"

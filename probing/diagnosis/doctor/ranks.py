@@ -8,7 +8,6 @@ in nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...cluster.ranks.differences import PARAMETER, compare_facts
@@ -17,6 +16,7 @@ from ...cluster.ranks.slow.gather_times import gather_times
 from ...cluster.ranks.slow.pace import Z_LIMIT
 from ...cluster.ranks.slow.reasons import reasons
 from ...cluster.ranks.slow.stragglers import find_stragglers
+from ...messages.frozen import dataclass
 from ...units import duration
 from .facts import Facts, percent
 from .findings import Rule, Sign

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from ...messages.frozen import dataclass
 from .findings import Finding, Rule
 from .not_looked_at import LATE
 from .ranks import JOB_RULES

@@ -10,10 +10,11 @@ first steps. Whether it is a change at all is told by the ranks of the values (M
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from ...messages.frozen import dataclass
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,9 +8,9 @@ two; a report in which its rule could not be judged says nothing of it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from ...messages.frozen import dataclass
 from .findings import CERTAINTIES, Certainty, Finding
 
 _ENOUGH = 2

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from ...messages.frozen import dataclass
 from .evidence import RankEvidence
 from .waiting import Wait, cycle, waits_of
 

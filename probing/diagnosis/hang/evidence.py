@@ -5,11 +5,11 @@ Rules of this file: records only. What was not seen is None or empty, never a gu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
-from ...cluster.job.plans import is_address
+from ...cluster.job.forms import is_address
 from ...messages import rank_paths
+from ...messages.frozen import dataclass
 from ...postmortem.endings import KILLED_BY_OOM
 
 State = Literal["answering", "silent", "stopped", "dead", "unreachable", "missing"]

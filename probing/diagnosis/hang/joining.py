@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from ...messages.frozen import dataclass
 from .case import Case
 from .evidence import Doing, Kind
 from .waiting import chain_ends, wanted

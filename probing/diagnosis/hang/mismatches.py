@@ -8,9 +8,9 @@ the shapes of ops that take uneven parts, and sends and receives.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 
+from ...messages.frozen import dataclass
 from .evidence import POINT_TO_POINT, Call
 
 Sequences = Mapping[int, Mapping[int, Call]]

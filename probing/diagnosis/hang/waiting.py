@@ -8,8 +8,8 @@ without an end is a deadlock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from ...messages.frozen import dataclass
 from .evidence import POINT_TO_POINT, Call, Group, RankEvidence
 
 _AWAITS = frozenset({"collective", "backward", "device", "gil", "stopped", "unknown", "waiting"})

@@ -6,9 +6,9 @@ Rules of this file: pure functions of rows. A figure that was not measured makes
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...messages.frozen import dataclass
 from .series import Point, Trend, classify
 
 Row = Mapping[str, Any]

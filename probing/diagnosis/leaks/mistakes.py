@@ -8,10 +8,10 @@ are one mistake.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from ...messages.frozen import dataclass
 from .series import Point, classify
 from .words import WAYS_OUT, variable_of
 

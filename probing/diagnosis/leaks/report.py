@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ...messages.frozen import dataclass
 from .growth import Group, PhaseChange
 from .history import Row, Series, series_of
 from .mistakes import Finding, findings_of

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 from typing import Literal, NamedTuple
+
+from ...messages.frozen import dataclass
 
 Kind = Literal["flat", "staircase", "slope", "uneven", "unknown"]
 

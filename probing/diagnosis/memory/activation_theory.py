@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from ...messages.frozen import dataclass
 
 FORMULA = "B*T*(9C+3D)*2"
 _FEWEST = 2

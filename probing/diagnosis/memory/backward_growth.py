@@ -8,9 +8,9 @@ allocator counts so exactly; the resident set also has what libc keeps, and is n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...messages.frozen import dataclass
 from ..advice import Advice
 
 Row = Mapping[str, Any]

@@ -8,12 +8,13 @@ accelerator's own figures, as python.memory has them, say what each forward pass
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...allocations.step_curve import StepCurve, StepPeak, curves_of
 from ...errors import FitRefused, ProbingError
 from ...messages.about.fit import FitAnswer, FitPart, FitPeak, FitRequest, FitShape
+from ...messages.frozen import dataclass
 from ...tables import SOURCES
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ of a step.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ArmRefused
 from ...messages.common import CLEAN
+from ...messages.frozen import dataclass
 from ...messages.limits import WAIT_S
 from ..arming import arm_and_wait
 

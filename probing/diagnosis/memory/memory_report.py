@@ -7,11 +7,11 @@ ones say what the process, the host and the device had in use, and where the pea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...client.base import Process
 from ...messages.common import REFERRERS
+from ...messages.frozen import dataclass
 from ...messages.limits import WAIT_S
 from ...tables import CATEGORIES, MOMENTS, PINNED
 from ..advice import Advice, Usage, advise_on_usage

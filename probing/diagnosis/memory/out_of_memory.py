@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ProbingError, SqlError, UsageError
+from ...messages.frozen import dataclass
 from ...postmortem.endings import LAST_MEMORY, Ending, ending_of
 from ..advice import Advice, Shortage, Trend, advise
 

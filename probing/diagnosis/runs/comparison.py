@@ -5,9 +5,8 @@ Rules of this file: puts together; what is compared, and how, stands in the file
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...errors import ProbingError
+from ...messages.frozen import dataclass
 from .commits import not_committed
 from .effects import Effect, Measure
 from .interval import LEAST_STEPS

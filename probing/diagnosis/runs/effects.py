@@ -6,9 +6,9 @@ Rules of this file: records, and what all effects share.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from ...messages.frozen import dataclass
 from ..doctor.findings import Certainty
 from .reach import Reach
 from .setup import Difference

@@ -10,10 +10,11 @@ means (the moving block bootstrap, Künsch, 1989), for steps that follow each ot
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from ...messages.frozen import dataclass
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...errors import NoSuchRun, ProbingError
 from ...history.query import EVERY_RANK, Chosen, History
+from ...messages.frozen import dataclass
 from .comparison import RunComparison, compare_runs
 from .reading import script_of
 from .record import Name, Row, Run, read_run

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from ...messages.frozen import dataclass
 from ...units import size
 from ..doctor.findings import Certainty
 from .effects import Effect, Measure, cause_words, causes_of, explained

@@ -7,12 +7,12 @@ something else than training: a checkpoint, the return from an evaluation, someb
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...errors import ProbingError
+from ...messages.frozen import dataclass
 from ...tables import STEP_PHASES
 from .interval import Floats
 

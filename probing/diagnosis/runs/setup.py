@@ -7,10 +7,10 @@ told it: an argument, an environment variable. A loader that one run has not com
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from ...messages.frozen import dataclass
 from .reach import Reach, reach_of
 from .record import Name, Row, Run, column, together
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import pyarrow as pa
 
 from ...errors import DamagedHistory, HistoryBusy, NoHistory
+from ...messages.frozen import dataclass
 from ..files import Shelf, locked
 from ..layout import COMPACTOR, compactor_file, merged_name, tables_of, unfinished
 from ..swap import finish, is_begun, replace, replacing

@@ -11,10 +11,11 @@ import contextlib
 import datetime as dt
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ...errors import DamagedHistory, HistoryBusy, UsageError
+from ...messages.frozen import dataclass
 from ...units import size
 from ..files import locked, saying_what_failed
 from ..layout import states_in, tables_of

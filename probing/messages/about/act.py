@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from dataclasses import dataclass
 from typing import get_args
 
 from ...errors import UsageError
+from ..frozen import dataclass
 from ..limits import TimeLimit
 
 

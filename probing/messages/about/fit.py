@@ -7,9 +7,10 @@ Rules of this file: records and arithmetic; no I/O. The records travel as JSON, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...errors import FitRefused
+from ..frozen import dataclass
 from ..limits import TimeLimit
 
 MISSING = "beyond the simulation"

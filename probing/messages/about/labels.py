@@ -5,8 +5,7 @@ Rules of this file: as in `probing.messages.common`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..frozen import dataclass
 from ..limits import TimeLimit
 
 

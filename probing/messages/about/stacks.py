@@ -5,7 +5,7 @@ Rules of this file: as in `probing.messages.common`, which has all of it, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ carries, as `MEMBERS_KEY`, a `UnionOutcomes`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..frozen import dataclass
 
 MEMBERS_KEY = b"probing.members"
 

@@ -12,6 +12,7 @@ from typing import Any
 from probing.client.providers import providers_for
 from probing.rundir.folders import ProcessFolder, folder_at
 from probing.sql.engine import Engine
+from probing.sql.plain import run_plain
 from tests.benchmarks.measures import measure_in_turn
 from tests.benchmarks.memory import peak_kib, resident_kib
 
@@ -26,7 +27,7 @@ PIECE = 1 << 20
 def ask(folder: ProcessFolder) -> float:
     """From the ring to the last row of the answer."""
     started = time.perf_counter()
-    with Engine(providers_for(folder)).run(SQL, timeout_s=TIMEOUT_S) as answer:
+    with run_plain(Engine(providers_for(folder)), SQL, timeout_s=TIMEOUT_S) as answer:
         groups = sum(batch.num_rows for batch in answer.batches())
     seconds = time.perf_counter() - started
     if not groups:

@@ -13,7 +13,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -42,6 +41,7 @@ from probing.errors import (
     UsageError,
 )
 from probing.messages.common import Card, Pong
+from probing.messages.frozen import dataclass
 from probing.sql.answer import Answer
 from tests.harness.targets import wait_until
 
@@ -82,6 +82,8 @@ class FakeProcess:
         if isinstance(self._source, ProbingError):
             raise self._source
         return Answer(self._source)
+
+    query_plain = query
 
     def status(self) -> Any:
         """Something to ask for."""

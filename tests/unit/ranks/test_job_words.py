@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from probing.cluster.job.forms import is_address, names_many
 from probing.cluster.job.membership import Member
 from probing.cluster.job.outcomes import Coverage, Outcome, State
-from probing.cluster.job.plans import is_address, names_many, plan_of, where_named
+from probing.cluster.job.plans import plan_of, where_named
 from probing.cluster.job.providers.addresses import with_port
 from probing.cluster.job.providers.hostfile import hosts_in
 from probing.cluster.job.providers.hostlist import expand_hosts

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +23,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from probing.errors import RingError
 from probing.ring import format as ring, writer
-from probing.ring.reader import RingSnapshot, read_ring
+from probing.ring.columns.scan import read_columns
+from probing.ring.native import IN_C
+from probing.ring.reader import RingRows, RingSnapshot, read_ring as read_by_numpy
 from probing.tables import STEPS
 from tests import faults
 from tests.harness.ring_writer import RingWriter, trace_values, trace_writer
@@ -28,6 +34,50 @@ from tests.harness.targets import program_path, wait_until
 pytestmark = pytest.mark.anypython
 
 CAPACITY = 16
+_CODES = {"q": "<i8", "d": "<f8", "I": "<u4", "B": "u1"}
+_turns = itertools.count()
+
+
+def read_by_c(path: Path, columns: Collection[str] | None = None) -> RingSnapshot:
+    """What the C part reads, as the other reader shows it."""
+    found = read_columns(path, columns)
+    shown = slice(found.first, found.first + found.length)
+    order = shown if found.places is None else np.frombuffer(found.places, np.int64)
+    rows = RingRows(
+        numbers=np.frombuffer(found.numbers, np.int64)[order],
+        states=np.frombuffer(found.states, np.uint8)[order],
+        columns={
+            name: np.frombuffer(raw.data, _CODES.get(raw.field.code, f"S{raw.width}"))[order]
+            for name, raw in found.raw.items()
+        },
+    )
+    books = ("header", "written", "overwritten", "dropped", "torn", "is_cut")
+    return RingSnapshot(rows=rows, **{name: getattr(found, name) for name in books})
+
+
+def read_ring(path: Path, columns: Collection[str] | None = None) -> RingSnapshot:
+    """A ring that is not written meanwhile, by both readers: they say the same of it."""
+    try:
+        snapshot = read_by_numpy(path, columns)
+    except (RingError, OSError) as error:
+        if IN_C is not None:
+            with pytest.raises(type(error), match=re.escape(str(error))):
+                read_by_c(path, columns)
+        raise
+    if IN_C is not None:
+        other = read_by_c(path, columns)
+        assert dataclasses.replace(other, rows=snapshot.rows) == snapshot
+        for name in ("numbers", "states"):
+            assert getattr(other.rows, name).tobytes() == getattr(snapshot.rows, name).tobytes()
+        assert other.rows.columns.keys() == snapshot.rows.columns.keys()
+        for name, values in other.rows.columns.items():
+            assert values.tobytes() == snapshot.rows[name].tobytes()
+    return snapshot
+
+
+def read_live(path: Path) -> RingSnapshot:
+    """A ring that is written meanwhile, by both readers in turn."""
+    return (read_by_c if IN_C is not None and next(_turns) % 2 else read_by_numpy)(path)
 
 
 def assert_balanced(snapshot: RingSnapshot) -> None:
@@ -139,7 +189,7 @@ def test_a_newest_row_that_is_being_overwritten_still_counts_as_written(
         return length
 
     monkeypatch.setattr(os, "preadv", read_early)
-    snapshot = read_ring(path)
+    snapshot = read_by_numpy(path)
     assert_balanced(snapshot)
     assert snapshot.rows.numbers.tolist() == list(range(5, 20))
     assert (snapshot.written, snapshot.torn) == (20, 1)
@@ -198,7 +248,9 @@ def test_a_directory_is_refused(tmp_path: Path) -> None:
 def read_damaged(path: Path, data: bytes | bytearray) -> RingSnapshot | None:
     """The snapshot of a damaged file; None where it is refused."""
     path.write_bytes(data)
-    snapshot = read_if_it_is_a_ring(path)
+    snapshot = None
+    with contextlib.suppress(RingError):
+        snapshot = read_ring(path)
     if snapshot is not None:
         assert_balanced(snapshot)
     return snapshot
@@ -295,7 +347,7 @@ def read_by_many(path: Path, is_enough: Callable[[int, int], bool]) -> list[int]
     def read_on() -> int:
         written = readings = 0
         while not is_enough(written, readings):
-            snapshot = read_ring(path)
+            snapshot = read_live(path)
             assert_balanced(snapshot)
             assert_true_to_numbers(snapshot)
             assert snapshot.written >= written, snapshot
@@ -311,7 +363,7 @@ def books_at_the_end(writing: subprocess.Popen[str], path: Path, fault: faults.R
     writing.terminate()
     assert writing.stdout is not None
     written = int(writing.stdout.readline())
-    end = read_ring(path)
+    end = read_live(path)
     assert end.torn == 0
     books = len(end.rows) + end.overwritten + end.dropped
     fault.equals("written - (readable + overwritten + dropped)", 0, written - books)
@@ -324,7 +376,7 @@ def test_eight_readers_of_a_ring_that_is_overwritten_all_the_time(
 ) -> None:
     """While 100 times its rows are written, every reading is true, balanced and advancing."""
     process, path = live_writer
-    until = read_ring(path).written + LAPS * 500
+    until = read_live(path).written + LAPS * 500
     readings = read_by_many(path, lambda rows, done: rows >= until and done >= LEAST_READINGS)
     fault.equals("readers that never saw half a row", READERS, len(readings))
     books_at_the_end(process, path, fault)
@@ -351,18 +403,18 @@ def test_a_writer_that_is_killed_or_stopped_leaves_its_rows(
 ) -> None:
     """What was written before the signal is readable after it, all but the row in the making."""
     process, path = live_writer
-    wait_until(lambda: read_ring(path).written > 2_000, "some rows")
+    wait_until(lambda: read_live(path).written > 2_000, "some rows")
     process.send_signal(number)
     if number == signal.SIGKILL:
         process.wait()
     else:
         stat = Path(f"/proc/{process.pid}/stat")
         wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the stop")
-    snapshot = read_ring(path)
+    snapshot = read_live(path)
     assert_balanced(snapshot)
     assert_true_to_numbers(snapshot)
     assert len(snapshot.rows) >= 499
-    assert read_ring(path).written == snapshot.written
+    assert read_live(path).written == snapshot.written
 
 
 @pytest.mark.fault("R2")
@@ -402,7 +454,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_no_danger(
 def read_if_it_is_a_ring(path: Path) -> RingSnapshot | None:
     """The snapshot of a file; None where it is refused."""
     try:
-        return read_ring(path)
+        return read_live(path)
     except RingError:
         return None
 

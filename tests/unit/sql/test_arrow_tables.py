@@ -14,7 +14,10 @@ from probing.errors import BadRequest, RingError
 from probing.messages import common as wire
 from probing.ring import format as ring
 from probing.ring.arrow_tables import RecordedTable, live_to_arrow, schema_of, to_arrow
+from probing.ring.columns.batch import Batch, batch_of
+from probing.ring.columns.scan import read_columns
 from probing.ring.names import joined
+from probing.ring.native import IN_C
 from probing.ring.reader import read_ring
 from probing.rundir.folders import ProcessFolder
 from probing.tables import BACKTRACE, RECORDED_TABLES, STEPS, TABLES, TORCH_TRACE, Column, Table
@@ -26,9 +29,54 @@ TEXTS = [None, *NAMES]
 
 def load_trace(writer: RingWriter, path: Path, columns: set[str] | None = None) -> pa.Table:
     """The rows of a ring as a table, checked to be sound."""
-    table = to_arrow(read_ring(writer.save(path / "x.ring")), TEXTS, columns)
+    file = writer.save(path / "x.ring")
+    table = to_arrow(read_ring(file), TEXTS, columns)
     table.validate(full=True)
+    if IN_C is not None:
+        assert_same(table, batch_of(read_columns(file), TEXTS, columns))
     return table
+
+
+def assert_same(table: pa.Table, batch: Batch) -> None:
+    """The C part made the same of it, to the bit of every number."""
+    ours = pa.table(batch)
+    ours.validate(full=True)
+    assert ours.schema.equals(table.schema)
+    assert ours.num_rows == table.num_rows
+    for name in table.column_names:
+        one, other = (_plain(each[name]) for each in (table, ours))
+        assert one.equals(other), name
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column whose values can be compared: no NaN is equal to itself."""
+    if pa.types.is_dictionary(column.type):
+        return column.cast(pa.string())
+    if pa.types.is_floating(column.type):
+        return pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks], pa.int64())
+    return column
+
+
+def load(table: Table, folder: ProcessFolder, columns: frozenset[str] | None = None) -> pa.Table:
+    """A recorded table, as both ways show it."""
+    notes: list[str] = []
+    loaded = RecordedTable(table, folder, notes).load(columns)
+    if IN_C is not None:
+        others: list[str] = []
+        assert_same(loaded, RecordedTable(table, folder, others).load_batch(columns))
+        assert notes == others
+    return loaded
+
+
+def test_both_ways_show_the_same_of_every_table(tmp_path: Path) -> None:
+    """All recorded tables of a process, whole and some of their columns, with damaged names."""
+    folder = recorded_folder(tmp_path)
+    names = folder.names.read_bytes()
+    for damaged in (names, names[:40], names[:9] + b"\xff" + names[10:]):
+        folder.names.write_bytes(damaged)
+        for table in RECORDED_TABLES:
+            load(table, folder)
+            load(table, folder, frozenset(c.name for c in table.columns[::2]))
 
 
 def test_a_completed_row_has_every_declared_column(tmp_path: Path) -> None:
@@ -130,7 +178,7 @@ def test_an_older_writers_missing_column_is_null(tmp_path: Path) -> None:
 def test_without_a_ring_a_recorded_table_is_empty(tmp_path: Path) -> None:
     """A process that never recorded gives no rows, with the right types."""
     for table in RECORDED_TABLES:
-        loaded = RecordedTable(table, ProcessFolder(tmp_path, 1, 1)).load(None)
+        loaded = load(table, ProcessFolder(tmp_path, 1, 1))
         assert loaded.num_rows == 0
         assert loaded.schema.equals(schema_of(table))
 
@@ -139,7 +187,7 @@ def test_without_a_names_file_names_are_null(tmp_path: Path) -> None:
     """Rows are shown even when their names are lost."""
     folder = recorded_folder(tmp_path)
     folder.names.unlink()
-    loaded = RecordedTable(STEPS, folder).load(frozenset({"step", "optimizer"}))
+    loaded = load(STEPS, folder, frozenset({"step", "optimizer"}))
     assert loaded["optimizer"].null_count == loaded.num_rows > 0
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from probing.errors import NotAnswering
-from probing.reach.transport import Address, open_answer
+from probing.reach.address import Address
+from probing.reach.transport import open_answer
 
 pytestmark = pytest.mark.anypython
 

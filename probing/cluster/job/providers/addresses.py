@@ -12,8 +12,9 @@ from ....errors import NoSuchRoute, NotProbing, ProbingError
 from ....messages import common as wire, rank_paths
 from ....messages.about import job as job_wire
 from ....messages.card import Card
+from ....reach.address import Address
 from ....reach.endpoint import resolve
-from ....reach.transport import Address, ask
+from ....reach.transport import ask
 from ....rundir.folders import RunDirectory
 from ..membership import Member, member_of
 from ..rank_sets import MOST_RANKS

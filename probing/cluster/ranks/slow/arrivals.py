@@ -8,9 +8,9 @@ larger than the clocks' error makes somebody the last.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
+from ....messages.frozen import dataclass
 from ..naming import Rank
 from .clocks import Clocks, Meeting
 from .times import RankTimes

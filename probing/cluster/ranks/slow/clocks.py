@@ -9,9 +9,10 @@ comparison of moments.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import median
 
+from ....messages.frozen import dataclass
 from ..naming import Rank
 from .robust import sigma
 from .times import RankTimes

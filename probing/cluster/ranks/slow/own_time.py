@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ....messages.frozen import dataclass
 from ....tables import STEP_PHASES
 from ..naming import Rank
 from .arrivals import entries_of

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import median
 
+from ....messages.frozen import dataclass
 from ....tables import STEP_PHASES
 from ..naming import Rank
 from .arrivals import Arrivals

@@ -8,9 +8,9 @@ Slowness must show in at least half of the steps; see `pace`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+from ....messages.frozen import dataclass
 from ..naming import Rank, in_order
 from .arrivals import arrivals
 from .clocks import Clocks, align_clocks

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ....messages.frozen import dataclass
 from ..naming import Rank
 
 COSTS = ("cpu_s", "gc_s", "major_faults", "voluntary_switches", "involuntary_switches")

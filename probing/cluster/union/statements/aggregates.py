@@ -8,8 +8,7 @@ LeVeque), so that both differ from a single pass by rounding alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ....messages.frozen import dataclass
 from .syntax import Syntax, Tree, arguments, function_name
 
 _SAME = frozenset(

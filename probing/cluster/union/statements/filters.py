@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from ....messages.frozen import dataclass
 from .syntax import Syntax, Tree, arguments, bare, conjuncts, function_name, parts_of
 
 _PARTS_OF_TEXT = frozenset({"contains", "prefix", "suffix", "starts_with", "ends_with"})

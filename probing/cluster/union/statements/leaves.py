@@ -6,9 +6,9 @@ Rules of this file: records and the SQL texts made of them; nothing runs here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ....messages.frozen import dataclass
 from ....sql.process_columns import added_columns, literal
 from ....tables import Table
 

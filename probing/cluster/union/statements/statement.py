@@ -8,8 +8,8 @@ that is in doubt, the statement is refused, too, and its rows are moved.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from ....messages.frozen import dataclass
 from ....sql.process_columns import with_ranks
 from ....tables import Table
 from .syntax import Syntax, Tree, column_names, node_of, parts_of

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ....cluster.job.rank_sets import ranks_of
 from ....errors import NotPython, ProbingError, ProcessEnded, RingError, SqlError
 from ....messages.common import Backtrace
+from ....messages.frozen import dataclass
 from ....ring.peek import RingPeek
 from ....rundir.folders import ProcessFolder
 from ....stacks.thread_waits import deadlock_text, deadlocks

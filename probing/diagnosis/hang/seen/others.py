@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ....errors import ProbingError
 from ....linux import process
 from ....linux.kernel_files import read_text
 from ....messages.common import Backtrace
+from ....messages.frozen import dataclass
 from ....reach import ladder
 from ....stacks import waits
 from ....stacks.thread_waits import own_line

@@ -1,0 +1,159 @@
+"""A ring file read by the C part, as `reader` reads it by numpy.
+
+Rules of this file: decides what is read, and again; the C part reads it. Both readers show the same
+rows and keep the same books (tested), and `reader` says how. Only where the C part was built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from ..format import RingHeader, StoredField, width_of
+from ..native import IN_C
+from ..ring_file import ATTEMPTS, NEWER, RingFile
+
+_CHUNK_BYTES = 1 << 18
+
+
+class Raw(NamedTuple):
+    """A column as it is stored, in the order of reading."""
+
+    field: StoredField
+    width: int
+    data: bytearray
+
+
+class Columns(NamedTuple):
+    """The readable rows of a ring, and what became of the others; see `reader.RingSnapshot`.
+
+    Attributes:
+        numbers: The number of each row that was read; 64-bit.
+        states: The state of each.
+        raw: The columns that were read, by name.
+        first: Where the first row to be shown stands.
+        length: How many are shown.
+        places: Where each of them stands, 64-bit; None where they stand side by side.
+    """
+
+    header: RingHeader
+    numbers: bytearray
+    states: bytearray
+    raw: dict[str, Raw]
+    first: int
+    length: int
+    places: bytearray | None
+    written: int
+    overwritten: int
+    dropped: int
+    torn: int
+    is_cut: bool
+
+
+def read_columns(path: Path, columns: Collection[str] | None = None) -> Columns:
+    """Read all rows of a ring file; see `reader.read_ring`.
+
+    Raises:
+        RingError: The file does not begin with a valid header, or cannot be read.
+        OSError: The file cannot be opened.
+    """
+    with RingFile(path) as ring:
+        scan = _Scan(ring, ring.newest(), columns)
+        scan.read_all()
+        scan.settle()
+        return scan.result()
+
+
+class _Scan:
+    """One reading of all slots, from the oldest row on; see `reader._Scan`."""
+
+    def __init__(self, ring: RingFile, newest: int, columns: Collection[str] | None) -> None:
+        self._ring = ring
+        self._capacity = ring.header.capacity
+        self._hint = newest
+        start = (newest + 1) % self._capacity if newest >= self._capacity else 0
+        pieces = [(start, ring.slots), (0, min(start, ring.slots))]
+        self._pieces = [(first, stop) for first, stop in pieces if first < stop]
+        self._start, self._stop = self._pieces[0] if self._pieces else (0, 0)
+        count = sum(stop - first for first, stop in self._pieces)
+        self._numbers, self._states = bytearray(8 * count), bytearray(count)
+        self._empty = bytearray(count)
+        wanted = [f for f in ring.header.fields if columns is None or f.name in columns]
+        widths = [width_of(field.code) for field in wanted]
+        self._raw = {
+            field.name: Raw(field, width, bytearray(width * count))
+            for field, width in zip(wanted, widths, strict=True)
+        }
+        self._places = tuple((raw.field.offset, raw.width, raw.data) for raw in self._raw.values())
+        self._step = max(1, _CHUNK_BYTES // ring.header.row_size)
+
+    def read_all(self) -> None:
+        """Read every slot once (that is, twice back to back)."""
+        at = 0
+        for first, stop in self._pieces:
+            self._read(at, first, stop - first)
+            at += stop - first
+
+    def settle(self) -> None:
+        """Read again what should be there and is not, a few times."""
+        for _ in range(ATTEMPTS):
+            runs = IN_C.missing(
+                self._numbers, self._empty, self._newest(), self._capacity, self._start, self._stop
+            )
+            if not runs:
+                return
+            for at, slot, count in runs:
+                self._read(at, slot, count)
+
+    def result(self) -> Columns:
+        """The rows and the books."""
+        found = self._newest()
+        oldest = max(0, found - self._capacity)
+        newest = self._begun(found, oldest)
+        first, count, places, ahead = IN_C.order(
+            self._numbers, self._empty, oldest, newest, self._start, self._stop
+        )
+        if newest >= self._capacity:
+            ahead = 0
+        overwritten = max(0, newest - self._capacity)
+        return Columns(
+            header=self._ring.header,
+            numbers=self._numbers,
+            states=self._states,
+            raw=self._raw,
+            first=first,
+            length=count,
+            places=places,
+            written=newest + ahead,
+            overwritten=overwritten,
+            dropped=self._ring.header.dropped,
+            torn=newest - overwritten - count + ahead,
+            is_cut=self._ring.slots < self._capacity,
+        )
+
+    def _newest(self) -> int:
+        """The newest number that the rows before it do not contradict."""
+        newest: int = IN_C.most(self._numbers)
+        while newest > self._capacity and not self._ring.can_hold(newest):
+            IN_C.forget(self._numbers, newest)
+            newest = IN_C.most(self._numbers)
+        return newest
+
+    def _begun(self, newest: int, oldest: int) -> int:
+        """The newest number that was given, at least; see `reader`."""
+        if newest < self._capacity:
+            return newest
+        numbers = memoryview(self._numbers).cast("q")
+        for number in range(newest + 1, newest + 1 + NEWER):
+            slot = number % self._capacity
+            start, stop = self._start, self._stop
+            place = slot - start if slot >= start else stop - start + slot
+            if slot >= stop or numbers[place] > oldest or not self._ring.has_begun(number):
+                return number - 1
+        return newest + NEWER
+
+    def _read(self, at: int, slot: int, count: int) -> None:
+        """Read `count` slots twice and take over the rows that are whole."""
+        buffers = self._numbers, self._states, self._empty, self._places
+        self._ring.read_slots(self._hint, at, slot, count, self._step, *buffers)
