@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ...linux import limited_memory
 from ..command import AskCommand
 from ..output.successor import become
 from ..target import Target, target_options, target_with
@@ -36,4 +37,4 @@ def command(context: click.Context, *, endpoint: str | None, port: int, allow_ev
     words = ["--port", str(port), *["--allow-eval"] * allow_eval]
     words += ["--timeout", str(target.limit_s), "--", *target.endpoints]
     token = {} if target.token is None else {"PROBING_TOKEN": target.token}
-    become("probing.web", *words, **token)
+    become("probing.web", *words, **limited_memory.ENVIRONMENT, **token)

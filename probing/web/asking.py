@@ -37,7 +37,15 @@ from ..server.sql_worker.single_answers import SingleAnswers
 from ..settings import Settings
 from ..tables import TABLES
 from .processes import Processes
-from .reports import doctor_of, doctor_of_job, findings_of, gradients_of, holders_of, merged_stacks
+from .reports import (
+    about_of,
+    doctor_of,
+    doctor_of_job,
+    findings_of,
+    gradients_of,
+    holders_of,
+    merged_stacks,
+)
 from .routes import PageAct, PageEval, PageQuery, PageQuestion
 
 T = TypeVar("T")
@@ -92,6 +100,10 @@ class Asking:
         stream = b"".join([piece async for piece in pieces])
         body = await self._in_thread(_as_parquet, stream)
         return web.Response(body=body, content_type=_PARQUET_TYPE)
+
+    async def about(self, request: web.Request) -> web.StreamResponse:
+        """What it is, and how it has ended or where it does not get on."""
+        return await self._report(request, about_of)
 
     async def findings(self, request: web.Request) -> web.StreamResponse:
         """What its record shows to be wrong."""
