@@ -85,7 +85,8 @@ class Feed:
         """Fetch everything into the queue; the last item is the end or an error."""
         try:
             process = self._target.connect(self.endpoint)
-            ask = process.query_plain if self._is_text else process.query
+            # Not for programs, which want Arrow: so it is no part of the public face.
+            ask = process._query_plain if self._is_text else process.query  # noqa: SLF001
             limit_s = self._target.limit_s
             with ask(self._sql, timeout_s=limit_s, max_rows=self._max_rows) as answer:
                 self._items.put(_Begin(schema=answer.schema))

@@ -71,7 +71,7 @@ class Process(RunningCode):
         with self._transport.asking("its record is gone") as address:
             return query_agent(address, request, limit_s)
 
-    def query_plain(
+    def _query_plain(
         self, sql: str, *, timeout_s: float, max_rows: int | None = None
     ) -> PlainAnswer | Answer:
         """As `query`, with rows in Python's own values where they can be had without Arrow."""

@@ -83,7 +83,7 @@ class FakeProcess:
             raise self._source
         return Answer(self._source)
 
-    query_plain = query
+    _query_plain = query
 
     def status(self) -> Any:
         """Something to ask for."""
