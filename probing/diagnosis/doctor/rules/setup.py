@@ -66,13 +66,13 @@ def _profiler(facts: Facts) -> Iterator[Sign]:
 def _recompiling(facts: Facts) -> Iterator[Sign]:
     """torch.compile compiles again and again."""
     again = [row for row in _compiled(facts) if row["attempt"] and row["failure"] is None]
-    steps = facts.now()
+    steps = facts.now(least=_FEW_AGAIN)  # each may take seconds: there are few
     since = [row for row in again if row["start_ns"] >= steps.rows[0]["start_ns"]]
     took_s = sum(row["duration_s"] or 0.0 for row in since)
     share = took_s / steps.total_s if steps.total_s else 0.0
     if len(since) < _FEW_AGAIN or share < _LEAST_SHARE:
         return
-    last = since[-1]
+    last = next((row for row in reversed(since) if row["function"]), since[-1])
     yield Sign(
         certainty="likely",
         summary=f"The function {_function(last)} is compiled again and again: {len(since)} times in"
