@@ -44,7 +44,7 @@ MOST = 0.5
 _OF_ARMS = "asked for `arm"
 _EQUAL_BATCHES = "Make the batches equally large again: sort samples by length, or bound it."
 _OWN_PROCESSORS = "Give the training processors of its own, or end what else runs there."
-_OF_GROWTH = 0.6
+_OF_GROWTH, _ALONE = 0.6, 1.5
 _OF_MODULES = (
     "SELECT model, module, class, max(depth) AS depth, step >= {since} AS is_new,"
     " count(DISTINCT step) AS steps, sum(duration) AS total FROM python.torch_trace"
@@ -100,7 +100,8 @@ def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
     crowd = robbed or ("" if is_own else facts.crowd)
     if crowd and computes and not (robbed and ratio >= _SURELY_SLOWER):
         return None  # it computes no more than it did: others on the machine make that longer
-    module = _grown_module(facts, before, after.last()) if computes and not explained else None
+    is_plain = computes and not explained and not crowd
+    module = _grown_module(facts, before, after.last()) if is_plain else None
     where = _where_most(phase, module) if share >= MOST or module is not None else ""
     changed = _what_changed(facts, steps.rows[place]["start_ns"])
     is_asked = any(_OF_ARMS in line for line in changed)  # it may be the question that slows it
@@ -161,11 +162,27 @@ def _grown_module(facts: Facts, before: Steps, after: Steps) -> _Grown | None:
         named[key] = (row["depth"], f"{row['module']} ({row['class']})")
     grown = {key: each[True] - each[False] for key, each in times.items() if len(each) == 2}
     whole = sum(by for key, by in grown.items() if named[key][0] == 0)
-    most = [key for key, by in grown.items() if named[key][0] > 0 and by >= _OF_GROWTH * whole > 0]
+    old, new = (
+        sum(each.get(new, 0.0) for key, each in times.items() if named[key][0] == 0)
+        for new in (False, True)
+    )
+    most = [
+        key
+        for key, by in grown.items()
+        if named[key][0] > 0
+        and by >= _OF_GROWTH * whole > 0
+        and _grew_alone(times[key][False], times[key][True], old, new)
+    ]
     if not most:
         return None
     found = max(most, key=lambda key: (named[key][0], grown[key]))
     return _Grown(named[found][1], times[found][False], times[found][True])
+
+
+def _grew_alone(own_old: float, own_new: float, old: float, new: float) -> bool:
+    """Whether a module has grown by far more than the rest of the model: else all got slower."""
+    rest = (new - own_new) / (old - own_old) if old > own_old else 1.0
+    return own_new >= _ALONE * max(1.0, rest) * own_old
 
 
 def _computes_more(before: Steps, after: Steps) -> float:

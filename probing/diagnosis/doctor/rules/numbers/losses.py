@@ -76,7 +76,7 @@ def _before_nan(before: Steps) -> tuple[str, str, tuple[str, ...]]:
     """How the steps before the first bad one were: what follows, what to do, and the figures."""
     losses = _losses(before)
     if len(losses) < 2:
-        return "", _FIND_FIRST, ()
+        return "", _FIND_FIRST if len(before) else _FROM_START, ()
     last, least = float(losses[-1]), float(np.median(losses[: max(1, len(losses) // 2)]))
     norms = before.column("grad_norm")
     norms = norms[np.isfinite(norms)]
@@ -103,6 +103,11 @@ _BACK = (
 _FIND_FIRST = (
     "Restart from the last checkpoint before that, and have `probing PID arm nan` name the first"
     " module, or the batch, whose values are not finite."
+)
+_FROM_START = (
+    "If the first step was so already, look at its batch, and at log, sqrt and divisions in model"
+    " and loss: started again with torch.autograd.set_detect_anomaly(True), torch names the first"
+    " operation whose gradient is NaN."
 )
 _IGNORED_FIX = (
     "Leave out batches in which all labels are ignored, or divide by max(1, labels that count)."
