@@ -107,7 +107,7 @@ def test_compilations_that_take_all_the_time_need_few_steps() -> None:
     assert "compiled again and again" in sign.summary
 
 
-def test_checkpoints_are_counted_in_the_steps_that_are_looked_at() -> None:
+def test_what_takes_time_between_steps_is_counted_in_those_that_are_looked_at() -> None:
     """Those that were written while it was being looked at are of no step on record."""
     rows = [
         {"step": n, "duration": 0.5, "start_ns": 1_000_000_000 * (10 + n), "caller": "t.py:3"}
@@ -115,6 +115,9 @@ def test_checkpoints_are_counted_in_the_steps_that_are_looked_at() -> None:
     ]
     (sign,) = signs("checkpoints", facts({"steps": steps(100), "checkpoints": rows}))
     assert sign.summary.startswith("A checkpoint is written after every 4 steps, at t.py:3")
+    spans = [{k: v for k, v in row.items() if k != "caller"} | {"duration": 9.0} for row in rows]
+    (sign,) = signs("evaluations", facts({"steps": steps(100), "evaluations": spans}))
+    assert "one after every 4 steps" in sign.summary
 
 
 def test_an_allocation_of_unknown_size_is_told_without_one() -> None:

@@ -31,7 +31,7 @@ _OF_OBJECTS = re.compile(
 )
 _EVALUATED = (
     "SELECT count(*) AS number, sum(duration) AS total FROM python.evaluations"
-    " WHERE duration IS NOT NULL AND start_ns >= {begin}"
+    " WHERE duration IS NOT NULL AND start_ns BETWEEN {begin} AND {end}"
 )
 _IN_TRAINING = (
     "WITH e AS (FROM python.evaluations WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT 1)"
@@ -64,7 +64,8 @@ def _evaluations(facts: Facts) -> Iterator[Sign]:
     steps = facts.steps.last(10 * WINDOW)
     if len(steps) < 2:
         return
-    rows = facts.rows(_EVALUATED.format(begin=steps.rows[0]["start_ns"]))
+    begin, end = (steps.rows[n]["start_ns"] for n in (0, -1))
+    rows = facts.rows(_EVALUATED.format(begin=begin, end=end))
     number, total = rows[0]["number"], rows[0]["total"] or 0.0
     share = total / (total + steps.total_s)
     every = len(steps) / number if number else 0
@@ -89,8 +90,7 @@ def _checkpoints(facts: Facts) -> Iterator[Sign]:
     steps = facts.steps.last(10 * WINDOW)
     if len(steps) < 2:
         return
-    begin, last = steps.rows[0]["start_ns"], steps.rows[-1]
-    end = last["start_ns"] + int(last["duration"] * 1e9)
+    begin, end = (steps.rows[n]["start_ns"] for n in (0, -1))
     rows = facts.rows(_SAVED.format(begin=begin, end=end))
     number, total = rows[0]["number"], rows[0]["total"] or 0.0
     if number < 3:
