@@ -63,7 +63,11 @@ checks() {
 }
 
 tests() {
+    # Each worker collects all tests: what pytest makes of their assertions is made once, meanwhile.
+    $bin/python -m pytest --collect-only -q -p no:randomly >/dev/null 2>&1 &
+    collecting=$!
     $bin/python -m pip install -qq --disable-pip-version-check --no-compile -r tests/frameworks.txt
+    wait $collecting || true
     # As they stand: tests/unit comes last, whose files are short, so that no worker is idle. A run
     # that does not come to its end is interrupted: then pytest says what has failed until then.
     check timeout --signal=INT --kill-after=60 "${LIMIT_S:-3000}" $bin/python -m pytest -q -n "${WORKERS:-4}" --dist loadfile --no-loadscope-reorder \

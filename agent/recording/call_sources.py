@@ -51,7 +51,7 @@ class CallSources:
             share: The part of a step that all recording may cost.
             in_c: Whether calls are recorded by the C part, where it was built.
         """
-        recording, progress, memory, _ = shared
+        recording, progress, memory, boundary = shared
         self._progress = progress
         self._first_step_seen: Callable[[], None] = lambda: None
         self.names = ModuleNames(recording.names, recording.objects.models)
@@ -60,7 +60,9 @@ class CallSources:
         self.scaler = GradientScaler(recording, accelerator)
         self.calls = ModuleCalls(*shared, self.names, self.hooks, in_c=in_c)
         self.graphs = GraphReplays(*shared)
-        self.passes = BackwardPasses(*shared, self.hooks, self.scaler, accelerator)
+        self.passes = BackwardPasses(
+            recording, progress, boundary, self.hooks, self.scaler, accelerator
+        )
 
     def hear_of_steps(self, first_step_seen: Callable[[], None]) -> None:
         """Have the budget hear of the end of each step, and somebody else of the first."""

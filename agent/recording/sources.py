@@ -114,7 +114,7 @@ class Sources:
             self.calls.passes,
             self.calls.scaler,
             GradientNorms(recording, accelerator, self._share),
-            OptimizerSteps(*self._shared),
+            OptimizerSteps(recording, self.progress, self.boundary),
             self.dataloaders,
             self.memory_rows,
             Marks(

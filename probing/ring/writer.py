@@ -137,6 +137,7 @@ class RingWriter:
     Attributes:
         open_row: See `Rows`; so are `reopen_row`, `close_row` and `still_holds`.
         buffer: The mapping of the whole file.
+        no_closing: Gives closing columns that are all NULL, in layout order, for `close_row`.
         next_word: Gives the marker of the next row: its number times 4.
         slot_mask: ``word & slot_mask`` is the row's slot times 4.
         slot_scale: A slot's width divided by 4.
@@ -167,6 +168,7 @@ class RingWriter:
         self.slot_scale = self.layout.row_size >> 2
         self.lap_ns = capacity * _LEAST_ROW_NS
         self._closing_nulls = nulls_of(self.layout)
+        self.no_closing: Callable[[], list[Any]] = list(self._closing_nulls).copy
         places = {field.column.name: field.offset for field in self.layout.opening}
         self._start_at = places.get("start_ns", 0)
         self._closing_names = tuple(field.column.name for field in self.layout.closing)
@@ -242,10 +244,6 @@ class RingWriter:
         """
         closing = map(values.get, self._closing_names, self._closing_nulls)
         self.close_row(word, state, *closing)
-
-    def no_closing(self) -> list[Any]:
-        """Closing columns that are all NULL, in layout order, for `close_row`."""
-        return list(self._closing_nulls)
 
     def places_of(self, *names: str) -> list[int]:
         """Where in that order columns are."""

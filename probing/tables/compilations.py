@@ -19,6 +19,8 @@ COMPILATIONS = Table(
         count("frame", "torch's number of the function, or of the part of it behind a break of its"
               " graph.", bits=32),
         count("attempt", "How often that had been compiled before.", bits=32),
+        text("stage", "`forward`, or `backward`: torch compiles the gradients of a graph when they"
+             " are first asked for, and says neither how long that takes nor what is in them."),
         seconds("duration_s", "How long it took; NULL where torch does not say."),
         count("operations", "The operations of its graph.", bits=32),
         text("reason", "The guard that failed, so that it is compiled once more; NULL the first"

@@ -19,6 +19,7 @@ from .measures import Measure
 NAMES = (
     "hot_path",
     "training",
+    "per_step",
     "backward",
     "hooks",
     "own_rows",

@@ -83,9 +83,13 @@ def test_a_hang_comes_first_and_the_exit_code_tells(program: Start) -> None:
     first = done.stdout.splitlines()[0]
     assert first.startswith(" 1 ")
     assert first.endswith("certain")
-    markdown = target.run(str(target.pid), "doctor", "--format", "markdown").stdout
-    assert markdown.startswith("# What is wrong with")
-    assert "**certain**, `hang`" in markdown
+
+    def told_as_markdown() -> bool:
+        markdown = target.run(str(target.pid), "doctor", "--format", "markdown").stdout
+        assert markdown.startswith("# What is wrong with")
+        return "**certain**, `hang`" in markdown
+
+    wait_until(told_as_markdown, "the same as Markdown")
 
 
 def test_a_dead_producer_is_named_with_its_error(program: Start) -> None:

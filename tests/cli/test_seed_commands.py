@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.targets import ROOT, Target, start_training
+from tests.harness.targets import DEADLINE_S, ROOT, Target, start_training
 
 pytestmark = pytest.mark.torch
 
@@ -85,7 +85,7 @@ class Job:
             user = [] if os.getuid() == 0 else ["--map-root-user", "--user"]
             argv = ["unshare", "--mount", *user, "sh", "-c", mount, "sh", *argv]
         return subprocess.run(
-            argv, cwd=self.first.cwd, env=env, capture_output=True, text=True, timeout=60
+            argv, cwd=self.first.cwd, env=env, capture_output=True, text=True, timeout=DEADLINE_S
         )
 
 
@@ -141,7 +141,7 @@ def test_a_users_command_word_for_word(command: str, job: Job) -> None:
     wanted = [pattern for key, pattern in EXPECTED.items() if key in command]
     if NVIDIA not in command:
         assert len(wanted) == 1, "every command has exactly one expectation"
-        assert re.search(wanted[0], done.stdout.strip()), done.stdout
+        assert re.search(wanted[0], done.stdout.strip()), done.stdout + done.stderr
 
 
 def test_the_training_goes_on_afterwards(job: Job) -> None:

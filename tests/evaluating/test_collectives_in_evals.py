@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 import probing  # noqa: E402
 from tests.harness.jobs import Job, start_job  # noqa: E402
-from tests.harness.targets import wait_until  # noqa: E402
+from tests.harness.targets import DEADLINE_S, wait_until  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -97,7 +97,7 @@ vars(torch.distributed.ProcessGroup)["allreduce"].__module__, dist.get_world_siz
 
 def test_what_needs_no_other_rank_is_done(ddp: Ranks) -> None:
     """A forward pass without gradients, one of the module inside, and torch.compile."""
-    result = ddp.process(0).eval(ALONE)
+    result = ddp.process(0).eval(ALONE, timeout_s=DEADLINE_S)
     assert result.error is None, result.error
     assert (result.value or "").endswith(", 2)")
     ddp.wait_for_steps(3)

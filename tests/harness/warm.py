@@ -152,8 +152,12 @@ class _Server:
         self.owner = os.getpid()
         argv = [sys.executable, str(HERE / "warm_server.py"), kind, str(self.door)]
         env = _ENV if kind == "commands" else without_counting(_ENV)
+        how: dict[str, Any] = {"cwd": ROOT, "env": env, "stdin": theirs.fileno()}
         with theirs:
-            self._process = subprocess.Popen(argv, cwd=ROOT, env=env, stdin=theirs.fileno())
+            if kind == "watched":  # torch is imported already where it comes from
+                self._process: Process = start(argv, kind="torch", stdout=1, stderr=2, **how)
+            else:
+                self._process = subprocess.Popen(argv, **how)
         try:
             self._hear()
         except BaseException:
@@ -235,7 +239,7 @@ def own_stack(pid: int) -> str:
 _ENV = {name: value for name, value in os.environ.items() if not name.startswith("PROBING")}
 _ENV.update(PYTHONPATH=str(ROOT), PYTHONUNBUFFERED="1", OMP_NUM_THREADS="1")
 _servers: dict[str, _Server] = {}
-_starting = threading.Lock()
+_starting = threading.RLock()  # the watched one is started by the one with torch
 
 
 def start(
@@ -243,19 +247,26 @@ def start(
     *,
     cwd: Path,
     env: Mapping[str, str],
-    kind: str = "torch",
+    kind: str | None = None,
     stdin: int | IO[bytes] = subprocess.DEVNULL,
     stdout: int | IO[bytes],
     stderr: int | IO[bytes],
     start_new_session: bool = False,
 ) -> Process:
-    """Start a Python program: forked from a warm server where that can be, else cold."""
+    """Start a Python program: forked from a warm server where that can be, else cold.
+
+    Args:
+        kind: What that server has imported; by its command line if None: torch, and the agent
+            too where the program runs under it.
+    """
     words = [os.fspath(word) for word in argv]
     if not can_fork(words, env):
         return subprocess.Popen(
             words, cwd=cwd, env=dict(env), stdin=stdin, stdout=stdout, stderr=stderr,
             start_new_session=start_new_session,
         )  # fmt: skip
+    if kind is None:
+        kind = "watched" if words[1:3] == ["-m", "probing._run"] else "torch"
     server = _server(kind)
     null = os.open(os.devnull, os.O_RDWR)
     places: list[int] = []
@@ -331,7 +342,7 @@ def _server(kind: str) -> _Server:
 @atexit.register
 def stop() -> None:
     """End all servers of this process."""
-    for kind, server in list(_servers.items()):
+    for kind, server in reversed(list(_servers.items())):
         if server.owner == os.getpid():
             server.stop()
         del _servers[kind]

@@ -1,6 +1,6 @@
 """A Python that has imported what is slow to import, and forks programs that need it.
 
-    python tests/harness/warm_server.py torch|commands SOCKET
+    python tests/harness/warm_server.py torch|watched|commands|plain SOCKET
 
 Rules of this file: runs in a process of its own, one thread, with the request socket as its
 standard input. A forked program is what ``python SCRIPT`` would be, spared some imports:
@@ -10,10 +10,13 @@ its command line, environment, folder and streams are its own, also seen from ou
 from __future__ import annotations
 
 import ctypes
+import gc
+import importlib
 import io
 import json
 import mmap
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -214,12 +217,7 @@ def _end_with_parent(parent: int) -> None:
 
 def _warm_up(kind: str) -> None:
     """Import what the programs of a kind have in common and what takes long."""
-    if kind == "torch":
-        import torch
-        import torch._dynamo  # the first step of any optimizer does
-        import torch.distributed
-        import torch.utils.data  # noqa: F401
-    else:
+    if kind == "commands":
         # DuckDB 1 starts a thread as it is imported, which a fork of this process would miss.
         if int(version("duckdb").partition(".")[0]) > 1:
             import duckdb  # noqa: F401
@@ -227,7 +225,33 @@ def _warm_up(kind: str) -> None:
         import pyarrow as pa  # noqa: F401
         import rich.console  # noqa: F401
 
-        from probing.cli import group, main  # noqa: F401
+        _import_all_of("probing.cli")
+        _import_all_of("probing.diagnosis")
+    if kind in {"commands", "plain"}:
+        return
+    import torch
+    import torch._dynamo  # the first step of any optimizer does
+    import torch.distributed
+    import torch.utils.data  # noqa: F401
+
+    if kind == "watched":
+        _import_all_of("probing.agent")
+
+
+def _import_all_of(package: str) -> None:
+    """Import a package and all that is in it."""
+    found = importlib.import_module(package)
+    for module in pkgutil.walk_packages(found.__path__, f"{package}."):
+        importlib.import_module(module.name)
+
+
+def _spare_the_forks() -> None:
+    """Have the garbage collector pass over what is here: it writes to all that it looks at.
+
+    A fork would have to copy it, as it ends at the latest: a second of a core where torch is there.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _start() -> Callable[[], object] | None:
@@ -247,6 +271,7 @@ def _start() -> Callable[[], object] | None:
     names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     others = [name for name in names if name != "jemalloc_bg_thd"]  # pyarrow's, made for forks
     assert len(others) == 1, f"threads that a fork has not: {names}"
+    _spare_the_forks()
     server.send(b"warm")
     return _serve(server, door)
 

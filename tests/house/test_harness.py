@@ -51,7 +51,7 @@ class Begin:
             argv,
             cwd=self._cwd,
             env=clean_env(self._cwd),
-            kind="commands",
+            kind="plain",
             stdout=self._out,
             stderr=self._out,
         )
@@ -63,7 +63,7 @@ class Stopped(BaseException):
 
 def server() -> warm._Server:
     """The warm Python in use."""
-    return warm._servers["commands"]
+    return warm._servers["plain"]
 
 
 def assert_answers(begin: Begin) -> None:
@@ -95,7 +95,7 @@ def test_a_warm_python_that_hangs_is_replaced(begin: Begin) -> None:
     process = begin(ASLEEP)
     server()._socket.settimeout(0.2)
     os.kill(server().pid, signal.SIGSTOP)
-    with pytest.raises(warm.WarmPythonGone, match="commands gave no answer and is gone"):
+    with pytest.raises(warm.WarmPythonGone, match="plain gave no answer and is gone"):
         begin(ASLEEP)
     assert process.wait(DEADLINE_S) == -signal.SIGKILL
     assert_answers(begin)

@@ -18,32 +18,27 @@ from ..torch_types import CUDAGraph
 from .api import device_api, is_stream_capturing
 
 _LONGEST_WAIT_S = 1.0
-_under_way: dict[int, Any] = {}
+UNDER_WAY: dict[int, Any] = {}
 _asking = threading.Lock()
 
 
 def is_capturing() -> bool:
     """Whether work is being captured for a CUDA graph, where nothing may be added or asked."""
     api = device_api()
-    return bool(api.is_initialized() and (_under_way or is_stream_capturing(api)))
-
-
-def is_under_way() -> bool:
-    """The same, in whichever thread, as far as it is known without asking CUDA."""
-    return bool(_under_way)
+    return bool(api.is_initialized() and (UNDER_WAY or is_stream_capturing(api)))
 
 
 def begins(graph: CUDAGraph) -> None:
     """A graph is about to be captured; waits for those who ask, for a second at most."""
     key = id(graph)
-    _under_way[key] = weakref.ref(graph, lambda _: _under_way.pop(key, None))
+    UNDER_WAY[key] = weakref.ref(graph, lambda _: UNDER_WAY.pop(key, None))
     if _asking.acquire(timeout=_LONGEST_WAIT_S):
         _asking.release()
 
 
 def ended(graph: CUDAGraph) -> None:
     """It is, or its capture has failed."""
-    _under_way.pop(id(graph), None)
+    UNDER_WAY.pop(id(graph), None)
 
 
 @contextlib.contextmanager
@@ -54,7 +49,7 @@ def quiet() -> Iterator[bool]:
     """
     is_ours = _asking.acquire(timeout=_LONGEST_WAIT_S)  # in a forked child it may be nobody's
     try:
-        yield is_ours and not _under_way
+        yield is_ours and not UNDER_WAY
     finally:
         if is_ours:
             _asking.release()

@@ -118,20 +118,21 @@ class Budget:
 
     def step_ended(self, first: int, last: int, took_ns: int) -> None:
         """A training step has ended, whose rows lie between two words."""
-        self._learn_costs()
-        self._write(first, last, took_ns)
-        if self._backward.in_c is None:
-            self._steps += 1
-            self._choose(first, last, took_ns)
-
-    def _learn_costs(self) -> None:
-        """See what the clocks have added up since the last step."""
-        recording, backward = self._recording, self._backward
-        recording.costs.step_ended()
-        self.rest_ns = recording.costs.total_ns
-        if backward.in_c is not None:
-            self._learn_hooks_in_c(backward.in_c)
+        costs, in_c = self._recording.costs, self._backward.in_c
+        costs.step_ended()
+        self.rest_ns = costs.total_ns
+        if in_c is not None:
+            self._learn_hooks_in_c(in_c)
+            self._write(first, last, took_ns)
             return
+        self._learn_hooks()
+        self._write(first, last, took_ns)
+        self._steps += 1
+        self._choose(first, last, took_ns)
+
+    def _learn_hooks(self) -> None:
+        """See what the clocks of calls and hooks have added up since the last step."""
+        backward = self._backward
         spent, self._spent_ns = backward.spent_ns - self._spent_ns, backward.spent_ns
         self.hooks_ns = _AROUND_HOOKS * spent
         if self._backward_calls:
@@ -163,7 +164,7 @@ class Budget:
         self.calls_ns = max(0, rows - self._backward_calls) * self.row_ns
         cost_s = (self.calls_ns + self.hooks_ns + self.rest_ns) * 1e-9
         now_ns = time.perf_counter_ns()
-        word = self._overhead.open_row(now_ns - took_ns, self._recording.step - 1)
+        word = self._overhead.open_row(now_ns - took_ns, self._recording.now.step - 1)
         share, thinned = cost_s / (took_ns * 1e-9), 0 if self._is_sample else len(self.thinned)
         self._overhead.close_row(word, DONE, cost_s, share, rows, self.hooked, thinned, took_ns)
 

@@ -93,7 +93,7 @@ class GraphReplays(StandInSource):
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         """An optimizer has stepped, perhaps in a capture."""
-        if captures.is_under_way():
+        if captures.UNDER_WAY:
             self._stepped.append(weakref.ref(optimizer))
 
     def _around_begin(self, original: Callable[..., object], *args: Any, **kwargs: object) -> Any:

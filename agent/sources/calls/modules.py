@@ -243,7 +243,7 @@ class ModuleCalls:
 
         return call
 
-    def _enter_root(
+    def _enter_root(  # noqa: C901 - each call within it would be paid for in every step
         self,
         module: Module,
         thread: ThreadState,
@@ -261,14 +261,15 @@ class ModuleCalls:
         start = clock()
         ids = self._names.known.get(id(module))
         if ids is None:
-            ids = self._names.learn_call(module)
-            self._backward.met_all()
-            self._recording.objects.roots.add(self._names.root_of(module))
+            ids = self._learn_root(module)
         elif not ids:  # a module without any inside it, such as a loss, that is left out
             return ids
-        self._backward.met(id(module))
+        if id(module) not in self._backward.hooked:
+            self._backward.met(id(module))
         thread.root = module
-        thread.enter(recomputing=self._boundary.task_id() != -1, training=module.training)
+        recomputing = self._boundary.task_id() != -1
+        if thread.entered != (recomputing, module.training):
+            thread.enter(recomputing=recomputing, training=module.training)
         if not (thread.recomputing or thread.is_agents):
             size = size_of(args, kwargs)
             call = self._called(module, ids, size[1])
@@ -280,12 +281,19 @@ class ModuleCalls:
             thread.is_evaluating = self._progress.root_called(call, thread)
             if call.has_parameters:
                 thread.root_ids = IDS.pack(*call.ids)
-            is_trainings = thread.native_id == self._recording.training_thread
-            if is_trainings and not thread.is_evaluating:
+            if thread.native_id == self._recording.training_thread and not thread.is_evaluating:
                 self._enter_forward(call, size, args, kwargs)
             if self._recording.looks.modules is not None:
                 self._recording.looks.modules.root_called(module, self._recording.step)
-        self._recording.costs.add("modules", clock() - start)
+        if took_ns := clock() - start:
+            self._recording.costs.add("modules", took_ns)
+        return ids
+
+    def _learn_root(self, module: Module) -> bytes:
+        """Name a module that was met outside of any other."""
+        ids = self._names.learn_call(module)
+        self._backward.met_all()
+        self._recording.objects.roots.add(self._names.root_of(module))
         return ids
 
     def _learn_inside(self, module: Module, root: Module) -> bytes:
@@ -307,7 +315,7 @@ class ModuleCalls:
                 ids in self._names.with_parameters and type(root).__module__ != _PARAMETRIZE
             ),
             has_grad=self._torch.is_grad_enabled(),
-            has_optimizer=self._boundary.has_optimizer(),
+            has_optimizer=self._boundary.optimizer_exists or self._boundary.has_optimizer(),
             samples=samples,
         )
 
@@ -334,10 +342,12 @@ class ModuleCalls:
             if thread.native_id == self._recording.training_thread and not thread.is_evaluating:
                 self._backward.roots.root_left(module, result)
             self._leave_phase(thread)
-            self._progress.root_left(module)
+            if self._progress.is_inference:
+                self._progress.root_left(module)
             if self._recording.collectives is not None:
                 self._recording.collectives.rows.poll_seldom(time.perf_counter_ns())
-        self._recording.costs.add("modules", clock() - start)
+        if took_ns := clock() - start:
+            self._recording.costs.add("modules", took_ns)
 
     def _leave_phase(self, thread: ThreadState, *, failed: bool = False) -> None:
         """The training thread is no longer in the forward pass."""

@@ -41,11 +41,10 @@ class Inputs:
     def root_called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A root module is about to be called with these."""
         plain = self._plain = self._plain or sys.modules["torch"].Tensor
-        given = [
-            weakref.ref(value)
-            for value in (*args, *kwargs.values())
-            if type(value) is plain and value.grad_fn is None
-        ]
+        given = []
+        for value in (*args, *kwargs.values()):
+            if type(value) is plain and value.grad_fn is None:
+                given.append(weakref.ref(value))  # noqa: PERF401 - that is a call more
         self._given = given[:_MOST_TENSORS]
         self._latest.append(self._given)
 

@@ -32,16 +32,14 @@ def size_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Size:
             is_tokens = len(shape) == _MATRIX and not (
                 value.dtype.is_floating_point or value.dtype.is_complex
             )
-            at_once = _mapped(value)
+            is_mapped = torch._C._functorch.peek_interpreter_stack() is not None
+            at_once = _mapped(value, torch._C._functorch) if is_mapped else 1
             return shape, shape[0] * at_once, value.numel() * at_once if is_tokens else None
     return None, None, None
 
 
-def _mapped(tensor: Any) -> int:
-    """For how many at once `vmap` calls the model with a tensor; 1 outside of it."""
-    functorch: Any = sys.modules["torch"]._C._functorch
-    if functorch.peek_interpreter_stack() is None:
-        return 1
+def _mapped(tensor: Any, functorch: Any) -> int:
+    """For how many at once `vmap` calls the model with a tensor."""
     count = 1
     while functorch.is_functorch_wrapped_tensor(tensor):
         inner = functorch.get_unwrapped(tensor)

@@ -83,7 +83,7 @@ class MemoryRows:
         self._step = 0
         self._is_due = False
         self.cost_ns = self.last_ns = 0
-        self._wanted_by: Callable[[], ArmedJob | None] = lambda: None
+        self._wanted_by: Callable[[], ArmedJob | None] | None = None
         self.collected = NULL_INT
         self.is_on = False
         self.guard = Guard("memory", self.stop)
@@ -119,6 +119,8 @@ class MemoryRows:
     @property
     def is_wanted(self) -> bool:
         """Whether somebody has asked for rows of every step."""
+        if self._wanted_by is None:
+            return False
         job = self._wanted_by()
         return self.is_on and job is not None and not job.is_over
 
@@ -134,7 +136,7 @@ class MemoryRows:
         if self._sampler.has_grown:
             is_due = True
             self._host.expire()
-        self._is_due = self.is_wanted or (self.is_on and is_due)
+        self._is_due = (self.is_on and is_due) or (self._wanted_by is not None and self.is_wanted)
         return self._is_due
 
     def batch_changed(self) -> None:

@@ -160,12 +160,13 @@ class GradientNorms:
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         """Take the norm, if the script has not, and if it is time to."""
-        computes_own = has_closure(args, kwargs)
         now = self._clock()
         step_ns, is_first = now - self._last_ns, not self._last_ns
         self._last_ns = now
         rows = self._recording.rows
-        if is_first or computes_own or rows.norm is not None or not self._interval.is_due():
+        if is_first or rows.norm is not None or has_closure(args, kwargs):
+            return
+        if not self._interval.is_due():
             return
         torch: Any = sys.modules["torch"]
         if is_capturing() or torch.autograd._profiler_enabled():

@@ -55,9 +55,9 @@ def read_number(tensor: Tensor, accelerator: Accelerator) -> Number | None:
     kind = type(tensor)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter:
         tensor = _own_of(tensor)
-    if tensor is None or tensor.numel() != 1:
+    if tensor is None or tensor.numel() != 1 or not tensor.dtype.is_floating_point:
         return None
-    return _read(tensor, accelerator) if tensor.dtype.is_floating_point else None
+    return Number(tensor.item()) if tensor.is_cpu else _read(tensor, accelerator)
 
 
 def _own_of(tensor: Any) -> Any:

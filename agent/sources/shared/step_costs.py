@@ -52,6 +52,7 @@ class StepCosts:
     Attributes:
         clock: Of the thread's processor time in steps that are timed; stands still in others.
         step_ns: What each source costs a step; what is not known yet is not in it.
+        total_ns: What all of them cost a step.
     """
 
     def __init__(self, processor_clock: Callable[[], int] = time.thread_time_ns) -> None:
@@ -59,17 +60,13 @@ class StepCosts:
         self._processor_clock = processor_clock
         self.clock = processor_clock
         self.step_ns: dict[str, float] = {}
+        self.total_ns = 0.0
         self._spent = dict.fromkeys((*_TIMED, *_COUNTED), 0)
         self._read = dict(self._spent)
         self._usual = {name: Usual() for name in _TIMED}
         self._counted: deque[tuple[int, list[int]]] = deque([(0, [0] * len(_COUNTED))], _READINGS)
         self._inner_ns = 0
         self._steps, self._timed = 0, 1
-
-    @property
-    def total_ns(self) -> float:
-        """What all of them cost a step."""
-        return sum(self.step_ns.values())
 
     def add(self, source: str, took_ns: int) -> None:
         """A source has taken so long, by `clock`, what was counted within it included."""
@@ -109,3 +106,4 @@ class StepCosts:
         for name, first, last in zip(_COUNTED, then, now, strict=True):
             if last:
                 self.step_ns[name] = (last - first) / (steps - before)
+        self.total_ns = sum(self.step_ns.values())

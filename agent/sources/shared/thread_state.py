@@ -42,6 +42,7 @@ class ThreadState(Thread):
 
     Attributes:
         recomputing: Whether it runs forward code inside a backward pass.
+        entered: Whether the last root that was called in it was recomputed, and in training mode.
         root: The outermost module being called.
         is_agents: Whether it is one of the agent's own threads, whose calls are no progress.
         is_apart: Whether it works on a copy of the model, and is to leave no record.
@@ -63,6 +64,7 @@ class ThreadState(Thread):
         "_all_facts",
         "backward",
         "collective_facts",
+        "entered",
         "fresh",
         "is_agents",
         "is_apart",
@@ -100,9 +102,9 @@ class ThreadState(Thread):
         self.enter(recomputing=False, training=True)
 
     def enter(self, *, recomputing: bool, training: bool) -> None:
-        """A root is about to be called in this thread."""
+        """A root is about to be called in this thread, in another way than the last."""
         self.recomputing = recomputing
-        key = (recomputing, training)
+        key = self.entered = (recomputing, training)
         if key not in self._all_facts:
             self._all_facts[key] = _facts(
                 self.native_id, FORWARD, recomputing=recomputing, training=training

@@ -31,6 +31,7 @@ class Boundary:
 
     Attributes:
         is_on: Whether threads are let in.
+        optimizer_exists: Whether `has_optimizer` has found one.
     """
 
     def __init__(self, recording: Recording, memory: MemorySampler) -> None:
@@ -45,7 +46,7 @@ class Boundary:
         )
         self._call_codes = frozenset(getattr(function, "__code__", None) for function in functions)
         self.task_id = getattr(self._torch._C, "_current_graph_task_id", lambda: -1)
-        self._optimizer_exists = False
+        self.optimizer_exists = False
         self.is_on = False
         self._until_ns = 0
         self._evaluated = 0
@@ -117,15 +118,15 @@ class Boundary:
 
     def has_optimizer(self) -> bool:
         """Whether any optimizer has been made in this process."""
-        if not self._optimizer_exists:
+        if not self.optimizer_exists:
             # torch marks the step method of a class as its first instance is made.
             classes = [self._torch.optim.Optimizer]
             for cls in classes:
                 classes.extend(cls.__subclasses__())
                 if getattr(cls.step, "hooked", False):
-                    self._optimizer_exists = True
+                    self.optimizer_exists = True
                     break
-        return self._optimizer_exists
+        return self.optimizer_exists
 
     def _begins_with(self, module: Module) -> bool:
         """Whether the waiting ends with a call of a root module."""

@@ -20,7 +20,6 @@ from ....safety.guard import Guard
 from ....safety.other_stacks import current_frames, stack_of
 from ....tables import STAGES
 from ..calls import dynamo
-from ..memory.sampler import MemorySampler
 from ..out_of_memory.step_errors import STAND_INS, StepErrors
 from ..shared.recording import Recording
 from ..shared.thread_state import MAX_DEPTH
@@ -53,12 +52,9 @@ class _Step(NamedTuple):
 class OptimizerSteps:
     """Hooks into every optimizer, and takes the hooks off again."""
 
-    def __init__(
-        self, recording: Recording, progress: Progress, memory: MemorySampler, boundary: Boundary
-    ) -> None:
+    def __init__(self, recording: Recording, progress: Progress, boundary: Boundary) -> None:
         self._recording = recording
         self._progress = progress
-        self._memory = memory
         self._boundary = boundary
         self._open: dict[int, _Step] = {}  # by id(optimizer)
         self._in_base: set[int] = set()  # those whose class calls the step of its base
@@ -133,7 +129,10 @@ class OptimizerSteps:
     ) -> None:
         """An optimizer is about to step."""
         if self.is_on:
-            self.guard.run(self._step_begins, optimizer, args, kwargs)
+            try:
+                self._step_begins(optimizer, args, kwargs)
+            except Exception:  # noqa: BLE001 - never harm the host
+                self.guard.fault()
 
     def _step_begins(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
@@ -154,7 +153,8 @@ class OptimizerSteps:
             look(optimizer, args, kwargs)
         self._open_row(optimizer, is_part=is_part)
         self._errors.watch(optimizer)
-        recording.costs.add("optimizers", clock() - start)
+        if took_ns := clock() - start:
+            recording.costs.add("optimizers", took_ns)
 
     def _failed(self) -> None:
         """A step has ended by an exception, which goes on to the caller."""
@@ -167,7 +167,10 @@ class OptimizerSteps:
     ) -> None:
         """An optimizer has stepped."""
         if self.is_on:
-            self.guard.run(self._step_ends, optimizer, args, kwargs)
+            try:
+                self._step_ends(optimizer, args, kwargs)
+            except Exception:  # noqa: BLE001 - never harm the host
+                self.guard.fault()
 
     def _open_row(self, optimizer: Optimizer, *, is_part: bool) -> None:
         recording, thread = self._recording, self._recording.threads.state
@@ -178,7 +181,7 @@ class OptimizerSteps:
             recording.trace.close_row(left.word, FAILED, NULL_INT, NULL_INT)
         start = time.perf_counter_ns()
         word = recording.trace.open_row(
-            start, recording.step, name, name, name, thread.native_id, OPTIMIZER,
+            start, recording.now.step, name, name, name, thread.native_id, OPTIMIZER,
             min(thread.depth, MAX_DEPTH), 0, 1,
         )  # fmt: skip
         self._open[id(optimizer)] = _Step(name, word, start, is_part)
@@ -206,7 +209,7 @@ class OptimizerSteps:
         else:
             name, word, start, is_part = opened
             now = time.perf_counter_ns()
-            recording.trace.close_row(word, DONE, now - start, self._memory.bytes)
+            recording.trace.close_row(word, DONE, now - start, recording.now.bytes)
             if thread.native_id == recording.training_thread:
                 recording.rows.phases.leave(now)
         has_ended = False
@@ -215,7 +218,8 @@ class OptimizerSteps:
             has_ended = self._boundary.admit_step(thread) and self._progress.optimizer_stepped(
                 optimizer, name, thread
             )
-        recording.costs.add("optimizers", clock() - entered)
+        if took_ns := clock() - entered:
+            recording.costs.add("optimizers", took_ns)
         if has_ended and recording.safe_points.waiting:
             recording.safe_points.step_ended()
 

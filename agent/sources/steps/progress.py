@@ -26,7 +26,7 @@ from .ends.main_model import MainModel
 from .ends.members import Members
 from .ends.reached import Reached
 from .ends.step_count import StepCount
-from .ends.step_pattern import Place, StepPattern
+from .ends.step_pattern import NO_PLACE
 from .ends.trainings import Trainings
 from .evaluations import Evaluations, Wait
 from .optimizer_facts import learning_rate_of
@@ -40,6 +40,7 @@ class Progress:
     """Counts the steps and keeps the rows of the step in progress.
 
     Attributes:
+        is_inference: Whether the step in progress is one of inference, as far as is known.
         on_step: Called when a training step has ended and the next one begun, with the words of
             both steps' rows in torch_trace and the time it took.
         hand: The steps of a training without an optimizer of torch.
@@ -65,7 +66,7 @@ class Progress:
         self._dropped = DroppedPasses(recording)
         self._reached = Reached(recording, members)
         self._main = MainModel(recording)
-        self._is_inference = self._is_marked = self._has_ended_in_wait = False
+        self.is_inference = self._is_marked = self._has_ended_in_wait = False
         self._has_trained = False  # in the step in progress
         self._passes = 0
         self._pending: list[Stepped] = []
@@ -73,28 +74,30 @@ class Progress:
         self._count = StepCount()
         self.on_step: Callable[[int, int, int], None] = lambda *_: None
 
-    def root_called(self, call: RootCall, thread: ThreadState) -> bool:
+    def root_called(self, call: RootCall, thread: ThreadState) -> bool:  # noqa: C901 - one piece
         """A root module is about to be called, outside of any backward pass.
 
         Returns:
             Whether the call is evaluation: then it is no part of a step.
         """
-        root, recording = call.root, self._recording
-        is_main = root is self._main.now()
-        if self.counted.is_apart(thread, is_main=is_main, has_trained=self._has_trained):
+        root, recording, main = call.root, self._recording, self._main
+        if thread.native_id != recording.training_thread and self.counted.is_apart(
+            thread, is_main=root is main.now(), has_trained=self._has_trained
+        ):
             return False
-        self._settle(thread)
+        if self._pending:
+            self._settle(thread)
         may_train = call.has_grad and call.has_optimizer
-        self._come(is_training=call.has_grad)
+        if call.has_grad:
+            self._come(trains=call.has_parameters)
         if call.has_parameters:
-            if self._is_evaluation(call):
+            if call.has_grad:
+                self._evaluations.trained(root, call.called)
+            elif self._is_evaluation(call):
                 self._evaluate(call, thread)
                 return True
-            if call.has_grad:
-                self._go_on()
-                self._evaluations.trained(root, call.called)
             self._members.root_called(root, call.ids)
-        is_main = self._main.take(call) is root
+        is_main = root is main.now() or main.take(call) is root
         if not is_main and (self._rows.is_open or not (may_train and call.has_parameters)):
             return False
         recording.training_thread = thread.native_id
@@ -104,7 +107,7 @@ class Progress:
                 self._rows.open_trace(call.ids, thread.native_id)
         elif call.has_grad or not call.has_optimizer or recording.safe_points.stepping:
             is_training = may_train or recording.safe_points.stepping or self.hand.is_on
-            self._is_inference = not is_training
+            self.is_inference = not is_training
             self._open(call.ids, thread)
             self._has_trained = call.has_grad
             if thread.optimizing == recording.session:  # the optimizer calls the model
@@ -112,8 +115,8 @@ class Progress:
         return False
 
     def root_left(self, root: Module) -> None:
-        """A root module's call has ended: the end of a step of inference."""
-        if self._is_inference and self._main.now() is root:
+        """A root module's call has ended while `is_inference`: the end of such a step."""
+        if self._main.now() is root:
             self._count.inferred += not self._recording.safe_points.stepping
             self._rows.infer(self._recording.training_thread, self._main.named([root]))
 
@@ -137,8 +140,8 @@ class Progress:
         """Whether a step has ended before a call of a root, which that or a batch has shown."""
         if thread.native_id != self._recording.training_thread:
             return False
-        held = self._held.ended(call)
-        if held is None and self.hand.has_ended():
+        held = None if self._held.step is None else self._held.ended(call)
+        if held is None and self.hand.has_passed and self.hand.has_ended():
             held = Ended(now_ns=time.perf_counter_ns())
         if held is not None:
             self._end_step(held, thread)
@@ -167,15 +170,15 @@ class Progress:
         """A backward pass of the training thread is about to begin, outside of any other."""
         self._passes += 1
         self.counted.trains()
-        self._go_on_with_held(thread)
-        self._come()
-        if creates_graph and not has_optimizer and not self.hand.is_on:
-            return  # as of `torch.func.grad`: what comes of it is not seen, so it ends no step
+        # What comes of a pass as of `torch.func.grad` is not seen, so it ends no step.
+        is_functional = creates_graph and not has_optimizer and not self.hand.is_on
+        self._come(thread, trains=not is_functional)
+        if is_functional:
+            return
         self._members.is_fresh = True
-        self._go_on()
         if thread.optimizing != self._recording.session:  # else the optimizer has it made
             self._dropped.pass_begins()
-            self._reached.pass_begins(is_new=not self._pattern.is_settled)
+            self._reached.pass_begins(is_new=not self._trainings.now.pattern.is_settled)
             self.hand.pass_begins(self._main.now(), has_optimizer=has_optimizer)
         if self._rows.is_open:
             return
@@ -183,7 +186,7 @@ class Progress:
             self._count.inferred = max(0, self._count.inferred - 1)
         else:
             self._open(self._main.ids, thread)
-        self._is_inference, self._has_trained = False, True
+        self.is_inference, self._has_trained = False, True
 
     def pass_ended(
         self, thread: ThreadState, losses: Sequence[Any], *, trains: bool, creates_graph: bool
@@ -194,7 +197,7 @@ class Progress:
         trains = self._dropped.pass_ended(losses) or not trains
         self._recording.rows.reached(reached, trains=trains)
         self.hand.pass_ended(self._main.now(), creates_graph=creates_graph)
-        has_ended = self._settle(thread)
+        has_ended = bool(self._pending) and self._settle(thread)
         if self._is_mark_pending:
             self._is_mark_pending, has_ended = False, True
             self._end_marked(thread)
@@ -215,7 +218,7 @@ class Progress:
         if self._is_inside(thread):
             self._pending.append(Stepped(optimizer, name))
             return False
-        has_ended = self._settle(thread)
+        has_ended = bool(self._pending) and self._settle(thread)
         return self._step([Stepped(optimizer, name)], thread) or has_ended
 
     def step_marked(self, thread: ThreadState) -> bool:
@@ -255,29 +258,27 @@ class Progress:
     def begin(self, *, late: bool) -> None:
         """Recording begins, perhaps in the middle of a training."""
         self._count.begin(late=late)
-        self._pattern.is_late = self._pattern.is_late or late
-
-    @property
-    def _pattern(self) -> StepPattern:
-        """Which optimizers make a step of the training that goes on."""
-        return self._trainings.now.pattern
+        self._trainings.now.pattern.is_late |= late
 
     def _restart(self) -> None:
         """What the step in progress has done was another thread's: it begins now."""
         self._has_trained = False
         self._rows.restart(time.perf_counter_ns(), ())
 
-    def _come(self, *, is_training: bool = True) -> None:
-        """Something is trained: another asyncio task may train another model than the last."""
-        if is_training and self._trainings.come():
+    def _come(self, thread: ThreadState | None = None, *, trains: bool = True) -> None:
+        """Something may be trained: another asyncio task may train another model than the last.
+
+        Args:
+            thread: Where no model is called: mostly what is trained belongs to a held step.
+            trains: Whether it is.
+        """
+        if thread and self._held.step and (held := self._held.settle()):
+            self._end_step(held, thread)
+        if self._trainings.come():
             self._recording.rows.switch(self._trainings.now.number)
             self._members.switch(self._trainings.now.number)
-
-    def _go_on_with_held(self, thread: ThreadState) -> None:
-        """Something is trained, before any call of a model: mostly it belongs to a held step."""
-        held = self._held.settle()
-        if held is not None:
-            self._end_step(held, thread)
+        if trains and (not self._has_trained or self._evaluations.is_on):
+            self._go_on()
 
     def _evaluate(self, call: RootCall, thread: ThreadState) -> None:
         """A call that is evaluation begins."""
@@ -287,8 +288,8 @@ class Progress:
         self._evaluations.call_begins(now, recording.step, thread.native_id, name, call.samples)
 
     def _is_evaluation(self, call: RootCall) -> bool:
-        """Whether a call trains nothing, and lies before what the next step trains."""
-        if call.has_grad or self._passes:
+        """Whether a call without gradients lies before what the next step trains."""
+        if self._passes:
             return False
         if self._has_trained:
             if self._evaluations.is_amid(call.root, call.called):
@@ -306,12 +307,11 @@ class Progress:
 
     def _go_on(self) -> None:
         """Something is trained: what was evaluated since the last step is no part of this one."""
-        if self._has_trained:
+        has_trained, self._has_trained = self._has_trained, True
+        if self._evaluations.is_on and has_trained:
             for wait in self._evaluations.resumed_amid():
                 self._recording.rows.count_wait(wait)
-            return
-        self._has_trained = True
-        if self._evaluations.is_on:
+        elif self._evaluations.is_on:
             self._rows.restart(*self._evaluations.resumed())
 
     def _is_inside(self, thread: ThreadState) -> bool:
@@ -327,10 +327,8 @@ class Progress:
     def _step(self, stepped: list[Stepped], thread: ThreadState, *, in_pass: bool = False) -> bool:
         """Optimizers have stepped together; returns whether that ended a training step."""
         recording, members = self._recording, self._members
-        self._go_on_with_held(thread)
-        self._come()
-        pattern = self._pattern
-        self._go_on()
+        self._come(thread)
+        pattern = self._trainings.now.pattern
         recording.training_thread = thread.native_id
         numbers = [members.number_of(one.optimizer) for one in stepped]
         self.counted.count(numbers)
@@ -338,12 +336,12 @@ class Progress:
         last = stepped[-1]
         lr = recording.objects.held_lr.get(id(last.optimizer))
         lr = learning_rate_of(last.optimizer) if lr is None else lr
-        self._note(who, stepped, lr, frozenset(numbers))
+        self._note(who, stepped, lr, numbers)
         recording.objects.optimizer = recording.objects.optimizer or weakref.ref(last.optimizer)
         if self._is_marked:
             return False
         period = pattern.period
-        place = Place() if period else members.place()
+        place = NO_PLACE if period else members.place()
         if not pattern.stepped(who, lambda: members.expected(pattern.since()), place):
             return False
         if pattern.period != period:
@@ -358,14 +356,16 @@ class Progress:
         self._end_step(ended, thread)
         return True
 
-    def _note(self, who: int, stepped: list[Stepped], lr: float, numbers: frozenset[int]) -> None:
+    def _note(self, who: int, stepped: list[Stepped], lr: float, numbers: list[int]) -> None:
         """Write the row of optimizers that have stepped together."""
-        models = [pair for one in stepped for pair in self._members.roots_of(one.optimizer)]
-        for root, ids in models:
-            self._trainings.now.trained[id(root)] = (root, ids)
-        last, named = stepped[-1], self._main.named([root for root, _ in models])
-        name = self._recording.names.intern(self._members.name_of(last.optimizer))
-        step = OptimizerStep(who, name, last.name, len(stepped), named, lr, numbers)
+        roots, trained = [], self._trainings.now.trained
+        for one, number in zip(stepped, numbers, strict=True):
+            for root, ids in self._members.roots_of(one.optimizer, number):
+                roots.append(root)
+                trained[id(root)] = (root, ids)
+        last, named = stepped[-1], self._main.named(roots)
+        name = self._members.name_number_of(last.optimizer, numbers[-1])
+        step = OptimizerStep(who, name, last.name, len(stepped), named, lr, frozenset(numbers))
         self._recording.rows.stepped(time.perf_counter_ns(), step)
 
     def _end_marked(self, thread: ThreadState) -> None:
@@ -377,7 +377,7 @@ class Progress:
         """A step of training ends, and the next one begins."""
         recording = self._recording
         recording.safe_points.stepping = True
-        self._is_inference = False
+        self.is_inference = False
         training = self._trainings.now
         training.has_stepped = True
         recording.carried.step_ended()

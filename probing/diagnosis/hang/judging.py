@@ -17,7 +17,7 @@ from .evidence import Kind, Outcome, RankEvidence, Verdict
 from .hints import hints
 from .joining import Finding, file_lock, joining, store, unmatched
 from .mismatches import Mismatch, first_mismatch, sequences
-from .processes import judge_process
+from .processes import judge_process, judge_unseen
 from .seen.work import is_at_work
 from .slowness import as_slow, getting_on, slow_alone
 from .waiting import chain_ends, victims_of, waiting_for, wanted
@@ -259,6 +259,7 @@ def _by(rule: Callable[[Case], Finding | None]) -> Callable[[Case], Verdict | No
 
 
 _RULES: tuple[Callable[[Case], Verdict | None], ...] = (
+    judge_unseen,
     _ended,
     _healthy,
     _mismatch,

@@ -12,7 +12,7 @@ from ...stacks.thread_waits import LIKELY
 from .case import Case
 from .evidence import Cause, Kind, RankEvidence, Verdict
 from .seen.work import is_asleep, is_at_work, is_held_up, work_words
-from .words.texts import at, call_text, name_of, seconds, sentence
+from .words.texts import at, call_text, name_of, ranks_text, seconds, sentence
 
 
 def judge_process(evidence: RankEvidence | None) -> Verdict:
@@ -75,6 +75,16 @@ def _not_seen(name: str, evidence: RankEvidence) -> Verdict:
         is_hang=False,
         headline=sentence(text),
     )
+
+
+def judge_unseen(case: Case) -> Verdict | None:
+    """Say that no rank of a job could be looked at, where that is so."""
+    if any(evidence.state != "unreachable" for evidence in case.ranks.values()):
+        return None
+    notes = {note for evidence in case.ranks.values() for note in evidence.notes}
+    why = f": {min(notes).rstrip('.')}" if len(notes) == 1 else ""
+    text = f"{ranks_text(case.ranks)} could not be looked at{why}"
+    return Verdict(kind="process", is_hang=False, headline=sentence(text))
 
 
 def doing_words(evidence: RankEvidence) -> str:

@@ -494,6 +494,16 @@ def test_a_process_that_nothing_is_seen_of_has_not_ended() -> None:
     assert (verdict.kind, verdict.outcome, verdict.has_ended) == ("process", "fine", False)
 
 
+def test_ranks_that_nothing_is_seen_of_are_not_said_to_stand_still() -> None:
+    """Nor that they move: nothing is known."""
+    ranks = [RankEvidence(rank=rank, pid=7 + rank, state="unreachable") for rank in range(2)]
+    verdict = judge(ranks)
+    assert verdict.headline == "Ranks 0-1 could not be looked at."
+    assert (verdict.kind, verdict.outcome) == ("process", "fine")
+    late = [dataclasses.replace(rank, notes=("They were late (30 s).",)) for rank in ranks]
+    assert judge(late).headline == "Ranks 0-1 could not be looked at: They were late (30 s)."
+
+
 def test_who_has_the_lock_of_a_file() -> None:
     """By the kernel's list, in which those that wait follow the one that they wait for."""
     locks = (

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import pytest
 
-from probing.agent.sources.steps.rows.step_samples import Count, Sizes
+from probing.agent.sources.steps.rows.step_samples import Count, StepSamples
 
 pytestmark = pytest.mark.anypython
 
 
-def _waited(waited: int | None, called: int | None) -> Sizes:
+Size = tuple[int | None, int | None, int | None, bool]
+
+
+def _waited(waited: int | None, called: int | None) -> Size:
     """A micro-batch for which a batch was waited for."""
-    return Sizes(called if waited is None else waited, True, waited, called)
+    return called if waited is None else waited, waited, called, True
 
 
-def _called(called: int | None) -> Sizes:
+def _called(called: int | None) -> Size:
     """One without."""
-    return Sizes(called, False, None, called)
+    return called, None, called, False
 
 
-def _step(count: Count, *sizes: Sizes) -> tuple[int | None, list[int | None]]:
+def _add(count: Count, size: Size) -> int | None:
+    """A micro-batch has ended."""
+    own, waited, called, has_wait = size
+    return count.add(own, waited, called, has_wait=has_wait)
+
+
+def _step(count: Count, *sizes: Size) -> tuple[int | None, list[int | None]]:
     """The samples of a step, and of its micro-batches."""
-    count.begin()
-    own = [count.add(size) for size in sizes]
-    return count.told(), own
+    count.sum = count.dropped = None
+    own = [_add(count, size) for size in sizes]
+    return count.sum, own
 
 
 CASES = [
@@ -42,7 +51,7 @@ CASES = [
 
 @pytest.mark.parametrize(("sizes", "expected"), CASES)
 def test_a_batch_that_the_script_cuts_into_pieces_counts_once(
-    sizes: list[Sizes], expected: int | None
+    sizes: list[Size], expected: int | None
 ) -> None:
     """Each piece is as large as the model was called with."""
     assert _step(Count(), *sizes)[0] == expected
@@ -61,11 +70,11 @@ def test_once_a_batch_was_cut_the_first_piece_of_the_next_is_known() -> None:
 
 def test_samples_of_passes_that_were_thrown_away_are_not_the_steps() -> None:
     """Unless the script had put their gradients aside, or nothing is known of the others."""
-    count = Count()
-    count.add(_waited(32, 32))
-    count.drop()
-    assert count.told() == 32
-    count.add(_called(8))
-    assert count.told() == 8
-    count.keep()
-    assert count.told() == 40
+    sizes = StepSamples()
+    _add(sizes.samples, _waited(32, 32))
+    sizes.drop()
+    assert sizes.told() == (32, None)
+    _add(sizes.samples, _called(8))
+    assert sizes.told() == (8, None)
+    sizes.keep()
+    assert sizes.told() == (40, None)

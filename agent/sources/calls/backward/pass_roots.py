@@ -45,13 +45,16 @@ class PassRoots:
         self._reached: dict[bytes, None] = {}
         self._is_known = True
 
-    def root_left(self, root: Module, result: object) -> None:
+    def root_left(self, root: Module, result: Any) -> None:
         """A root has returned what gradients may flow back to it from."""
-        ids = self._names.known.get(id(self._names.root_of(root)))
+        owner = self._names.root_of(root) if self._names.owners else root
+        ids = self._names.known.get(id(owner))
         if ids not in self._names.with_parameters or not self._torch.is_grad_enabled():
             return
         assert ids is not None
-        nodes = nodes_of(result, self._torch.Tensor)
+        is_plain = type(result) is self._torch.Tensor
+        node = result.grad_fn if is_plain else None
+        nodes = nodes_of(result, self._torch.Tensor) if node is None else [node]
         if not nodes or len(self._called) >= _MOST:
             self._is_known = False
             return
@@ -71,14 +74,14 @@ class PassRoots:
 
     def pass_ended(self) -> bytes | None:
         """Those of the roots that it went through; None where that is not known."""
-        called, is_known = tuple(self._called), self._is_known
+        called, is_known, self._is_known = tuple(self._called), self._is_known, True
+        if not (self._reached and is_known):
+            self._called.clear()
+            return None
         # What was called before an earlier pass comes first.
         places = {ids: place for place, ids in enumerate(called)}
         reached = tuple(sorted(self._reached, key=lambda ids: places.get(ids, -1)))
         self._called.clear()
-        self._is_known = True
-        if not reached or not is_known:
-            return None
         group = self._groups.get(reached)
         if group is None:
             if len(self._groups) >= _MOST:

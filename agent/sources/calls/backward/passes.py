@@ -17,7 +17,6 @@ from .....ring.format import DONE, FAILED
 from .....safety.guard import Guard
 from .....tables import STAGES
 from ...accelerator import Accelerator
-from ...memory.sampler import MemorySampler
 from ...numbers.number import read_number, share_of
 from ...numbers.transformed import is_last_pass, read_transformed
 from ...shared.looks import MemoryLook
@@ -34,7 +33,8 @@ from .module_backward import ModuleBackward
 
 BACKWARD_STAGE = STAGES.index("backward")
 _KEEPS_GRAPH, _CREATES_GRAPH = 2, 3
-"""Which argument of the engine says so."""
+"""Which argument of the engine says that another pass may go through the same graph, and which
+that results can be differentiated again."""
 
 
 class _Pass:
@@ -81,7 +81,6 @@ class BackwardPasses:
         self,
         recording: Recording,
         progress: Progress,
-        memory: MemorySampler,
         boundary: Boundary,
         modules: ModuleBackward,
         scaler: GradientScaler,
@@ -89,14 +88,16 @@ class BackwardPasses:
     ) -> None:
         self._recording = recording
         self._progress = progress
-        self._memory = memory
         self._boundary = boundary
         self._modules = modules
         self._scaler = scaler
         self._accelerator = accelerator
         self._timer: DeviceTimes | None = None
         self._engine = StandIn(
-            sys.modules["torch.autograd"], "_engine_run_backward", self._around, [self._begin]
+            sys.modules["torch.autograd"],
+            "_engine_run_backward",
+            self._around,
+            [self._begin, self._end],
         )
         self.guard = Guard("backward", self.stop)
 
@@ -144,7 +145,10 @@ class BackwardPasses:
             finally:
                 if is_first:
                     passing.discard(begun.thread.native_id)
-            self.guard.run(self._end, begun, DONE, args, result)
+            try:
+                self._end(begun, DONE, args, result)
+            except Exception:  # noqa: BLE001 - the same
+                self.guard.fault()
         except BaseException:  # of the pass, or an interrupt in the midst of ours
             self.guard.run(self._end, begun, FAILED, args, None)
             raise
@@ -162,15 +166,15 @@ class BackwardPasses:
         counts = is_outermost and (
             thread.native_id == trains or self._progress.counted.passes_elsewhere(thread)
         )
-        if counts and self._progress.ends_before_pass(
-            args[0], thread, has_optimizer=self._boundary.has_optimizer()
-        ):
+        has_optimizer = self._boundary.optimizer_exists or self._boundary.has_optimizer()
+        if counts and self._progress.ends_before_pass(args[0], thread, has_optimizer=has_optimizer):
             recording.safe_points.step_ended()
         clock = recording.costs.clock
         entered, begun.start_ns = clock(), time.perf_counter_ns()
         if counts:
-            self._begin_counted(begun, args, kwargs)
-        elif thread.native_id == trains:  # a hook may carry on what earlier passes have made
+            self._begin_counted(begun, args, kwargs, has_optimizer=has_optimizer)
+        elif thread.native_id == trains and recording.carried.is_called:
+            # a hook may carry on what earlier passes have made
             recording.carried.carries_on(args[0], args[1])
         begun.start_ns = time.perf_counter_ns()
         if counts:
@@ -182,7 +186,8 @@ class BackwardPasses:
             begun.word = recording.trace.open_row(*self._opening(begun))
             if self._timer is not None:
                 self._timer.entered(begun.word, begun.ids, DEVICE_BACKWARD, 0)
-        recording.costs.add("backward", clock() - entered)
+        if took_ns := clock() - entered:
+            recording.costs.add("backward", took_ns)
         thread.floor = self._modules.count(thread)
         thread.passes += 1
 
@@ -190,16 +195,21 @@ class BackwardPasses:
         """The opening columns of a pass's row."""
         ids, thread_id = IDS.unpack(begun.ids), begun.thread.native_id
         return (
-            begun.start_ns, self._recording.step, *ids, thread_id, BACKWARD_STAGE, 0, 0, 1,
+            begun.start_ns, self._recording.now.step, *ids, thread_id, BACKWARD_STAGE, 0, 0, 1,
         )  # fmt: skip
 
     def _begin_counted(
-        self, begun: _Pass, args: tuple[Any, ...], kwargs: dict[str, object]
+        self,
+        begun: _Pass,
+        args: tuple[Any, ...],
+        kwargs: dict[str, object],
+        *,
+        has_optimizer: bool,
     ) -> None:
         """A pass of the training thread's step is about to begin."""
         recording = self._recording
-        has_optimizer = self._boundary.has_optimizer()
-        creates_graph = _creates_graph(args)
+        creates_graph = len(args) > _CREATES_GRAPH and bool(args[_CREATES_GRAPH])
+        keeps_graph = len(args) > _KEEPS_GRAPH and bool(args[_KEEPS_GRAPH])
         # `torch.func.grad` always has a graph made, also where nobody differentiates once more.
         is_inside = creates_graph and is_last_pass()
         is_functional = is_inside and not has_optimizer
@@ -210,9 +220,7 @@ class BackwardPasses:
         )
         is_by_hand = self._progress.hand.is_on and not creates_graph
         begun.trains = is_functional or bool(kwargs.get("accumulate_grad")) or is_by_hand
-        recording.rows.pass_begins(
-            begun.start_ns, trains=begun.trains, keeps_graph=_keeps_graph(args)
-        )
+        recording.rows.pass_begins(begun.start_ns, trains=begun.trains, keeps_graph=keeps_graph)
         if recording.looks.memory is not None:
             self._look_at_memory(recording.looks.memory, args)
         if is_inside:
@@ -266,10 +274,11 @@ class BackwardPasses:
         if not tensors:
             return
         recording = self._recording
-        if recording.carried.carries_on(tensors, args[1]):
-            return
-        if recording.carried.is_sum_of_all(tensors):
-            recording.rows.replace_losses()
+        if recording.carried.is_called:
+            if recording.carried.carries_on(tensors, args[1]):
+                return
+            if recording.carried.is_sum_of_all(tensors):
+                recording.rows.replace_losses()
         loss = tensors[0]
         number = read_number(loss, self._accelerator)
         if number is not None:
@@ -278,7 +287,9 @@ class BackwardPasses:
             recording.objects.loss = (None if is_scaled else weakref.ref(loss), number)
             recording.rows.lost(number, share_of(node, self._accelerator))
 
-    def _end(self, begun: _Pass, state: int, args: tuple[Any, ...], result: object) -> None:
+    def _end(  # noqa: C901 - each call within it would be paid for in every step
+        self, begun: _Pass, state: int, args: tuple[Any, ...], result: object
+    ) -> None:
         """A pass has ended; what an interrupt has left of that is done when it is called again."""
         thread, recording = begun.thread, self._recording
         if not begun.start_ns:
@@ -305,12 +316,13 @@ class BackwardPasses:
             if ids is not None and ids != begun.ids:
                 begun.ids = ids
                 recording.trace.reopen_row(word, *self._opening(begun))
-            recording.trace.close_row(word, state, took, self._memory.bytes)
+            recording.trace.close_row(word, state, took, recording.now.bytes)
         is_counted, begun.is_counted = begun.is_counted, False
         has_ended = is_counted and self._progress.pass_ended(
             thread, args[0], trains=begun.trains, creates_graph=begun.creates_graph
         )
-        recording.costs.add("backward", clock() - entered)
+        if took_ns := clock() - entered:
+            recording.costs.add("backward", took_ns)
         if has_ended:
             recording.safe_points.step_ended()
 
@@ -322,18 +334,9 @@ class BackwardPasses:
         if recording.collectives is not None:
             recording.collectives.pass_ended(begun.start_ns, now_ns)
         recording.rows.phases.leave(now_ns, trains=begun.trains)
-        recording.carried.pass_ended()
+        if recording.carried.is_called:
+            recording.carried.pass_ended()
         for look in recording.events.after_backward:
             look(args, result)
         if recording.looks.numerics is not None:
             recording.looks.numerics.backward_ended()
-
-
-def _keeps_graph(args: tuple[Any, ...]) -> bool:
-    """Whether another pass may go through the same graph."""
-    return bool(args[_KEEPS_GRAPH]) if len(args) > _KEEPS_GRAPH else False
-
-
-def _creates_graph(args: tuple[Any, ...]) -> bool:
-    """Whether the engine is asked for results that can be differentiated again."""
-    return bool(args[_CREATES_GRAPH]) if len(args) > _CREATES_GRAPH else False

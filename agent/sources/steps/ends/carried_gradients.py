@@ -32,9 +32,15 @@ _PRODUCTS = {
 
 
 class CarriedGradients:
-    """Knows a surrogate from a loss, and the calls that belong to it from an evaluation."""
+    """Knows a surrogate from a loss, and the calls that belong to it from an evaluation.
+
+    Attributes:
+        is_called: Whether a root was called in the step as `called` is told of it: while none was,
+            nothing else here is to be asked.
+    """
 
     def __init__(self) -> None:
+        self.is_called = False
         self._feeding: weakref.WeakSet[Any] = weakref.WeakSet()
         self._called: weakref.WeakSet[Any] = weakref.WeakSet()
         self._leaves: list[weakref.ref[Any]] = []
@@ -50,6 +56,7 @@ class CarriedGradients:
         """
         if self._missed < _PATIENCE:
             self._called.add(root)
+            self.is_called = True
         return root in self._feeding
 
     def carries_on(self, losses: Iterable[Any], given: Iterable[Any]) -> bool:
@@ -93,6 +100,7 @@ class CarriedGradients:
 
     def step_ended(self) -> None:
         """Was anything carried on in the step?"""
+        self.is_called = False
         if not self._called:
             return
         if self._is_proven:

@@ -84,7 +84,7 @@ class CountedThread:
 
     def is_elsewhere(self, optimizer: Optimizer, thread: ThreadState) -> bool:
         """Whether an optimizer that has stepped is of another training."""
-        if not self._is_other(thread):
+        if thread.native_id == self._recording.training_thread or not self._is_other(thread):
             return False
         number = self._members.number_of(optimizer)
         takes_part = number in self._counted or self._members.is_of_called(optimizer)

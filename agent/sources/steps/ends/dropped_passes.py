@@ -10,19 +10,11 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...shared.gradients import UNKNOWN, gradient_beside
 from ...shared.recording import Recording
 from .hand_steps import leaves_of
-
-
-class _Before(NamedTuple):
-    """A parameter and its gradient as a pass begins."""
-
-    parameter: weakref.ref[Any]
-    gradient: int
-    version: int
 
 
 class DroppedPasses:
@@ -34,7 +26,8 @@ class DroppedPasses:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._before: list[_Before] = []
+        # Parameters and their gradients as a pass begins, and how often those were written to.
+        self._before: list[tuple[weakref.ref[Any], int, int]] = []
         self._made: list[weakref.ref[Any]] = []
         self._last: list[tuple[weakref.ref[Any], int]] = []  # and their gradients as a pass ended
         self._has_dropped = False
@@ -47,12 +40,13 @@ class DroppedPasses:
                 self._recording.rows.drop_losses()
                 self._has_dropped = True
             self._made = []
-        gradient_of = self._gradient_of
-        self._before = [
-            _Before(weakref.ref(parameter), id(gradient), _version(gradient))
-            for parameter in self._looked_at()
-            if (gradient := gradient_of(parameter)) is not UNKNOWN
-        ]
+        is_known = self._recording.objects.optimizer is not None
+        self._before = []
+        for parameter in self._looked_at():
+            gradient = parameter.grad if is_known else self._gradient_of(parameter)
+            if gradient is not UNKNOWN:
+                version = -1 if gradient is None else gradient._version
+                self._before.append((weakref.ref(parameter), id(gradient), version))
 
     def pass_ended(self, losses: Sequence[Any]) -> bool:
         """It has ended: which gradients has it made, or added to?
@@ -63,17 +57,19 @@ class DroppedPasses:
         Returns:
             Whether they are of anything that is trained, as far as is known.
         """
-        made, is_known = len(self._made), bool(self._before)
+        made, before, self._before = len(self._made), self._before, []
+        is_known = self._recording.objects.optimizer is not None
         self._last = []
-        for before in self._before:
-            parameter = before.parameter()
-            gradient = None if parameter is None else self._gradient_of(parameter)
+        for reference, number, version in before:
+            parameter = reference()
+            if parameter is None:
+                continue
+            gradient = parameter.grad if is_known else self._gradient_of(parameter)
             if gradient is not None and gradient is not UNKNOWN:
-                is_same = (id(gradient), _version(gradient)) == (before.gradient, before.version)
-                self._made += [] if is_same else [before.parameter]
-                self._last.append((before.parameter, id(gradient)))
-        self._before = []
-        return not is_known or len(self._made) > made or self._train(losses)
+                if (id(gradient), gradient._version) != (number, version):
+                    self._made.append(reference)
+                self._last.append((reference, id(gradient)))
+        return not before or len(self._made) > made or self._train(losses)
 
     def _train(self, losses: Sequence[Any]) -> bool:
         """Whether losses come from a parameter, or from a tensor that an optimizer has.
@@ -129,8 +125,3 @@ class DroppedPasses:
             optimizer = next(iter(objects.counted_optimizers(objects.made)), None)
         groups = list(getattr(optimizer, "param_groups", ()))
         return [*groups[0]["params"][:1], *groups[-1]["params"][-1:]] if groups else []
-
-
-def _version(gradient: Any) -> int:
-    """How often a gradient was written to."""
-    return -1 if gradient is None else int(gradient._version)

@@ -17,27 +17,31 @@ from .trainings import Trainings
 
 
 class HeldEnd:
-    """A step that is over, unless another model is trained next."""
+    """A step that is over, unless another model is trained next.
+
+    Attributes:
+        step: It; None while there is none.
+    """
 
     def __init__(self, members: Members, trainings: Trainings) -> None:
         self._members = members
         self._trainings = trainings
-        self._ended: Ended | None = None
+        self.step: Ended | None = None
 
     def holds(self, ended: Ended) -> bool:
         """Whether it is not known yet that a step has ended, whose end the pattern has told."""
         training = self._trainings.now
         is_new = not training.pattern.period and self._trainings.are_one
         if is_new and training.trained and self._members.has_others(training.pattern.since_last()):
-            self._ended = ended._replace(now_ns=time.perf_counter_ns())
-        return self._ended is not None
+            self.step = ended._replace(now_ns=time.perf_counter_ns())
+        return self.step is not None
 
     def ended(self, call: RootCall | None = None) -> Ended | None:
         """The held step, if it has ended: by a call of a root, or else by a batch for the next.
 
         A call that shows that it has not has it go on.
         """
-        held, self._ended = self._ended, None
+        held, self.step = self.step, None
         if held is None or call is None or not self._is_part(call):
             return held
         self._trainings.now.pattern.resume()
@@ -45,9 +49,9 @@ class HeldEnd:
 
     def settle(self) -> Ended | None:
         """The held step, if another task goes on; else what is trained now is a part of it."""
-        if self._ended is None:
+        if self.step is None:
             return None
-        held, self._ended = self._ended, None
+        held, self.step = self.step, None
         if held is not None and not self._trainings.is_left():
             self._trainings.now.pattern.resume()
             return None
@@ -55,7 +59,7 @@ class HeldEnd:
 
     def forget(self) -> None:
         """The step is over in any case."""
-        self._ended = None
+        self.step = None
 
     def _is_part(self, call: RootCall) -> bool:
         """Whether what is called is trained in the held step."""

@@ -6,6 +6,7 @@ Rules of this file: runs in the training threads, a few times per step. Keeps no
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from .....ring.format import NULL_NAME
@@ -18,22 +19,17 @@ class MainModel:
     """The first root with parameters, while it lives and is trained; else one that is.
 
     Attributes:
+        now: Gives the model, while it lives.
+        is_met: Whether there has been one, though it may live no more.
         ids: The numbers of its name, class and root class; None before there is one.
     """
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._root: weakref.ref[Any] | None = None
+        self.now: Callable[[], Any] = _nobody
+        self.is_met = False
         self.ids: Ids | None = None
-
-    @property
-    def is_met(self) -> bool:
-        """Whether there has been one, though it may live no more."""
-        return self._root is not None
-
-    def now(self) -> Any:
-        """The model, while it lives."""
-        return self._root() if self._root is not None else None
+        self._named: tuple[weakref.ref[Any], int] | None = None  # the last that was asked for
 
     def take(self, call: RootCall) -> Any:
         """The model, which is the one that is called where there was none."""
@@ -45,8 +41,8 @@ class MainModel:
 
     def become(self, root: Module, ids: Ids) -> None:
         """It is this one from now on."""
-        self._root, self.ids = weakref.ref(root), ids
-        self._recording.objects.model = self._root
+        self.now, self.ids, self.is_met = weakref.ref(root), ids, True
+        self._recording.objects.model = self.now
         self._recording.rows.trains(root)
 
     def trained(self, models: list[tuple[Any, Ids]]) -> int:
@@ -55,15 +51,31 @@ class MainModel:
         Returns:
             The number of the names of all of them.
         """
-        roots = [root for root, _ in models]
-        if roots and not any(root is self.now() for root in roots):
+        main, roots = self.now(), []
+        is_among = not models
+        for root, _ in models:
+            is_among |= root is main
+            roots.append(root)
+        if not is_among:
             self.become(*models[0])
-        main = self.now()
         return self.named(roots or ([] if main is None else [main]))
 
     def named(self, roots: list[Module]) -> int:
         """The number of the names of some models, one behind the other."""
         if not roots:
             return NULL_NAME
+        if len(roots) > 1:
+            return self._joined(roots)
+        if self._named is None or self._named[0]() is not roots[0]:
+            self._named = (weakref.ref(roots[0]), self._joined(roots))
+        return self._named[1]
+
+    def _joined(self, roots: list[Module]) -> int:
+        """The same, of what nothing is known of."""
         names = dict.fromkeys(map(self._recording.objects.models.name_of, roots))
         return self._recording.names.intern(", ".join(names))
+
+
+def _nobody() -> Any:
+    """There has been no model so far."""
+    return None

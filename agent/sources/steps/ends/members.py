@@ -72,6 +72,7 @@ class Members:
         self._called_by: dict[int, dict[int, tuple[weakref.ref[Any], Ids]]] = {}
         self._roots: dict[int, dict[int, _Root]] = {}
         self._own: dict[int, tuple[int, frozenset[int]]] = {}
+        self._names: dict[int, int] = {}
         self.is_fresh = False
 
     def root_called(self, root: Module, ids: Ids) -> None:
@@ -107,6 +108,7 @@ class Members:
         self._numbered = alive
         self._roots = {n: roots for n, roots in self._roots.items() if n in numbers}
         self._own = {n: own for n, own in self._own.items() if n in numbers}
+        self._names = {n: name for n, name in self._names.items() if n in numbers}
         self._parts = {k: v for k, v in self._parts.items() if v.reference() is not None}
         for members in self._groups.values():
             members.intersection_update(numbers)
@@ -204,33 +206,50 @@ class Members:
         own = self._own_of(optimizer)
         return not called or any(not own.isdisjoint(self._ids_of(root)) for root in called)
 
-    def roots_of(self, optimizer: Optimizer) -> list[tuple[Any, Ids]]:
-        """The roots whose parameters an optimizer steps: those called in this step, else all."""
-        own = self._own_of(optimizer)
-        known = self._roots.setdefault(self.number_of(optimizer), {})
-        called = self._alive()
-        for root, ids in called:
+    def roots_of(self, optimizer: Optimizer, number: int) -> list[tuple[Any, Ids]]:
+        """The roots whose parameters an optimizer steps: those called in this step, else all.
+
+        Args:
+            number: The optimizer's.
+        """
+        own = self._own_of(optimizer, number)
+        known = self._roots.setdefault(number, {})
+        found = []
+        for reference, ids in list(self._called.values()):
+            root = reference()
+            if root is None:
+                continue
             seen = known.get(id(root))
             if seen is None or seen.reference() is not root or seen.own is not own:
                 is_of = not own.isdisjoint(self._ids_of(root))
                 _forget_gone(known)
-                known[id(root)] = _Root(weakref.ref(root), ids, own, is_of)
-        found = [(root, ids) for root, ids in called if known[id(root)].is_of]
+                seen = known[id(root)] = _Root(weakref.ref(root), ids, own, is_of)
+            if seen.is_of:
+                found.append((root, ids))
         if found:
             return found
         before = [seen for seen in known.values() if seen.is_of]
         return [(root, seen.ids) for seen in before if (root := seen.reference()) is not None]
 
-    def _own_of(self, optimizer: Optimizer) -> frozenset[int]:
+    def _own_of(self, optimizer: Optimizer, number: int = 0) -> frozenset[int]:
         """The identities of an optimizer's parameters, frozen or not, while they are as many."""
-        number = self.number_of(optimizer)
-        groups = [group["params"] for group in list(getattr(optimizer, "param_groups", ()))]
-        count = sum(map(len, groups))
+        number = number or self.number_of(optimizer)
+        groups = list(getattr(optimizer, "param_groups", ()))
+        count = 0
+        for group in groups:
+            count += len(group["params"])
         known = self._own.get(number)
         if known is None or known[0] != count:
-            own = frozenset(id(parameter) for group in groups for parameter in group)
+            own = frozenset(id(parameter) for group in groups for parameter in group["params"])
             known = self._own[number] = (count, own)
         return known[1]
+
+    def name_number_of(self, optimizer: Optimizer, number: int) -> int:
+        """The number of what an optimizer is called, by its own number."""
+        name = self._names.get(number)
+        if not name:
+            name = self._names[number] = self._recording.names.intern(self.name_of(optimizer))
+        return name
 
     def name_of(self, optimizer: Optimizer) -> str:
         """What an optimizer is called."""

@@ -15,6 +15,7 @@ from ...shared.recording import Recording
 from .members import Members
 
 _NO_GRADIENT = (0, -1)
+_NOBODY: frozenset[int] = frozenset()
 _MOST = 32
 """Of more optimizers than that none is looked at: each costs time in every pass."""
 
@@ -51,8 +52,11 @@ class Reached:
         """
         self._is_wanted |= self._passes > 0
         self._passes += 1
+        self._before = []
+        if not (is_new or self._is_wanted):
+            return
         objects = self._recording.objects
-        made = objects.counted_optimizers(objects.made) if is_new or self._is_wanted else ()
+        made = objects.counted_optimizers(objects.made)
         self._before = [
             _Before(self._members.number_of(optimizer), weakref.ref(parameter), state)
             for optimizer in (made if 1 < len(made) <= _MOST else ())
@@ -62,6 +66,8 @@ class Reached:
 
     def pass_ended(self) -> frozenset[int]:
         """It has ended: the numbers of the optimizers; none where that is not known."""
+        if not self._before:
+            return _NOBODY
         before, self._before = self._before, []
         return frozenset(
             one.number

@@ -28,6 +28,9 @@ class Place(NamedTuple):
     is_fresh: bool = True
 
 
+NO_PLACE = Place()
+
+
 class StepPattern:
     """Says at each step of an optimizer whether it is the last of the training's step.
 
@@ -72,7 +75,7 @@ class StepPattern:
         """Whether what follows is not the first that is seen of the training."""
         return bool(self.period) or self.is_late
 
-    def stepped(self, who: int, expected: Callable[[], set[int]], place: Place = Place()) -> bool:  # noqa: B008 - it is frozen
+    def stepped(self, who: int, expected: Callable[[], set[int]], place: Place = NO_PLACE) -> bool:
         """An optimizer has stepped; returns whether the training's step has ended by that.
 
         Args:
@@ -82,7 +85,10 @@ class StepPattern:
         self.missed = 0
         self._absent.discard(who)
         self._since.append(who)
-        if not self._follows(who):
+        if self.period and self._cycle[self._at] == who:
+            self._at = (self._at + 1) % self.period
+        else:
+            self._give_up()
             self._add(who, place)
             self._leave_rest()
         ends = self._is_round() if self.period else self._is_complete(expected)
@@ -102,24 +108,19 @@ class StepPattern:
         self._rounds += 1
         return self._rounds > self._ended
 
-    def _follows(self, who: int) -> bool:
-        """Whether it is what the pattern has foretold; a pattern that fails is given up."""
-        if not self.period:
-            return False
-        if self._cycle[self._at] == who:
-            self._at = (self._at + 1) % self.period
-            return True
-        self.period, self._cycle = 0, []
-        self._forget(self._since[:-1])
-        self._restarts = self.is_late = True
-        return False
+    def _give_up(self) -> None:
+        """The pattern, if there is one, has foretold something else."""
+        if self.period:
+            self.period, self._cycle = 0, []
+            self._forget(self._since[:-1])
+            self._restarts = self.is_late = True
 
     def _forget(self, kept: list[int]) -> None:
         """Collect anew, from some that have been seen."""
         self._seen, self._places, self._borders = [], [], []
         self._rounds = self._ended = 0
         for who in kept:
-            self._note(who, Place())
+            self._note(who, NO_PLACE)
 
     def _add(self, who: int, place: Place) -> None:
         """Collect what has been seen while no pattern is known."""

@@ -46,6 +46,9 @@ class Trainings:
 
     def come(self) -> bool:
         """Something is trained in the calling thread; returns whether it is another training."""
+        asyncio: Any = sys.modules.get("asyncio")
+        if getattr(asyncio, "_get_running_loop", _no_loop)() is None:
+            return False
         task = _current_task()
         if task is None:
             return False
@@ -98,6 +101,10 @@ def _of(training: Training) -> Any:
 def _has_handed_over(owner: Any, task: Any) -> bool:
     """Whether what a task has trained is trained by another one from now on."""
     return owner is None or owner.done() or getattr(owner, "_fut_waiter", None) is task
+
+
+def _no_loop() -> None:
+    """What stands for asyncio's own where that is not imported, or not yet as a whole."""
 
 
 def _current_task() -> Any:

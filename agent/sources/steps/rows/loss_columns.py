@@ -94,9 +94,8 @@ class LossColumns:
             The others with their columns, and whether all of them are of one thing.
         """
         at, have_one = self._at, optimizers.have_one_loss
-        own = [losses[place] for place in used_of(losses, dropped)]
-        share = optimizers.windows.of(0).seen(own)
-        is_plain = len(losses) == 1 and not losses[0].parts and share is None
+        one = losses[0] if len(losses) == 1 else None
+        is_plain = one is not None and one.share is None and not one.parts
         if is_plain and (value := losses[0].number.read()) is not None:
             closing[at.first_loss] = closing[at.last_loss] = value
             if value is not NULL_FLOAT:
@@ -106,6 +105,8 @@ class LossColumns:
             if have_one and not dropped:
                 closing[at.loss] = value
             return [], have_one
+        own = [losses[place] for place in used_of(losses, dropped)]
+        share = optimizers.windows.seen(0, own)
         are_finite = AreFinite(losses)
         later: list[tuple[int, Later]] = [
             (at.first_loss, OneLoss(losses, 0, share)),

@@ -99,7 +99,11 @@ def used_of(losses: list[Loss], dropped: int) -> list[int]:
         dropped: How many of them, the first, were of passes whose gradients are gone.
     """
     places = range(dropped, len(losses))
-    return [place for place in places if losses[place].trains] or list(places)
+    used = []
+    for place in places:
+        if losses[place].trains:
+            used.append(place)  # noqa: PERF401 - that is a call more, in every step
+    return used or list(places)
 
 
 def are_one(losses: list[Loss]) -> bool:
@@ -147,11 +151,18 @@ class Windows:
     def __init__(self) -> None:
         self._known: dict[int, Window] = {}
 
-    def of(self, who: int) -> Window:
-        """That of one of them."""
-        if len(self._known) >= _MOST_WINDOWS and who not in self._known:
-            self._known.clear()
-        return self._known.setdefault(who, Window())
+    def seen(self, who: int, losses: list[Loss]) -> float | None:
+        """See `Window`, of the step of one of them; losses that nothing has divided are whole."""
+        for loss in losses:
+            if loss.share is not None:
+                break
+        else:
+            return None
+        if who not in self._known:
+            if len(self._known) >= _MOST_WINDOWS:
+                self._known.clear()
+            self._known[who] = Window()
+        return self._known[who].seen(losses)
 
 
 def _is_part(share: float) -> bool:

@@ -12,11 +12,10 @@ from typing import NamedTuple
 from .....ring.format import DONE
 from .....ring.writer import RingWriter
 from ...data.shapes import Size
-from ...numbers.number import Number
 from ..phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
 from .late_rows import Later, LateRows
 from .losses import Loss, summed
-from .phase_columns import PhaseColumns
+from .phase_columns import columns_of
 
 _MOST_CALLS = 256
 _PHASES = sorted(set(range(len(PHASES))) - {GRADIENTS, OPTIMIZER, OTHER})
@@ -94,10 +93,6 @@ class MicroBatch:
         """The call has ended by an exception: it may be done again, in smaller parts."""
         self._is_unsure, self.elements = True, None
 
-    def lost(self, loss: Number, share: Number | None) -> None:
-        """A backward pass begins with a loss."""
-        self.losses.append(Loss(loss, share))
-
     def reached(self, optimizers: frozenset[int], *, trains: bool) -> None:
         """A backward pass has ended that made gradients for these optimizers.
 
@@ -108,12 +103,8 @@ class MicroBatch:
         if self.losses:
             last = self.losses[-1]
             reached, trains = optimizers or last.reached, trains and last.trains
-            self.losses[-1] = last._replace(reached=reached, trains=trains)
-
-    @property
-    def trains(self) -> bool:
-        """Whether any of its passes made some, as far as is known."""
-        return not self.losses or any(loss.trains for loss in self.losses)
+            if reached is not last.reached or trains is not last.trains:
+                self.losses[-1] = last._replace(reached=reached, trains=trains)
 
 
 class CallsAhead:
@@ -169,7 +160,7 @@ class MicroBatchRows:
         self._ring = ring
         self._late = late
         self._at = _Places(*ring.places_of(*_Places._fields))
-        self._phases = PhaseColumns(ring, _PHASES)
+        self._phases = columns_of(ring, _PHASES)
         self._spare: int | None = None  # the row of one that has turned out to be none
 
     def open(
@@ -196,7 +187,7 @@ class MicroBatchRows:
     def close(self, batch: MicroBatch, now_ns: int, phases: Phases) -> list[Loss]:
         """It has ended, and its row is complete; returns its losses."""
         at, closing = self._at, self._ring.no_closing()
-        self._phases.fill(closing, phases, batch.before_ns)
+        phases.fill_seconds(closing, self._phases, batch.before_ns)
         closing[at.duration_ns] = now_ns - batch.started_ns
         if batch.samples is not None:
             closing[at.samples] = batch.samples
@@ -205,7 +196,9 @@ class MicroBatchRows:
         if batch.elements is not None:
             closing[at.elements] = batch.elements
         later: list[tuple[int, Later]] = []
-        losses = summed(batch.losses) or batch.by_function
+        losses = batch.losses
+        if len(losses) != 1:
+            losses = summed(losses) or batch.by_function
         if len(losses) == 1:
             later.append((at.loss, losses[0].number))
         self._late.write(self._ring, batch.word, closing, later, batch.state)

@@ -61,14 +61,14 @@ class OpenStep:
         if ids is not None:
             self.open_trace(ids, thread_id)
         recording = self._recording
-        recording.rows.open(self.started_ns, recording.step, thread_id)
+        recording.rows.open(self.started_ns, recording.now.step, thread_id)
         if recording.ooms is not None and recording.rows.on_device:
             recording.ooms.step_began()
         self.is_open = True
 
     def open_trace(self, ids: Ids, thread_id: int) -> None:
         """Open the step's row in torch_trace."""
-        row = self._trace_row = (self._recording.step, *ids, thread_id, STEP_STAGE, 0, 0, 1)
+        row = self._trace_row = (self._recording.now.step, *ids, thread_id, STEP_STAGE, 0, 0, 1)
         self.trace_word = self._recording.trace.open_row(self.started_ns, *row)
 
     def restart(self, start_ns: int, waits: Sequence[Wait]) -> None:
@@ -92,10 +92,10 @@ class OpenStep:
         recording = self._recording
         if self.is_open:
             now = time.perf_counter_ns()
-            if now > self._memory.due_ns:
+            if now > recording.now.due_ns:
                 self._memory.sample()
             self._memory.step_ended()
-            memory = self._memory.bytes
+            memory = recording.now.bytes
             now = now if ended.now_ns is None else ended.now_ns
             took = now - self.started_ns
             if self.trace_word is None:  # a step without any module goes by its optimizer's name
@@ -107,12 +107,13 @@ class OpenStep:
             )
             recording.trace.release_pages(word)
             self.is_open, self.trace_word = False, None
-        recording.step += 1 + ended.missed
+        recording.now.step += 1 + ended.missed
 
     def infer(self, thread_id: int, models: int) -> None:
         """The call of a model has ended that was a step of inference, as far as is known."""
         inferred = (self.trace_word, self.started_ns)
         self.close(Ended(), thread_id, None, models)
+        self._recording.rows.last_read = None  # the next one does not follow at once
         self._inferred = inferred
 
     def resume(self) -> bool:

@@ -102,13 +102,15 @@ class OptimizerRows:
             norm: The last norm of gradients that was taken in the training's step.
             dropped: How many of the losses were of passes whose gradients nobody has used.
         """
-        unused = set(used_of(losses, dropped)) - self._used
-        places = sorted(n for n in unused if losses[n].is_for(step.numbers))
-        self._used.update(places)
-        own = [losses[n] for n in places]
+        own = []
+        for place_of_loss in used_of(losses, dropped):
+            loss = losses[place_of_loss]
+            if place_of_loss not in self._used and loss.is_for(step.numbers):
+                self._used.add(place_of_loss)
+                own.append(loss)
         if own:
             self._last = own
-            self._share = self.windows.of(step.who).seen(own)
+            self._share = self.windows.seen(step.who, own)
             self._with_loss.add(step.who)
         self.count += 1
         at, closing = self._at, self._ring.no_closing()

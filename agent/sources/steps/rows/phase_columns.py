@@ -1,6 +1,6 @@
 """The columns of phases in a row of a step or of a micro-batch.
 
-Rules of this file: used by the training thread only.
+Rules of this file: names and places only.
 """
 
 from __future__ import annotations
@@ -8,27 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .....ring.writer import RingWriter
-from ..phases import PHASES, Phases
+from ..phases import PHASES
 
 
-class PhaseColumns:
-    """Where a ring has its columns of phases."""
-
-    def __init__(self, ring: RingWriter, phases: Iterable[int]) -> None:
-        """Find them.
-
-        Args:
-            phases: The numbers of those that it has.
-        """
-        places = [(number, ring.places_of(f"{PHASES[number]}_s")[0]) for number in phases]
-        self._places = tuple(places)
-
-    def fill(
-        self, closing: list[object], phases: Phases, before_ns: list[int] | None = None
-    ) -> None:
-        """Fill in those that there were; NULL stays for the others.
-
-        Args:
-            before_ns: What had been spent on each before that which the row is of.
-        """
-        phases.fill_seconds(closing, self._places, before_ns)
+def columns_of(ring: RingWriter, phases: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """The numbers of phases, each with the place of its column, for `Phases.fill_seconds`."""
+    return tuple((number, ring.places_of(f"{PHASES[number]}_s")[0]) for number in phases)

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .....ring.format import FAILED, NULL_FLOAT, NULL_NAME
+from .....ring.format import FAILED, NULL_FLOAT, NULL_INT, NULL_NAME
 from .....ring.writer import RingWriter
 from ...accelerator import Accelerator
 from ...data.shapes import Size
@@ -25,7 +25,7 @@ from .loss_columns import LossColumns
 from .losses import Loss, Skipped
 from .micro_batch_rows import CallsAhead, MicroBatch, MicroBatchRows
 from .optimizer_rows import OptimizerRows, OptimizerStep
-from .phase_columns import PhaseColumns
+from .phase_columns import columns_of
 from .step_places import StepEnd, StepPlaces
 from .step_samples import StepSamples
 from .step_watch import DeviceTimer, MemoryMoments
@@ -53,6 +53,7 @@ class StepRows:
         before_wait: Called with a batch that was waited for; returns whether it is no part of the
             step, so far.
         host: What reads the clocks and counters of the training thread.
+        last_read: What it read as the last step ended, where the next one begins at once.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class StepRows:
         self._accelerator = accelerator
         self.host = HostTimes(in_c=in_c)
         self._read: Reading | None = None
+        self.last_read: Reading | None = None
         self._flops = ModelFlops()
         self._mark: Any = None
         self.phases = new_phases(self._begin_batch, self._end_batch, in_c=in_c)
@@ -88,14 +90,13 @@ class StepRows:
         self._at = StepPlaces(*steps.places_of(*StepPlaces._fields))
         self._host_at = steps.piece_of(*HOST_COLUMNS)
         self._losses_at = LossColumns(steps)
-        self._phases_at = PhaseColumns(steps, range(len(PHASES)))
+        self._phases_at = columns_of(steps, range(len(PHASES)))
         self._word: int | None = None
         self._batch: MicroBatch | None = None
-        self._training = self._step = self._thread_id = 0
+        self._training = self._step = self._thread_id = self.took_ns = 0
         self.has_stepped = self.by_hand = self.on_device = False
         self.autocast: Any = None
         self.shape: tuple[int, ...] | None = None
-        self.took_ns = 0
         self.before_wait: Callable[[Wait], bool] = lambda _: False
         self._ended: tuple[int, MicroBatch | None] | None = None
         self._ahead, self._sizes = CallsAhead(), StepSamples()
@@ -143,7 +144,7 @@ class StepRows:
         """A step begins."""
         self._step, self._thread_id = step, thread_id
         self._forget()
-        self._read = self.host.read()
+        self._read, self.last_read = self.last_read or self.host.read(), None
         self._word = self._steps.open_row(now_ns, step, thread_id)
         self._mark = self._mark or self._accelerator.mark()
         self.on_device = self._mark is not None
@@ -164,23 +165,22 @@ class StepRows:
             return
         at, closing = self._at, self._steps.no_closing()
         closing[at.other_s] = 0.0
-        self._phases_at.fill(closing, self.phases)
+        self.phases.fill_seconds(closing, self._phases_at)
         closing[at.duration_ns] = ended.took_ns
         closing[at.allocated_bytes] = ended.memory_bytes
         closing[at.optimizer] = ended.optimizer
         closing[at.lr] = ended.lr
         closing[at.micro_batches] = self._count
         closing[at.model] = ended.models
-        if self._optimizers.count:
-            closing[at.optimizer_steps] = self._optimizers.count
+        closing[at.optimizer_steps] = self._optimizers.count or NULL_INT
         self._fill_host(closing)
-        if (samples := self._sizes.samples.told()) is not None:
-            closing[at.samples] = samples
+        samples, tokens = self._sizes.told()
+        closing[at.samples] = NULL_INT if samples is None else samples
         if self.skipped is not None:
             closing[at.skipped] = self.skipped
         if self._mark is not None:
             closing[at.host_bound] = int(self._mark.is_here())
-        if (tokens := self._sizes.tokens.told()) is not None:
+        if tokens is not None:
             closing[at.tokens] = tokens
             if ended.took_ns > 0:
                 took_s = ended.took_ns * _NS
@@ -255,8 +255,8 @@ class StepRows:
 
     def _fill_host(self, closing: list[object]) -> None:
         """Fill in what the step cost the processor."""
-        spent = self._read.until(self.host.read()) if self._read is not None else None
-        if spent is not None:
+        self.last_read = self.host.read()
+        if self._read is not None and (spent := self._read.until(self.last_read)) is not None:
             closing[self._host_at] = spent
 
     def _arithmetic(self, model: Module, tokens: int, took_s: float) -> tuple[float, float]:
@@ -275,7 +275,7 @@ class StepRows:
     def abandon(self) -> None:
         """Recording stops: the rows in progress stay open."""
         self.phases.is_on = False
-        self._word = self._batch = self._mark = None
+        self._word = self._batch = self._mark = self.last_read = None
 
     def data_waited(
         self, start_ns: int, took_ns: int, samples: int | None, tokens: int | None
@@ -335,7 +335,7 @@ class StepRows:
     def lost(self, loss: Number | None, share: Number | None) -> None:
         """A backward pass begins with a loss."""
         if self._batch is not None and loss is not None:
-            self._batch.lost(loss, share)
+            self._batch.losses.append(Loss(loss, share))
 
     def lost_in_function(self, loss: Number | None) -> None:
         """The same inside of a function that torch transforms: it counts where no other does."""

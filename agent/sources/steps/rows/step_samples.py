@@ -5,25 +5,7 @@ Rules of this file: arithmetic only, no torch; used by the training thread, once
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from .micro_batch_rows import MicroBatch
-
-
-class Sizes(NamedTuple):
-    """What is known of how large a micro-batch is.
-
-    Attributes:
-        own: What it is taken for so far.
-        has_wait: Whether a batch was waited for in it.
-        waited: How many that has.
-        called: How many the model was called with.
-    """
-
-    own: int | None
-    has_wait: bool
-    waited: int | None
-    called: int | None
 
 
 class Count:
@@ -32,29 +14,37 @@ class Count:
     A loader's batch that the script cuts into pieces, a micro-batch each, is known by the second
     piece: it comes without a batch of its own, and both together are no more than that batch. Then
     the first was a piece, too, and so is that of each later batch.
+
+    Attributes:
+        sum: How many of the step so far; None where nothing is known.
+        dropped: The same of passes whose gradients were thrown away.
     """
 
     def __init__(self) -> None:
         self._is_cut = False
         self._left = self._too_many = 0  # of the batch that was waited for last
-        self.begin()
+        self.sum: int | None = None
+        self.dropped: int | None = None
 
-    def begin(self) -> None:
-        """A step begins."""
-        self._sum: int | None = None
-        self._dropped: int | None = None
+    def add(
+        self, own: int | None, waited: int | None, called: int | None, *, has_wait: bool
+    ) -> int | None:
+        """A micro-batch has ended.
 
-    def told(self) -> int | None:
-        """How many of the step so far; None where nothing is known."""
-        return self._dropped if self._sum is None else self._sum
+        Args:
+            own: What it is taken for so far.
+            waited: How many the batch has that was waited for in it.
+            called: How many the model was called with.
+            has_wait: Whether there was such a batch.
 
-    def add(self, size: Sizes) -> int | None:
-        """A micro-batch has ended; returns how many it has."""
-        own, called, surplus = size.own, size.called, 0
-        if size.has_wait:
+        Returns:
+            How many it has.
+        """
+        surplus = 0
+        if has_wait:
             self._left = self._too_many = 0
-            if size.waited is not None and called is not None and 0 < called < size.waited:
-                self._left = size.waited - called
+            if waited is not None and called is not None and 0 < called < waited:
+                self._left = waited - called
                 own = called if self._is_cut else own
                 self._too_many = max(0, (own or 0) - called)
         elif called is not None and 0 < called <= self._left:
@@ -64,19 +54,19 @@ class Count:
         else:
             self._left = 0
         if own is not None:
-            before = self._sum or 0  # the first piece may have been of an earlier step
-            self._sum = max(0, before - surplus) + own
+            before = self.sum or 0  # the first piece may have been of an earlier step
+            self.sum = max(0, before - surplus) + own
         return own
 
     def drop(self) -> None:
         """The gradients of all passes of the step so far were thrown away."""
-        if self._sum is not None:
-            self._dropped, self._sum = (self._dropped or 0) + self._sum, None
+        if self.sum is not None:
+            self.dropped, self.sum = (self.dropped or 0) + self.sum, None
 
     def keep(self) -> None:
         """They were used after all."""
-        if self._dropped is not None:
-            self._sum, self._dropped = (self._sum or 0) + self._dropped, None
+        if self.dropped is not None:
+            self.sum, self.dropped = (self.sum or 0) + self.dropped, None
 
 
 class StepSamples:
@@ -89,15 +79,26 @@ class StepSamples:
     def begin(self) -> None:
         """A step begins."""
         for count in self._both:
-            count.begin()
+            count.sum = count.dropped = None
 
     def batch_ended(self, batch: MicroBatch) -> None:
         """A micro-batch has ended: how large is it, and how large the step so far?"""
-        if not batch.trains:
+        trains = not batch.losses
+        for loss in batch.losses:
+            trains |= loss.trains
+        if not trains:  # none of its passes has made a gradient of what is trained
             return
         has_wait, waited, given = batch.has_wait, batch.waited, batch.given
-        batch.samples = self.samples.add(Sizes(batch.samples, has_wait, waited[0], given[0]))
-        batch.tokens = self.tokens.add(Sizes(batch.tokens, has_wait, waited[1], given[1]))
+        batch.samples = self.samples.add(batch.samples, waited[0], given[0], has_wait=has_wait)
+        batch.tokens = self.tokens.add(batch.tokens, waited[1], given[1], has_wait=has_wait)
+
+    def told(self) -> tuple[int | None, int | None]:
+        """How many of the step so far; None where nothing is known."""
+        samples, tokens = self._both
+        return (
+            samples.dropped if samples.sum is None else samples.sum,
+            tokens.dropped if tokens.sum is None else tokens.sum,
+        )
 
     def drop(self) -> None:
         """The gradients of all passes of the step so far were thrown away."""

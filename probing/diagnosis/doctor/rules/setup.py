@@ -105,12 +105,13 @@ def _given_up(facts: Facts) -> Iterator[Sign]:
 
 
 def _compiled(facts: Facts) -> list[dict[str, Any]]:
-    """What torch.compile has compiled, in order.
+    """The functions that torch.compile has compiled, in order.
 
     Raises:
         NotLookedAt: The process does not answer.
     """
     rows = [row for row in facts.live("compilations") if row["start_ns"] is not None]
+    rows = [row for row in rows if row.get("stage") != "backward"]
     return sorted(rows, key=lambda row: row["start_ns"])
 
 
