@@ -12,8 +12,7 @@ from ..facts import Facts, percent
 from ..findings import Rule, Sign
 from ..not_looked_at import NotLookedAt
 
-_FEW_AGAIN = 3
-_LEAST_SHARE = 0.05
+_FEW_AGAIN, _LEAST_SHARE = 3, 0.05
 _LAYOUTS_S = 3.0
 _LARGE_OPTIMIZER = 0.25
 _MANY_TENSORS = 50
@@ -67,7 +66,9 @@ def _recompiling(facts: Facts) -> Iterator[Sign]:
     """torch.compile compiles again and again."""
     again = [row for row in _compiled(facts) if row["attempt"] and row["failure"] is None]
     steps = facts.now(least=_FEW_AGAIN)  # each may take seconds: there are few
-    since = [row for row in again if row["start_ns"] >= steps.rows[0]["start_ns"]]
+    begin, last = steps.rows[0]["start_ns"], steps.rows[-1]
+    end = last["start_ns"] + last["duration"] * 1e9  # what goes on now is of no step that has ended
+    since = [row for row in again if begin <= row["start_ns"] <= end]
     took_s = sum(row["duration_s"] or 0.0 for row in since)
     share = took_s / steps.total_s if steps.total_s else 0.0
     if len(since) < _FEW_AGAIN or share < _LEAST_SHARE:
