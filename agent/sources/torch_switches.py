@@ -37,7 +37,7 @@ def switches() -> dict[str, str]:
         "cudnn.allow_tf32": lambda: torch.backends.cudnn.allow_tf32,
         "cuda.matmul.allow_tf32": lambda: torch.backends.cuda.matmul.allow_tf32,
         "device": device_names,
-        "anomaly_detection": torch.is_anomaly_enabled,
+        "anomaly_detection": lambda: _anomaly_detection(torch),
         "profiler": lambda: torch.autograd.profiler._is_profiler_enabled,
     }
     found = {}
@@ -49,6 +49,16 @@ def switches() -> dict[str, str]:
         if value is not None:
             found[name] = str(value)
     return found
+
+
+def _anomaly_detection(torch: Any) -> bool:
+    """Whether the script has it on: torch.compile turns it on while it traces, without its check.
+
+    The switch is one for all threads, so that it is seen from here.
+    """
+    compiles = "torch._dynamo.convert_frame" in sys.modules
+    by_script = not compiles or torch.is_anomaly_check_nan_enabled()
+    return bool(torch.is_anomaly_enabled() and by_script)
 
 
 def seeds() -> dict[str, str]:

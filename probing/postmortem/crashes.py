@@ -40,6 +40,10 @@ _THREAD = re.compile(
     r" \(most recent call first\):$"
 )
 _FRAME = re.compile(r'^  File (?:"(.*)"|\?\?\?), line (\d{1,9}|\?\?\?) in (.*)$')
+_TRACEBACK = "Traceback (most recent call last):"
+_WORKER_FRAME = re.compile(r'^ +File "(.*)", line (\d{1,9}), in (.*)$', re.MULTILINE)
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:32|64)?/python3\.\d+t?/|^<")
+"""What is no program's own file."""
 _ESCAPE = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 _SIGNALS = {
     "Segmentation fault": signal.SIGSEGV,
@@ -126,9 +130,22 @@ def describe(record: CrashRecord) -> str:
         return f"it was ended by {record.type} ({record.message}) at {at}"
     what = f"an unhandled {_named(record.type, record.message)}"
     if record.kind == EXCEPTION:
-        return f"it ended with {what} (at {at})"
+        return f"it ended with {what} (at {_own_place(record)}{at})"
     name = record.threads[0].name if record.threads else "a thread"
     return f"its thread {name} ended with {what} (at {at}), which by itself does not end a process"
+
+
+def _own_place(record: CrashRecord) -> str:
+    """The innermost line of the program's own that an exception came through, before a comma."""
+    frames = record.threads[0].frames if record.threads else ()
+    own = next(
+        (f for f in frames if f.kind == "python" and f.lineno and not _LIBRARY.search(f.file)), None
+    )
+    return "" if own is None else f"{_line(own.file, own.lineno, own.func)}, "
+
+
+def _line(file: str, lineno: int | str | None, func: str) -> str:
+    return f"{file.rpartition('/')[2]}:{lineno} in {func}"
 
 
 def device_memory(message: str) -> str | None:
@@ -144,10 +161,26 @@ def name_link(link: Link) -> str:
 
 def _named(type: str, message: str) -> str:
     """An exception on one line."""
-    words = " ".join(message.split())
+    words = " ".join(_from_elsewhere(message).split())
     if len(words) > _MAX_SENTENCE:
         words = words[:_MAX_SENTENCE].rstrip() + "..."
     return f"{type}: {words}" if words else type
+
+
+def _from_elsewhere(message: str) -> str:
+    """A message that holds the traceback of a worker: what was raised there, and where."""
+    head, mark, told = message.partition(_TRACEBACK)
+    frames = list(_WORKER_FRAME.finditer(told))
+    after = told[frames[-1].end() if frames else 0 :].splitlines()
+    raised = next((line for line in after if line and not line[0].isspace()), "")
+    if not mark or not raised:
+        return message
+    head = (
+        " ".join(line.strip() for line in head.splitlines()).removesuffix("Original").strip(" .:-")
+    )
+    own = [frame for frame in frames if not _LIBRARY.search(frame[1])] or frames
+    place = f", at {_line(own[-1][1], own[-1][2], own[-1][3])}" if own else ""
+    return f"{head}: {raised}{place}" if head else f"{raised}{place}"
 
 
 def parse_fatal(data: bytes, *, pid: int, when_ns: int) -> CrashRecord | None:

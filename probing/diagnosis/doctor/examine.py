@@ -22,7 +22,7 @@ from ...messages.frozen import dataclass
 from .effects import without_effects
 from .facts import LEAST_STEPS, Facts
 from .findings import ABOUT_NOW, CERTAINTIES, Finding, Rule, Sign, finding_of
-from .not_looked_at import NotLookedAt
+from .not_looked_at import LATE, NotLookedAt
 from .ranks import JOB_RULES, Job
 from .report import NotLooked, Report
 from .rules import RULES
@@ -189,21 +189,39 @@ def _judge(judged: _Judged, *, is_thorough: bool = True) -> None:
     """All rules on one process, one after the other, those that take time last."""
     for rule in sorted(_rules(), key=lambda rule: rule.cost_s):
         if rule.cost_s and not is_thorough:
-            judged.missed[rule.name] = _NOT_THOROUGH
-            judged.done.add(rule.name)
-            continue
-        signs, why = _run(functools.partial(rule.look, judged.facts))
+            signs, why = _on_record(rule, judged.facts, _NOT_THOROUGH)
+        else:
+            signs, why = _run(functools.partial(rule.look, judged.facts))
+            if why is not None and why.startswith(LATE):
+                signs, why = _on_record(rule, judged.facts, why)
         judged.found += [(rule, sign) for sign in signs]
         if why is not None:
             judged.missed[rule.name] = why
         judged.done.add(rule.name)
 
 
+def _on_record(rule: Rule, facts: Facts, why: str) -> tuple[list[Sign], str | None]:
+    """What the record alone says of a rule that takes time; if that is nothing, why no more did."""
+    if rule.on_record is None:
+        return [], why
+    signs, _ = _run(functools.partial(rule.on_record, facts))
+    return signs, None if signs else why
+
+
 def _as_it_is(judged: _Judged, why_late: str) -> _Judged:
     """What was judged until now: a thread may still be at it, and is not waited for."""
     done = set(judged.done)
-    late = {rule.name: why_late for rule in _rules() if rule.name not in done}
     found = [(rule, sign) for rule, sign in tuple(judged.found) if rule.name in done]
+    late: dict[str, str] = {}
+    signs: list[Sign]
+    why: str | None
+    for rule in (rule for rule in _rules() if rule.name not in done):
+        signs, why = [], why_late
+        if judged.facts.known_steps:  # else the record may be slow to answer, too
+            signs, why = _on_record(rule, judged.facts, why_late)
+        found += [(rule, sign) for sign in signs]
+        if why is not None:
+            late[rule.name] = why
     missed = {name: why for name, why in dict(judged.missed).items() if name in done} | late
     return dataclasses.replace(judged, found=found, missed=missed)
 

@@ -73,6 +73,7 @@ class Rule:
         next: The command that shows more; ``ENDPOINT`` stands for the process.
         look: What finds it.
         asks: Statements that the look always asks of the record: all rules' are asked together.
+        on_record: What the record alone says, where `look` did not come to its end in time.
         cost_s: How long that takes beyond a query: it waits for steps of the training, or for time
             to pass. What costs less is looked at first.
 
@@ -91,6 +92,7 @@ class Rule:
     look: Callable[[Facts], Iterable[Sign]]
     source: str = ""
     asks: tuple[str, ...] = ()
+    on_record: Callable[[Facts], Iterable[Sign]] | None = None
     cost_s: float = 0.0
 
 

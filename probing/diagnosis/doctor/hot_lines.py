@@ -109,3 +109,10 @@ def _is_in_loop(file: str, line: int) -> bool:
 def _holds(node: ast.AST, line: int) -> bool:
     begin, end = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
     return begin is not None and end is not None and begin <= line <= end
+
+
+def loops_in(line: HotLine, class_name: str) -> bool:
+    """Whether a line is in a loop of the program that a module of that class has called."""
+    forwards = {f"{class_name}.forward", "forward"}  # the latter on Python 3.10
+    is_own = bool(forwards & set(line.above)) or line.func.startswith(f"{class_name}.")
+    return is_own and line.in_loop

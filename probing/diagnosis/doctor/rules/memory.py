@@ -6,7 +6,7 @@ Rules of this file: pure functions of `Facts`; each is named by one `Rule` at th
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ....units import size
@@ -26,6 +26,8 @@ _WORTH_A_WATCH = 6 * MIB
 _WATCHED, _MOST_WATCHED = 8, 64
 _WATCH_S = 4.0
 """Steps are watched for so long: what is kept now and then takes many."""
+_UNWATCHED = "who keeps it takes a watch of some steps to see"
+_TOO_LATE = "who keeps it was not looked for: the looks before it took too long"
 _LARGE_RISE = 256 * MIB
 _RISE_PART = 0.2
 _NEAR = 0.9
@@ -41,6 +43,18 @@ _OF_ALL = 0.6
 
 def _grows(facts: Facts) -> Iterator[Sign]:
     """Memory grows from step to step."""
+    yield from _growth(facts, _watched)
+
+
+def _grows_on_record(facts: Facts) -> Iterator[Sign]:
+    """Memory has grown; who keeps it takes a watch to see."""
+    yield from _growth(facts, lambda _: (None, _UNWATCHED))
+
+
+def _growth(
+    facts: Facts, watch: Callable[[Facts], tuple[LeakReport | None, str]]
+) -> Iterator[Sign]:
+    """What of the record grows, and what a watch shows of who keeps it."""
     rows = facts.rows(HISTORY)
     if len(rows) < 2:
         raise NotLookedAt("no step has a row in python.memory")
@@ -51,7 +65,7 @@ def _grows(facts: Facts) -> Iterator[Sign]:
     )
     if not trends and not resident.grows:
         return
-    report, note = _watched(facts)
+    report, note = watch(facts)
     leaks = report.leaks if report is not None else ()
     name, trend = trends[0] if trends else ("resident set", resident)
     if not leaks and not trends:
@@ -76,10 +90,11 @@ def _grows(facts: Facts) -> Iterator[Sign]:
 def _growth_words(name: str, trend: Trend, report: LeakReport | None) -> str:
     leaks = report.leaks if report is not None else ()
     what = f"Memory grows: {size(trend.slope)} a step in the {name}"
+    if report is None:
+        return what
     if not leaks:
-        return f"{what}; no tensor that is kept was seen" + (
-            f" in the {report.steps} steps that were watched" if report is not None else ""
-        )
+        seen = f"no tensor that is kept was seen in the {report.steps} steps that were watched"
+        return f"{what}; {seen}"
     return f"{what}; {TITLES[leaks[0].mistake]}{_where(report)}"
 
 
@@ -105,7 +120,7 @@ def _watched(facts: Facts) -> tuple[LeakReport | None, str]:
     try:
         step_s = facts.now().median_s
         if facts.seconds_left < _WATCH_S:
-            return None, "who keeps it was not looked for: the looks before it took too long"
+            return None, _TOO_LATE
         if step_s * _WATCHED > _WATCH_S:
             return None, f"who keeps it was not looked for: a step takes {step_s:.1f} s"
         report = facts.ask("leak watch", lambda: _watch(facts, max(5.0, 5 * step_s)))
@@ -178,9 +193,10 @@ def _out_of_memory(facts: Facts) -> Iterator[Sign]:
         return
     row = rows[0]
     where = f" in {row['module']}" if row["module"] else ""
+    asked = f" of {size(row['requested_bytes'])}" if row["requested_bytes"] is not None else ""
     yield Sign(
         certainty="certain",
-        summary=f"An allocation of {size(row['requested_bytes'])} on {row['device']} failed in step"
+        summary=f"An allocation{asked} on {row['device']} failed in step"
         f" {row['step']}, {row['phase']}{where}: {row['error']}",
         since_step=row["step"],
         evidence=(f"{size(row['free_bytes'])} of {size(row['total_bytes'])} were free",),
@@ -216,7 +232,9 @@ RULES = (
         fix="Watch more steps: what is kept now and then takes more of them.",
         source="https://pytorch.org/docs/stable/notes/faq.html",
         next="probing ENDPOINT leak --steps 20",
+        asks=(HISTORY,),
         look=_grows,
+        on_record=_grows_on_record,
         cost_s=8.0,
     ),
     Rule(

@@ -12,8 +12,7 @@ from ..facts import Facts, percent
 from ..findings import Rule, Sign
 from ..not_looked_at import NotLookedAt
 
-_FEW_AGAIN = 3
-_LEAST_SHARE = 0.05
+_FEW_AGAIN, _LEAST_SHARE = 3, 0.05
 _LAYOUTS_S = 3.0
 _LARGE_OPTIMIZER = 0.25
 _MANY_TENSORS = 50
@@ -66,13 +65,15 @@ def _profiler(facts: Facts) -> Iterator[Sign]:
 def _recompiling(facts: Facts) -> Iterator[Sign]:
     """torch.compile compiles again and again."""
     again = [row for row in _compiled(facts) if row["attempt"] and row["failure"] is None]
-    steps = facts.now()
-    since = [row for row in again if row["start_ns"] >= steps.rows[0]["start_ns"]]
+    steps = facts.now(least=_FEW_AGAIN)  # each may take seconds: there are few
+    begin, last = steps.rows[0]["start_ns"], steps.rows[-1]
+    end = last["start_ns"] + last["duration"] * 1e9  # what goes on now is of no step that has ended
+    since = [row for row in again if begin <= row["start_ns"] <= end]
     took_s = sum(row["duration_s"] or 0.0 for row in since)
     share = took_s / steps.total_s if steps.total_s else 0.0
     if len(since) < _FEW_AGAIN or share < _LEAST_SHARE:
         return
-    last = since[-1]
+    last = next((row for row in reversed(since) if row["function"]), since[-1])
     yield Sign(
         certainty="likely",
         summary=f"The function {_function(last)} is compiled again and again: {len(since)} times in"

@@ -14,12 +14,11 @@ import numpy as np
 from ....units import duration
 from ..facts import WINDOW, Facts, percent
 from ..findings import Rule, Sign
-from ..hot_lines import HotLine
+from ..hot_lines import loops_in
 from .speed import MOST, STEPS_QUERY, hot_lines_of, in_words, processor_share
 
 _LARGE = 0.25
-_HEAVY = 0.6
-_LOOPED = 0.1
+_HEAVY, _LOOPED = 0.6, 0.1
 _SHOWN = 0.01
 _NO_PAUSE = "If the pause is meant, nothing is wrong; else let it wait for what it waits for."
 _SMALL_BYTES = 1 << 16
@@ -32,11 +31,17 @@ _OF_OBJECTS = re.compile(
 )
 _EVALUATED = (
     "SELECT count(*) AS number, sum(duration) AS total FROM python.evaluations"
-    " WHERE duration IS NOT NULL AND start_ns >= {begin}"
+    " WHERE duration IS NOT NULL AND start_ns BETWEEN {begin} AND {end}"
 )
+_IN_TRAINING = (
+    "WITH e AS (FROM python.evaluations WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT 1)"
+    " SELECT bool_or(training) AS training FROM python.torch_trace t, e WHERE depth = 0"
+    " AND stage = 'forward' AND t.start_ns BETWEEN e.start_ns AND e.start_ns + e.duration_ns"
+)
+_COLLECTS = "its model is in training mode: a policy that collects samples looks the same"
 _SAVED = (
     "SELECT count(*) AS number, sum(duration) AS total, any_value(caller) AS caller"
-    " FROM python.checkpoints WHERE duration IS NOT NULL AND start_ns >= {begin}"
+    " FROM python.checkpoints WHERE duration IS NOT NULL AND start_ns BETWEEN {begin} AND {end}"
 )
 _CALLED = (
     "SELECT caller, op, count(*) AS calls, sum(wait_ns) / 1e9 AS total,"
@@ -59,20 +64,22 @@ def _evaluations(facts: Facts) -> Iterator[Sign]:
     steps = facts.steps.last(10 * WINDOW)
     if len(steps) < 2:
         return
-    begin = steps.rows[0]["start_ns"]
-    rows = facts.rows(_EVALUATED.format(begin=begin))
+    begin, end = (steps.rows[n]["start_ns"] for n in (0, -1))
+    rows = facts.rows(_EVALUATED.format(begin=begin, end=end))
     number, total = rows[0]["number"], rows[0]["total"] or 0.0
     share = total / (total + steps.total_s)
     every = len(steps) / number if number else 0
     if number < 3 or share < MOST:
         return
+    is_sure = 2 < every <= 20 and not facts.rows(_IN_TRAINING)[0]["training"]
     yield Sign(
-        certainty="likely" if 2 < every <= 20 else "possible",
+        certainty="likely" if is_sure else "possible",
         summary=f"Evaluations take {percent(share)} of the time: one after every {every:.0f} steps,"
         f" {duration(total / number)} each",
         evidence=(
             f"{number} evaluations took {duration(total)}, {len(steps)} steps"
             f" {duration(steps.total_s)}",
+            *((_COLLECTS,) if 2 < every <= 20 and not is_sure else ()),
         ),
         weight=share,
     )
@@ -83,7 +90,8 @@ def _checkpoints(facts: Facts) -> Iterator[Sign]:
     steps = facts.steps.last(10 * WINDOW)
     if len(steps) < 2:
         return
-    rows = facts.rows(_SAVED.format(begin=steps.rows[0]["start_ns"]))
+    begin, end = (steps.rows[n]["start_ns"] for n in (0, -1))
+    rows = facts.rows(_SAVED.format(begin=begin, end=end))
     number, total = rows[0]["number"], rows[0]["total"] or 0.0
     if number < 3:
         return
@@ -216,7 +224,7 @@ def _one_module(facts: Facts) -> Iterator[Sign]:
     if found is None or not whole:
         return
     share = found["total"] / whole
-    lines = [line for line in facts.hot_lines() if _loops_in(line, found["class"])][:2]
+    lines = [line for line in facts.hot_lines() if loops_in(line, found["class"])][:2]
     if sum(line.share for line in lines) < _LOOPED:
         return  # it computes: what one large operation takes is no fault
     yield Sign(
@@ -231,13 +239,6 @@ def _one_module(facts: Facts) -> Iterator[Sign]:
         ),
         weight=share * shares["forward"],
     )
-
-
-def _loops_in(line: HotLine, class_name: str) -> bool:
-    """Whether a line is in a loop of the program that a module of that class has called."""
-    forwards = {f"{class_name}.forward", "forward"}  # the latter on Python 3.10
-    is_own = bool(forwards & set(line.above)) or line.func.startswith(f"{class_name}.")
-    return is_own and line.in_loop
 
 
 def _heaviest(rows: list[dict[str, Any]], whole: float) -> dict[str, Any] | None:
@@ -281,8 +282,8 @@ RULES = (
         subject="evaluations",
         symptom="Steps are fast, and the training gets on slowly all the same.",
         evidence="python.evaluations beside python.steps: half of the time; likely where one comes"
-        " after every 3 to 20 steps (after each step it is part of the method, as in reinforcement"
-        " learning).",
+        " after every 3 to 20 steps in evaluation mode (else it may be part of the method, as in"
+        " reinforcement learning).",
         certainty="likely",
         gravity=40,
         fix="Evaluate less often, or on a part of the data.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,6 +41,16 @@ _LARGER = 1.1
 _OF_GRAPH = 0.5
 """A backward pass that grows by less than this part of what a forward pass does keeps no graph."""
 MOST = 0.5
+_OF_ARMS = "asked for `arm"
+_EQUAL_BATCHES = "Make the batches equally large again: sort samples by length, or bound it."
+_OWN_PROCESSORS = "Give the training processors of its own, or end what else runs there."
+_OF_GROWTH, _ALONE = 0.6, 1.5
+_OF_MODULES = (
+    "SELECT model, module, class, max(depth) AS depth, step >= {since} AS is_new,"
+    " count(DISTINCT step) AS steps, sum(duration) AS total FROM python.torch_trace"
+    " WHERE stage = 'forward' AND duration IS NOT NULL AND training"
+    " AND (step BETWEEN {first} AND {end} OR step BETWEEN {since} AND {last}) GROUP BY ALL"
+)
 _CHANGES = (
     "SELECT name, arguments FROM probing.changes WHERE start_ns BETWEEN {begin} AND {end}"
     " AND name <> 'attach'"
@@ -89,27 +100,89 @@ def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
     crowd = robbed or ("" if is_own else facts.crowd)
     if crowd and computes and not (robbed and ratio >= _SURELY_SLOWER):
         return None  # it computes no more than it did: others on the machine make that longer
-    where = f", most of it in {PHASE_WORDS[phase]}" if share >= MOST else ""
+    is_plain = computes and not explained and not crowd
+    module = _grown_module(facts, before, after.last()) if is_plain else None
+    where = _where_most(phase, module) if share >= MOST or module is not None else ""
+    changed = _what_changed(facts, steps.rows[place]["start_ns"])
+    is_asked = any(_OF_ARMS in line for line in changed)  # it may be the question that slows it
+    is_sure = not (explained or crowd or is_asked) and ratio >= _SURELY_SLOWER
     return Sign(
-        certainty="possible" if explained or crowd or ratio < _SURELY_SLOWER else "likely",
+        certainty="likely" if is_sure else "possible",
         summary=f"Steps take {ratio:.1f} times as long since step {since}"
         f" ({duration(before.median_s)} before, {duration(after.median_s)} since){where}"
         + (f"; {words}" if explained else f"; {crowd}" if crowd else ""),
         since_step=since,
         evidence=(
             f"{percent(share)} of the difference is in {phase}_s",
+            *((module.sentence,) if module is not None else ()),
             *((f"the training thread computes {more:.1f} times as long in each",) * is_own),
             *((words,) if words else ()),
             *((crowd,) if crowd else ()),
-            *_what_changed(facts, steps.rows[place]["start_ns"]),
+            *changed,
         ),
         weight=min(1.0, 1 - 1 / ratio),
-        fix="Make the batches equally large again: sort samples by length, or bound it."
-        if explained
-        else "Give the training processors of its own, or end what else runs there."
-        if crowd
-        else "",
+        fix=_EQUAL_BATCHES if explained else _OWN_PROCESSORS if crowd else "",
     )
+
+
+class _Grown(NamedTuple):
+    """A module whose forward passes take longer than they did."""
+
+    name: str
+    before_s: float
+    after_s: float
+
+    @property
+    def sentence(self) -> str:
+        """By how much, in words."""
+        took = f"{duration(self.before_s)} before, {duration(self.after_s)} since"
+        return f"the forward passes of {self.name} take {took} in each step"
+
+
+def _where_most(phase: str, module: _Grown | None) -> str:
+    """In which phase most of a growth is, and of which module that is."""
+    words = f", most of it in {PHASE_WORDS[phase]}"
+    if module is None:
+        return words
+    return f"{words} of {module.name}" if phase == "forward" else f", most of it in {module.name}"
+
+
+def _grown_module(facts: Facts, before: Steps, after: Steps) -> _Grown | None:
+    """The innermost module in which most of what the forward pass has grown by is; None if none.
+
+    What is nested deeper explains more. Of modules below the root only: that it is the model says
+    nothing.
+    """
+    place = {"first": before.numbers[0], "since": after.numbers[0], "last": after.numbers[-1]}
+    times: dict[tuple[str, str], dict[bool, float]] = {}
+    named: dict[tuple[str, str], tuple[int, str]] = {}
+    for row in facts.rows(_OF_MODULES.format(end=before.numbers[-1], **place)):
+        key = (row["model"], row["module"])
+        times.setdefault(key, {})[row["is_new"]] = row["total"] / row["steps"]
+        named[key] = (row["depth"], f"{row['module']} ({row['class']})")
+    grown = {key: each[True] - each[False] for key, each in times.items() if len(each) == 2}
+    whole = sum(by for key, by in grown.items() if named[key][0] == 0)
+    old, new = (
+        sum(each.get(new, 0.0) for key, each in times.items() if named[key][0] == 0)
+        for new in (False, True)
+    )
+    most = [
+        key
+        for key, by in grown.items()
+        if named[key][0] > 0
+        and by >= _OF_GROWTH * whole > 0
+        and _grew_alone(times[key][False], times[key][True], old, new)
+    ]
+    if not most:
+        return None
+    found = max(most, key=lambda key: (named[key][0], grown[key]))
+    return _Grown(named[found][1], times[found][False], times[found][True])
+
+
+def _grew_alone(own_old: float, own_new: float, old: float, new: float) -> bool:
+    """Whether a module has grown by far more than the rest of the model: else all got slower."""
+    rest = (new - own_new) / (old - own_old) if old > own_old else 1.0
+    return own_new >= _ALONE * max(1.0, rest) * own_old
 
 
 def _computes_more(before: Steps, after: Steps) -> float:
@@ -137,17 +210,18 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
         return
     phase, share = _most_grown(early, late)
     explained, words = _by_batch(early, late)
+    module = _grown_module(facts, early, late) if phase in _COMPUTED and not explained else None
     yield Sign(
         certainty="possible" if explained or measure == "cpu_s" else "likely",
         summary=f"Steps take longer and longer: {duration(found.slope)} more with each since step"
-        f" {found.first_step}, now {duration(_median(late, measure))}, most of it in"
-        f" {PHASE_WORDS[phase]}",
+        f" {found.first_step}, now {duration(_median(late, measure))}" + _where_most(phase, module),
         since_step=found.first_step,
         evidence=(
             ("in processor time, as others use the machine: " if measure == "cpu_s" else "")
             + f"{duration(_median(early, measure))} in the first quarter,"
             f" {duration(_median(late, measure))} in the last",
             f"{percent(share)} of the growth is in {phase}_s",
+            *((module.sentence,) if module is not None else ()),
             *((words,) if words else ()),
             *(_line_words(facts) if phase in {"other", "loss", "gradients", "to_device"} else ()),
         ),

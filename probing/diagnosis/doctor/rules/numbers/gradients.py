@@ -18,6 +18,7 @@ from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from .losses import LOSS_QUERY
 from .steadier import STEADIER, steadier
+from .zero_loss import all_zero
 
 Row = dict[str, Any]
 _GRADIENTS = (
@@ -95,12 +96,7 @@ def _dead(facts: Facts) -> Iterator[Sign]:
     ]
     if not dead or len(dead) == len(modules):
         if modules and len(dead) == len(modules):
-            yield Sign(
-                certainty="likely",
-                summary=f"All gradients of all {len(modules)} modules are exactly zero",
-                weight=1.0,
-                evidence=(f"in each of the steps {min(steps)} to {max(steps)}",),
-            )
+            yield all_zero(facts, len(modules), sorted(steps))
         return
     is_chosen = _are_of_lists(facts, [name for name, own in modules.items() if _is_zero(own)])
     why = (

@@ -12,7 +12,8 @@ import numpy as np
 
 from ...facts import Facts
 from ...findings import Rule, Sign
-from .losses import FEW_STEPS, LOSS_QUERY, RATE_JUMP, middle_of
+from .losses import LOSS_QUERY
+from .rates import FEW_STEPS, losses_around, middle_of, raised
 
 _CUT = 50.0
 """Schedules lower a rate by 10 at once, and those that come to their end in many small steps."""
@@ -25,25 +26,14 @@ _ALWAYS = 0.95
 def _rate_jumps(facts: Facts) -> Iterator[Sign]:
     """The learning rate was raised far above all that it was."""
     steps = facts.steps
-    rates = steps.column("lr")
-    known = np.isfinite(rates)
-    for place in range(FEW_STEPS, len(rates)):
-        earlier = rates[:place][known[:place]]
-        if not known[place] or not len(earlier) or earlier[-1] <= 0:
-            continue
-        factor = rates[place] / float(earlier.max())
-        if factor < RATE_JUMP or rates[place] < RATE_JUMP * earlier[-1]:
-            continue
-        losses = steps.column("loss")
-        old = middle_of(losses[max(0, place - 20) : place])
-        new = middle_of(losses[place : place + 20])
-        worse = math.isfinite(old) and (not math.isfinite(new) or new > 1.2 * old)
+    for found in raised(steps):
+        around = losses_around(steps, found)
         yield Sign(
-            certainty="likely" if worse else "possible",
-            summary=f"The learning rate was multiplied by {rates[place] / earlier[-1]:.3g} at step"
-            f" {steps.numbers[place]}, from {earlier[-1]:.3g} to {rates[place]:.3g}"
-            + (f", and the loss has gone from {old:.4g} to {new:.4g}" if worse else ""),
-            since_step=steps.numbers[place],
+            certainty="likely" if around.is_worse else "possible",
+            summary=found.sentence
+            + f", and the loss has gone from {around.before:.4g} to {around.after:.4g}"
+            * around.is_worse,
+            since_step=found.step,
             evidence=("no step before had such a rate",),
             weight=0.9,
         )

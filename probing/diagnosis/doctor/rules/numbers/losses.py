@@ -20,13 +20,13 @@ from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from ...series import Floats
 from .first_bad import first_bad
+from .rates import FEW_STEPS, RATE_JUMP, cause_of, middle_of
 from .steadier import STEADIER, steadier
 
 if TYPE_CHECKING:
     from .....messages.about.labels import LabelsAnswer
 
 
-FEW_STEPS = 50
 _SPIKE = 8.0
 """A spike stands so many robust standard deviations above the losses before it,"""
 _SPIKE_RATIO = 2.0
@@ -38,7 +38,6 @@ _MOST_SPIKES = 3
 _STAYED = 40
 """A loss that has not come back in so many steps stays up."""
 _DIVERGED = 10.0
-RATE_JUMP = 3.0
 _TOO_GOOD = 0.05
 _LABELS_S = 2.0
 _SIGMA = 1.4826
@@ -58,9 +57,9 @@ def _not_finite(facts: Facts) -> Iterator[Sign]:
         certainty="certain",
         summary=found.sentence()[0].upper() + found.sentence()[1:] + words + first.summary,
         since_step=found.step,
-        evidence=(*more, *first.evidence, *_ignored_labels(facts), *_restart(facts, found.step)),
+        evidence=(*more, *first.evidence, *ignored_labels(facts), *_restart(facts, found.step)),
         weight=1.0,
-        fix=_IGNORED_FIX if _ignored_labels(facts) else first.fix or fix,
+        fix=_IGNORED_FIX if ignored_labels(facts) else first.fix or fix,
     )
 
 
@@ -77,7 +76,7 @@ def _before_nan(before: Steps) -> tuple[str, str, tuple[str, ...]]:
     """How the steps before the first bad one were: what follows, what to do, and the figures."""
     losses = _losses(before)
     if len(losses) < 2:
-        return "", _FIND_FIRST, ()
+        return "", _FIND_FIRST if len(before) else _FROM_START, ()
     last, least = float(losses[-1]), float(np.median(losses[: max(1, len(losses) // 2)]))
     norms = before.column("grad_norm")
     norms = norms[np.isfinite(norms)]
@@ -85,6 +84,10 @@ def _before_nan(before: Steps) -> tuple[str, str, tuple[str, ...]]:
     exploding = len(norms) >= 4 and norms[-1] > 1e3 * float(np.median(norms))
     figures = (f"the loss was {last:.4g} in the step before, and {least:.4g} in the middle",)
     if rising or exploding:
+        cause = cause_of(before)
+        if cause is not None:
+            words = f"; it has diverged, after {cause.sentence}"
+            return words, _BACK.format(rate=cause.before), figures
         return "; it has diverged: it grew before that", steadier(before), figures
     return "; it was as usual up to the step before", _FIND_FIRST, figures
 
@@ -93,16 +96,25 @@ _ONE_BATCH = (
     "Look at the batch of that step: other data, another scale or another order of channels than"
     " the rest."
 )
+_BACK = (
+    "Find who sets that rate (a thread, a callback, a schedule with a wrong factor), and start"
+    " again with {rate:.3g} from a checkpoint of before that."
+)
 _FIND_FIRST = (
     "Restart from the last checkpoint before that, and have `probing PID arm nan` name the first"
     " module, or the batch, whose values are not finite."
+)
+_FROM_START = (
+    "If the first step was so already, look at its batch, and at log, sqrt and divisions in model"
+    " and loss: started again with torch.autograd.set_detect_anomaly(True), torch names the first"
+    " operation whose gradient is NaN."
 )
 _IGNORED_FIX = (
     "Leave out batches in which all labels are ignored, or divide by max(1, labels that count)."
 )
 
 
-def _ignored_labels(facts: Facts) -> tuple[str, ...]:
+def ignored_labels(facts: Facts) -> tuple[str, ...]:
     """That no label of the newest batch counts, where labels can be had."""
     answer = _labels(facts)
     if answer is None or answer.trained or not answer.ignored:
@@ -268,12 +280,6 @@ def _noise(values: Floats) -> float:
     """A robust standard deviation, never 0."""
     middle = np.median(values)
     return max(_SIGMA * float(np.median(np.abs(values - middle))), 0.02 * abs(float(middle)), 1e-12)
-
-
-def middle_of(values: Floats) -> float:
-    """The median of what is known; NaN where nothing is."""
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else math.nan
 
 
 def _jump_at(steps: Steps, place: int) -> float | None:

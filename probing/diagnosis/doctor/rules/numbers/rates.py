@@ -1,0 +1,89 @@
+"""Where a learning rate was raised far above all that it was.
+
+Rules of this file: a pure function of steps, for every rule that goes by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ...facts import Steps
+from ...series import Floats
+
+FEW_STEPS = 50
+RATE_JUMP = 3.0
+_AROUND, _WORSE = 20, 1.2
+
+
+class Raise(NamedTuple):
+    """The rate was raised.
+
+    Attributes:
+        place: The first step with it, as a place among the steps.
+        step: Its number.
+        before: The rate of the step before.
+        after: The rate since.
+    """
+
+    place: int
+    step: int
+    before: float
+    after: float
+
+    @property
+    def sentence(self) -> str:
+        """What was done to the rate."""
+        return (
+            f"the learning rate was multiplied by {self.after / self.before:.3g} at step"
+            f" {self.step}, from {self.before:.3g} to {self.after:.3g}"
+        )
+
+
+def raised(steps: Steps) -> Iterator[Raise]:
+    """Each step whose rate is far above all before it, of those that have enough before them."""
+    rates = steps.column("lr")
+    known = np.isfinite(rates)
+    for place in range(FEW_STEPS, len(rates)):
+        earlier = rates[:place][known[:place]]
+        if not known[place] or not len(earlier) or earlier[-1] <= 0:
+            continue
+        if rates[place] < RATE_JUMP * max(float(earlier.max()), float(earlier[-1])):
+            continue
+        yield Raise(place, steps.numbers[place], float(earlier[-1]), float(rates[place]))
+
+
+def cause_of(steps: Steps) -> Raise | None:
+    """The raise of the rate after which the loss went up; None where there is none."""
+    return next((one for one in raised(steps) if losses_around(steps, one).is_worse), None)
+
+
+class Around(NamedTuple):
+    """The losses in the middle, before the rate was raised and after it."""
+
+    before: float
+    after: float
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether they went up by a fifth, or are no numbers any more."""
+        ends = not math.isfinite(self.after)
+        return math.isfinite(self.before) and (ends or self.after > _WORSE * self.before)
+
+
+def losses_around(steps: Steps, raise_: Raise) -> Around:
+    """The losses of the twenty steps on each side of a raise."""
+    losses, place = steps.column("loss"), raise_.place
+    return Around(
+        middle_of(losses[max(0, place - _AROUND) : place]),
+        middle_of(losses[place : place + _AROUND]),
+    )
+
+
+def middle_of(values: Floats) -> float:
+    """The median of what is known; NaN where nothing is."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else math.nan

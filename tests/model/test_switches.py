@@ -1,0 +1,22 @@
+"""What the agent tells of torch's switches, which are of all threads."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+import torch
+
+from probing.agent.sources.torch_switches import switches
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_what_torch_compile_switches_on_while_it_traces_is_no_setting() -> None:
+    """Anomaly detection without its check is the compiler's; with it, it is the script's."""
+    importlib.import_module("torch._dynamo.convert_frame")
+    found = {}
+    for name, check in (("compiler", False), ("script", True)):
+        with torch.autograd.detect_anomaly(check_nan=check):
+            found[name] = switches()["anomaly_detection"]
+    assert found == {"compiler": "False", "script": "True"}
+    assert switches()["anomaly_detection"] == "False"
