@@ -426,7 +426,9 @@ sys.meta_path.insert(0, Interrupting())
 """
 
 
-@pytest.mark.parametrize("at", ["probing.cli.main", "click", "probing.cli.commands.query", "_duckdb"])
+@pytest.mark.parametrize(
+    "at", ["probing.cli.main", "click", "probing.cli.commands.query", "_duckdb"]
+)
 def test_ctrl_c_at_the_start_is_quiet(training: Target, at: str, tmp_path: Path) -> None:
     """Whatever is being imported as it comes, there is no traceback."""
     (tmp_path / "sitecustomize.py").write_text(_INTERRUPTING)
