@@ -66,8 +66,9 @@ def _recompiling(facts: Facts) -> Iterator[Sign]:
     """torch.compile compiles again and again."""
     again = [row for row in _compiled(facts) if row["attempt"] and row["failure"] is None]
     steps = facts.now(least=_FEW_AGAIN)  # each may take seconds: there are few
-    begin, last = steps.rows[0]["start_ns"], steps.rows[-1]
-    end = last["start_ns"] + last["duration"] * 1e9  # what goes on now is of no step that has ended
+    begin, newest = steps.rows[0]["start_ns"], steps.rows[-1]
+    # What goes on now is of no step that has ended.
+    end = newest["start_ns"] + newest["duration"] * 1e9
     since = [row for row in again if begin <= row["start_ns"] <= end]
     took_s = sum(row["duration_s"] or 0.0 for row in since)
     share = took_s / steps.total_s if steps.total_s else 0.0
