@@ -67,8 +67,7 @@ def _recompiling(facts: Facts) -> Iterator[Sign]:
     again = [row for row in _compiled(facts) if row["attempt"] and row["failure"] is None]
     steps = facts.now(least=_FEW_AGAIN)  # each may take seconds: there are few
     begin, newest = steps.rows[0]["start_ns"], steps.rows[-1]
-    # What goes on now is of no step that has ended.
-    end = newest["start_ns"] + newest["duration"] * 1e9
+    end = newest["start_ns"] + newest["duration"] * 1e9  # not what goes on now
     since = [row for row in again if begin <= row["start_ns"] <= end]
     took_s = sum(row["duration_s"] or 0.0 for row in since)
     share = took_s / steps.total_s if steps.total_s else 0.0
