@@ -92,9 +92,7 @@ class Arming:
         elif request.what == "leak":
             from ..sources.leaks.watch import LeakWatch
 
-            job = training.leaks = LeakWatch(
-                recording, training.accelerator, request.steps, self._count
-            )
+            job = training.leaks = LeakWatch(recording, training.accelerator, request, self._count)
             training.memory_rows.want_all(job)
         elif request.what == REFERRERS:
             from ..sources.leaks.references.referrers import ReferrerSearch

@@ -215,6 +215,7 @@ class Process(RunningCode):
         *,
         addresses: tuple[int, ...] = (),
         cleaning: tuple[str, ...] = (),
+        most_held_s: float | None = None,
     ) -> wire.ArmedAnswer:
         """Record something in the next training steps, or with 0 steps end that; returns at once.
 
@@ -224,8 +225,12 @@ class Process(RunningCode):
                 the end of a step.
             addresses: Where the storages are that ``referrers`` asks about.
             cleaning: What ``clean`` does: ``gc``, ``empty_cache`` or ``reset_peaks``.
+            most_held_s: Ends ``leak`` once it has held the training for longer at the end of a
+                step; None: never.
         """
-        request = wire.ArmRequest(what=what, steps=steps, addresses=addresses, cleaning=cleaning)
+        request = wire.ArmRequest(
+            what=what, steps=steps, addresses=addresses, cleaning=cleaning, most_held_s=most_held_s
+        )
         return self._post(wire.ArmedAnswer, "arm", request, "nothing can be armed in it")
 
     def armed(self) -> wire.ArmedAnswer:

@@ -109,6 +109,7 @@ def arm_and_wait(
     tell: Tell | None = None,
     addresses: tuple[int, ...] = (),
     cleaning: tuple[str, ...] = (),
+    most_held_s: float | None = None,
 ) -> wire.Armed:
     """Arm something, and wait for its end, or for Ctrl-C; see `watch_numbers`.
 
@@ -116,7 +117,10 @@ def arm_and_wait(
     looked for a leak and was over before that was.
     """
     _wait_for_turn(process, what, timeout_s)
-    armed = _one(process.arm(what, steps, addresses=addresses, cleaning=cleaning), what)
+    answer = process.arm(
+        what, steps, addresses=addresses, cleaning=cleaning, most_held_s=most_held_s
+    )
+    armed = _one(answer, what)
     try:
         while armed.state not in _ENDED:
             _check_time(armed, timeout_s)

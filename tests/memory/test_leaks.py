@@ -69,6 +69,16 @@ def test_a_watch_that_is_about_to_end_is_waited_for(keeping: Target) -> None:
     assert (report.failure, report.steps) == (None, 8)
 
 
+def test_a_watch_that_may_not_hold_the_training_so_long_gives_up(keeping: Target) -> None:
+    """After one look, which is how it knows; the next watch is as any other."""
+    process = probing.connect(keeping.pid)
+    report = find_leaks(process, 8, timeout_s=DEADLINE_S, most_held_s=1e-9)
+    assert report.failure is not None
+    assert report.failure.startswith("to look at what is in memory holds the training for 0.")
+    assert (process.armed().armed[0].done, report.findings) == (0, ())
+    assert find_leaks(process, 2, timeout_s=DEADLINE_S, most_held_s=DEADLINE_S).failure is None
+
+
 def test_a_history_with_a_limit_is_no_leak_while_it_fills(keeping: Target) -> None:
     """A deque that still fills up is told as what it is, with its limit."""
     process = probing.connect(keeping.pid)

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from typing import Any, NamedTuple
 
+from ....messages.common import ArmRequest
 from ....safety.guard import Guard
 from ...on_demand.armed_job import ArmedJob
 from ..accelerator import Accelerator
@@ -143,9 +144,10 @@ class LeakWatch(ArmedJob):
     what = "leak"
 
     def __init__(
-        self, recording: Recording, accelerator: Accelerator, steps: int, number: int
+        self, recording: Recording, accelerator: Accelerator, request: ArmRequest, number: int
     ) -> None:
-        super().__init__(number, steps)
+        super().__init__(number, request.steps)
+        self._most_held_s = request.most_held_s
         self.counts: list[StepCount] = []
         self.before: dict[Part, tuple[int, int]] = {}
         self.after: dict[Part, tuple[int, int]] = {}
@@ -165,7 +167,7 @@ class LeakWatch(ArmedJob):
         self._hooks: Hooks | None = None
         self._stale = StaleGradients(recording)
         self._survey = StandingSurvey(surveyor_of(recording))
-        self.other = OtherGrowth(surveyor_of(recording), steps, lambda: recording.step)
+        self.other = OtherGrowth(surveyor_of(recording), self.steps, lambda: recording.step)
         self.guard = Guard("leak", self.end)
 
     def notes(self) -> tuple[str, ...]:
@@ -182,6 +184,8 @@ class LeakWatch(ArmedJob):
             self._look()
             return
         self._count()
+        if self._is_too_long():
+            return
         if self.done >= self.steps:
             self._stale.stop()
             self._judge()
@@ -234,6 +238,14 @@ class LeakWatch(ArmedJob):
             return
         self.done += 1
         self.saw(step)
+
+    def _is_too_long(self) -> bool:
+        """Give up where the look just made has held the training for longer than it may."""
+        held_s = self.counts[-1].cost_ns * 1e-9
+        if self._most_held_s is None or held_s <= self._most_held_s:
+            return False
+        self.failed(f"to look at what is in memory holds the training for {held_s:.1f} s a step")
+        return True
 
     def _note_calls(self) -> None:
         """Have it known from now on in whose calls autograd saves what."""

@@ -33,6 +33,7 @@ def find_leaks(
     timeout_s: float,
     tell: Tell | None = None,
     by: str = "category",
+    most_held_s: float | None = None,
 ) -> LeakReport:
     """Watch the next steps, and look back at the record.
 
@@ -40,11 +41,15 @@ def find_leaks(
         timeout_s: How long any one step may take.
         tell: Called with how far it is, now and then.
         by: How to add up what has grown; one of `WAYS`.
+        most_held_s: Where a look at the end of a step holds the training for longer, it is the
+            last one; the report has a failure then.
 
     Raises:
         ProbingError: It cannot be armed, or no step ends in time.
     """
-    armed = arm_and_wait(process, "leak", steps, timeout_s=timeout_s, tell=tell)
+    armed = arm_and_wait(
+        process, "leak", steps, timeout_s=timeout_s, tell=tell, most_held_s=most_held_s
+    )
     history, notes = _history(process)
     rows, counts = process.live(LEAKS.name).dicts(), process.live(LEAK_STEPS.name).dicts()
     notes = (*armed.notes, *notes)

@@ -5,6 +5,7 @@ Rules of this file: pure functions of `Facts`; each is named by one `Rule` at th
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _WORTH_A_WATCH = 6 * MIB
 _WATCHED, _MOST_WATCHED = 8, 64
+_MOST_HELD_S = 0.5
+"""How long a look may hold the training: who asks what is wrong has asked for no more than that."""
 _WATCH_S = 4.0
 """Steps are watched for so long: what is kept now and then takes many."""
 _UNWATCHED = "who keeps it takes a watch of some steps to see"
@@ -134,12 +137,15 @@ def _watched(facts: Facts) -> tuple[LeakReport | None, str]:
 def _watch(facts: Facts, limit_s: float) -> LeakReport:
     """What some steps show; of a fast training more of them, if the first show nothing."""
     began = time.monotonic()
-    report = find_leaks(facts.process, _WATCHED, timeout_s=limit_s)
+    watch = functools.partial(
+        find_leaks, facts.process, timeout_s=limit_s, most_held_s=_MOST_HELD_S
+    )
+    report = watch(_WATCHED)
     each_s = (time.monotonic() - began) / _WATCHED
     more = min(_MOST_WATCHED, int(min(_WATCH_S, facts.seconds_left / 2) / each_s))
     if report.leaks or more < 2 * _WATCHED:
         return report
-    return find_leaks(facts.process, more, timeout_s=limit_s)
+    return watch(more)
 
 
 def _near_limit(facts: Facts) -> Iterator[Sign]:
