@@ -63,8 +63,11 @@ checks() {
 }
 
 tests() {
-    # Each worker collects all tests: what pytest makes of their assertions is made once, meanwhile.
-    $bin/python -m pytest --collect-only -q -p no:randomly >/dev/null 2>&1 &
+    # What all workers and commands would compile at once is compiled meanwhile, the tests' assertions too.
+    {
+        $bin/python -m compileall -q probing agent cli
+        $bin/python -m pytest --collect-only -q -p no:randomly
+    } >/dev/null 2>&1 &
     collecting=$!
     $bin/python -m pip install -qq --disable-pip-version-check --no-compile -r tests/frameworks.txt
     wait $collecting || true
