@@ -218,15 +218,18 @@ def _end_with_parent(parent: int) -> None:
 def _warm_up(kind: str) -> None:
     """Import what the programs of a kind have in common and what takes long."""
     if kind == "commands":
-        # DuckDB 1 starts a thread as it is imported, which a fork of this process would miss.
-        if int(version("duckdb").partition(".")[0]) > 1:
-            import duckdb  # noqa: F401
         import numpy as np  # noqa: F401
         import pyarrow as pa  # noqa: F401
         import rich.console  # noqa: F401
 
-        _import_all_of("probing.cli")
-        _import_all_of("probing.diagnosis")
+        from probing.cli import group, main  # noqa: F401
+
+        # DuckDB 1 starts a thread as it is imported, which a fork of this process would miss.
+        if int(version("duckdb").partition(".")[0]) > 1:
+            import duckdb  # noqa: F401
+
+            _import_all_of("probing.cli")
+            _import_all_of("probing.diagnosis")
     if kind in {"commands", "plain"}:
         return
     import torch
