@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import pytest
-import torch
 
 from probing.agent.sources.torch_switches import switches
+
+torch: Any = pytest.importorskip("torch")
 
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
