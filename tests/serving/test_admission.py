@@ -22,7 +22,7 @@ import probing
 from probing.messages import common as wire
 from probing.reach.address import Address
 from tests.faults import Reached
-from tests.harness.targets import clean_env, start_program, wait_until
+from tests.harness.targets import DEADLINE_S, clean_env, start_program, wait_until
 
 pytestmark = pytest.mark.anypython
 
@@ -149,7 +149,7 @@ class Agent:
         if case.body:
             lines.append(f"Content-Length: {len(case.body)}")
         head = "\r\n".join(line.format(**names) for line in lines) + "\r\n\r\n"
-        with socket.create_connection(("127.0.0.1", self.port), 20) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), DEADLINE_S) as connection:
             connection.sendall(head.encode() + case.body)
             got = b"".join(iter(lambda: connection.recv(65536), b""))
         self.answers.append(got)
