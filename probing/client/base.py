@@ -225,8 +225,8 @@ class Process(RunningCode):
                 the end of a step.
             addresses: Where the storages are that ``referrers`` asks about.
             cleaning: What ``clean`` does: ``gc``, ``empty_cache`` or ``reset_peaks``.
-            most_held_s: Ends ``leak`` once it has held the training for longer at the end of a
-                step; None: never.
+            most_held_s: How long ``leak`` may hold the training in all: it watches fewer steps or
+                gives up where that is not enough; None: as long as it takes.
         """
         request = wire.ArmRequest(
             what=what, steps=steps, addresses=addresses, cleaning=cleaning, most_held_s=most_held_s

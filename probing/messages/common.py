@@ -86,8 +86,8 @@ class ArmRequest:
         steps: In how many steps; 0 ends what is armed.
         addresses: Where the storages are that `REFERRERS` asks about.
         cleaning: What `CLEAN` is to do: fields of `marks.Cleaning`.
-        most_held_s: How long the training may be held at the end of one step, where somebody asks
-            who may not know that; None: as long as it takes.
+        most_held_s: How long the training may be held in all, where somebody asks who may not know
+            that; None: as long as it takes.
     """
 
     what: str

@@ -8,6 +8,7 @@ end, so that the training never stands still for long.
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -240,12 +241,20 @@ class LeakWatch(ArmedJob):
         self.saw(step)
 
     def _is_too_long(self) -> bool:
-        """Give up where the look just made has held the training for longer than it may."""
+        """Give up where so many looks as it takes would hold the training for longer than it may.
+
+        Where fewer than were asked for are enough, it makes no more.
+        """
         held_s = self.counts[-1].cost_ns * 1e-9
-        if self._most_held_s is None or held_s <= self._most_held_s:
-            return False
-        self.failed(f"to look at what is in memory holds the training for {held_s:.1f} s a step")
-        return True
+        left_s = math.inf if self._most_held_s is None else self._most_held_s
+        left_s -= sum(count.cost_ns for count in self.counts) * 1e-9
+        least = max(LEAST_BIRTHS - self.done, 0)
+        if left_s < least * held_s:
+            self.failed(f"to look at what is in memory holds the training {held_s:.1f} s a step")
+            return True
+        if left_s < (self.steps - self.done) * held_s:
+            self.steps = self.done + least
+        return False
 
     def _note_calls(self) -> None:
         """Have it known from now on in whose calls autograd saves what."""

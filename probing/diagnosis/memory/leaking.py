@@ -41,8 +41,8 @@ def find_leaks(
         timeout_s: How long any one step may take.
         tell: Called with how far it is, now and then.
         by: How to add up what has grown; one of `WAYS`.
-        most_held_s: Where a look at the end of a step holds the training for longer, it is the
-            last one; the report has a failure then.
+        most_held_s: How long the training may be held in all. Fewer steps are watched where that
+            helps; else the report has a failure.
 
     Raises:
         ProbingError: It cannot be armed, or no step ends in time.

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 _WORTH_A_WATCH = 6 * MIB
 _WATCHED, _MOST_WATCHED = 8, 64
-_MOST_HELD_S = 0.5
-"""How long a look may hold the training: who asks what is wrong has asked for no more than that."""
+_MOST_HELD_S = 6.0
+"""How long a watch may hold the training in all, in one look for each step; mostly it is ten times
+less. To name who keeps gigabytes is worth that."""
 _WATCH_S = 4.0
 """Steps are watched for so long: what is kept now and then takes many."""
 _UNWATCHED = "who keeps it takes a watch of some steps to see"
