@@ -29,6 +29,7 @@ _GRADIENTS = (
 _SAMPLED = 3
 _KEPT = 20
 _KEPT_STEPS = 20
+_LOOKS = 4
 _ROUNDING = 0.35
 LONGEST_STEP_S = 4.0
 SAMPLING_S = 1.8
@@ -178,14 +179,16 @@ def _not_zeroed(facts: Facts) -> Iterator[Sign]:
     if len(first) <= len(rows) / 2 or any(row["wrappers"] for row in facts.live("models")):
         return  # made anew in each step; or kept in buckets, which others change
     before = _counted(facts)
-    if now.median_s * 1.5 * _KEPT_STEPS > LONGEST_STEP_S:
+    wait_s = 1.5 * _KEPT_STEPS * now.median_s
+    if wait_s > LONGEST_STEP_S:
         raise NotLookedAt(f"{_KEPT_STEPS} steps take more than {LONGEST_STEP_S:.0f} s")
-    time.sleep(max(1.0, 1.5 * _KEPT_STEPS * now.median_s))
-    after = facts.ask("parameters again", lambda: _counted(facts))
-    steps = after.step - before.step
-    rises = [
-        after.versions[name] - n for name, n in before.versions.items() if name in after.versions
-    ]
+    for attempt in range(_LOOKS):
+        time.sleep(max(0.3, wait_s))
+        after = facts.ask(f"parameters again {attempt}", lambda: _counted(facts))
+        steps, rises = after.step - before.step, _rises(before, after)
+        if rises and min(rises) >= 0:
+            break
+        before = after  # in between an epoch began, which sets them to zero
     if steps < _KEPT_STEPS or not rises:
         return
     last = now.rows[-1]
@@ -197,7 +200,7 @@ def _not_zeroed(facts: Facts) -> Iterator[Sign]:
         return
     yield Sign(
         certainty="likely",
-        summary="Gradients are never set to zero: each step adds to those of all steps before",
+        summary="Gradients are not set to zero in each step: it adds to those of steps before",
         evidence=(
             f"in {steps} steps each gradient was changed {each:.1f} times a step: by backward"
             " passes, clipping and unscaling alone",
@@ -213,6 +216,11 @@ class _Counted(NamedTuple):
 
     step: int
     versions: dict[str, int]
+
+
+def _rises(before: _Counted, after: _Counted) -> list[int]:
+    """How often each gradient was changed between two looks; less than 0: it was made anew."""
+    return [after.versions.get(name, 0) - count for name, count in before.versions.items()]
 
 
 def _counted(facts: Facts) -> _Counted:
