@@ -103,9 +103,7 @@ class _Scan:
         self._capacity = ring.header.capacity
         self._row_size = ring.header.row_size
         self._hint = newest
-        start = (newest + 1) % self._capacity if newest >= self._capacity else 0
-        pieces = [(start, ring.slots), (0, min(start, ring.slots))]
-        self._pieces = [(first, stop) for first, stop in pieces if first < stop]
+        self._pieces = ring.pieces(newest)
         count = sum(stop - first for first, stop in self._pieces)
         self._numbers = np.zeros(count, np.int64)
         self._states = np.zeros(count, np.uint8)

@@ -89,6 +89,13 @@ class RingFile:
             done += got
         return done
 
+    def pieces(self, newest: int) -> list[tuple[int, int]]:
+        """The runs of slots, each from its first to before its last, from the oldest row on."""
+        capacity = self.header.capacity
+        start = (newest + 1) % capacity if newest >= capacity else 0
+        pieces = [(start, self.slots), (0, min(start, self.slots))]
+        return [(first, stop) for first, stop in pieces if first < stop]
+
     @functools.cached_property
     def dtype(self) -> np.dtype[Any]:
         """The layout of a row for numpy."""

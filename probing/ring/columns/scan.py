@@ -72,9 +72,7 @@ class _Scan:
         self._ring = ring
         self._capacity = ring.header.capacity
         self._hint = newest
-        start = (newest + 1) % self._capacity if newest >= self._capacity else 0
-        pieces = [(start, ring.slots), (0, min(start, ring.slots))]
-        self._pieces = [(first, stop) for first, stop in pieces if first < stop]
+        self._pieces = ring.pieces(newest)
         self._start, self._stop = self._pieces[0] if self._pieces else (0, 0)
         count = sum(stop - first for first, stop in self._pieces)
         self._numbers, self._states = bytearray(8 * count), bytearray(count)
