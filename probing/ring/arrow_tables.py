@@ -86,7 +86,7 @@ def to_arrow(
         texts: The names file, decoded: item 0 is None. Read it after the ring.
         columns: The columns that are needed; the others come as NULL. None for all.
     """
-    table = TABLES_BY_NAME.get(snapshot.header.table) or table_in(snapshot.header)
+    table = table_in(snapshot.header)
     decoder = _Decoder(snapshot, texts[1:])
     arrays = [
         decoder.column(table, column)

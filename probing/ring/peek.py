@@ -279,7 +279,9 @@ def _own_live(folder: ProcessFolder) -> Iterator[Table]:
 
 
 def table_in(header: RingHeader) -> Table:
-    """The table that a header describes, for one that this version does not declare."""
+    """The table of a ring: as this version declares it, else as the ring's header describes it."""
+    if header.table in TABLES_BY_NAME:
+        return TABLES_BY_NAME[header.table]
     columns = [
         Column(
             name=field.name,

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from ...tables import TABLES_BY_NAME, Column, Table
+from ...tables import Column, Table
 from ...tables.columns import SEQ
 from .. import names
 from ..format import (
@@ -68,7 +68,7 @@ def batch_of(
     columns: Columns, texts: Sequence[str | None], wanted: Collection[str] | None
 ) -> Batch:
     """The rows of a ring as the table they belong to; see `arrow_tables.to_arrow`."""
-    table = TABLES_BY_NAME.get(columns.header.table) or table_in(columns.header)
+    table = table_in(columns.header)
     decoder = _Decoder(columns, texts[1:])
     arrays = [
         decoder.column(table, column)
