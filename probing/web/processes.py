@@ -77,7 +77,7 @@ class Processes:
                 self._trouble = error.message
             finally:
                 self._looking.release()
-        grid = self._grid
+        grid, shown = self._grid, self._shown()
         return {
             "label": " ".join(self.target.endpoints) if grid is None else grid.label,
             "expected": None if grid is None else grid.expected,
@@ -86,7 +86,7 @@ class Processes:
             "trouble": self._trouble,
             "sql": f"{SELECT_STEPS}{COUNTED}",
             "processes": [] if grid is None else [self._entry(cell) for cell in grid.cells],
-            "ended": [one for one in self._ended if one["endpoint"] not in self._shown()],
+            "ended": [one for one in self._ended if one["endpoint"] not in shown],
         }
 
     def process(self, endpoint: str) -> Process:
