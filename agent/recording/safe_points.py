@@ -108,7 +108,8 @@ class Visit:
         """Stand still until the work is done or its time is up; runs in the training thread."""
         self.thread_id = threading.get_native_id()
         self._held.set()
-        self.wait_done()
+        with self._points.standing(self):
+            self.wait_done()
 
     def wait_done(self) -> None:
         """The same, where this is no safe point: the work gets no leave to begin by it."""
@@ -167,6 +168,8 @@ class SafePoints:
         self.stepping = False
         self.looks: tuple[Look, ...] = ()
         self._visits: list[Visit] = []
+        self._standing: set[Visit] = set()
+        self._let_go_ns = 0
         self._jobs: list[StepEndJob] = []
         self._hurried: tuple[StepEndJob, ...] = ()
         self._guard = Guard("step ends", self._drop_jobs)
@@ -260,6 +263,20 @@ class SafePoints:
                 self._visits.remove(visit)
             self._settle()
         visit.finish()
+
+    @contextmanager
+    def standing(self, visit: Visit) -> Iterator[None]:
+        """The training thread stands still for a visit meanwhile."""
+        self._standing.add(visit)
+        try:
+            yield
+        finally:
+            self._let_go_ns = time.perf_counter_ns()
+            self._standing.discard(visit)
+
+    def held_ns(self) -> int:
+        """When the training last stood still for a visit, by `perf_counter_ns`; 0 for never."""
+        return time.perf_counter_ns() if self._standing else self._let_go_ns
 
     @contextmanager
     def way_closed(self, hold_s: float) -> Iterator[None]:

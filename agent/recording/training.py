@@ -201,8 +201,9 @@ class TorchTraining:
         return reports + [report for report in more if report is not None]
 
     def is_moving(self) -> bool:
-        """Whether a module call has ended in the last second."""
-        return time.perf_counter_ns() - self._sources.memory.taken_ns < _STILL_NS
+        """Whether a module call has ended in the last second, or a hold for what was sent."""
+        moved_ns = max(self._sources.memory.taken_ns, self.safe_points.held_ns())
+        return time.perf_counter_ns() - moved_ns < _STILL_NS
 
     def thread_id(self) -> int:
         """The training thread's number in the kernel; 0 while there is none."""

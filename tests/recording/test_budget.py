@@ -92,9 +92,11 @@ def test_nothing_is_left_out_where_it_costs_little(tiny_modules: TinyModules) ->
 
 def test_that_the_training_was_held_is_no_cost(tiny_modules: TinyModules) -> None:
     """An eval that holds the training makes a step long, and nothing is left out for it."""
-    _, process = tiny_modules("100000")
-    for _ in range(2):
-        process.eval("import time; time.sleep(1.0)")
+    target, process = tiny_modules("100000")
+    results = [process.eval("import time; time.sleep(1.0)") for _ in range(2)]
+    assert [result.where for result in results] == ["safe point"] * 2
+    # Both may have held one step, which ends later.
+    target.wait_for_step(target.step() + 3)
     longest = process.query(
         "SELECT max(duration) AS duration, max(cost_s) AS cost_s FROM probing.overhead"
         " WHERE step > 39"
