@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from ...errors import ProbingError, UsageError
+from ...errors import ProbingError, StoreUnreachable, UsageError
 from ..command import AskCommand
 from ..keep_options import keep_of, keep_options
 from ..options import style_option
@@ -19,11 +19,10 @@ from ..output import terminal
 from ..target import Target, target_options
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ...cluster.job.membership import Member
     from ...history.compaction.keep import Keep
     from ...history.export import Exported
+    from ...history.stores.place import Place
     from ...rundir.folders import ProcessFolder
 
 _LEAST = 16
@@ -58,51 +57,64 @@ def command(
 ) -> None:
     """Keep what is on record of processes, live or ended, in a folder of Parquet files.
 
-    FOLDER is made if need be; PROBING_HISTORY names it where it is left out. Each row of a recorded
-    table goes there once: the next export of the same process goes on where this one ended. Rows of
-    a live process that may still change come with a later export, the last of them once it has
-    ended. Files are read, and no process is asked. `probing history` asks what is there.
+    FOLDER is made if need be, or is a place in an object store, such as s3://BUCKET/PREFIX;
+    PROBING_HISTORY names it where it is left out. Each row of a recorded table goes there once: the
+    next export of the same process goes on where this one ended. Rows of a live process that may
+    still change come with a later export, the last of them once it has ended. Files are read, and
+    no process is asked. `probing history` asks what is there.
 
     With --every, `-t all` means those that come later and those that have ended before, too.
     --compact, --keep-days and --keep-bytes do what `history compact` does, but for a few files that
     are left until there are more; where another process does it, or queries go on, the next round.
     """
-    from ...history.export import history_folder
+    from ...history.stores.place import place_of
 
-    target, place = _whom_and_where(Target.of(context), words)
-    root = history_folder(place)
+    target, name = _whom_and_where(Target.of(context), words)
+    place = place_of(name, os.environ)
     keep = keep_of(keep_days, keep_bytes)
     tidies = compact or keep != keep_of(None, None)
     if every is not None:
-        _go_on(target, root, project, every_s=every, keep=keep if tidies else None)
+        _go_on(target, place, project, every_s=every, keep=keep if tidies else None)
     done: list[Exported] = []
     code = 0
     for member in _members(target):
         try:
-            done.append(_export(member, root, project))
+            done.append(_export(member, place, project))
         except ProbingError as error:
             terminal.complain(error, endpoint=member.name)
             code = code or error.exit_code
+    code = code or _drain(place)
     if tidies and done:
-        _tidy(root, keep, until_s=None)
-    _show(done, root, style)
+        _tidy(place, keep, until_s=None)
+    _show(done, place, style)
     context.exit(code)
 
 
+def _drain(place: Place) -> int:
+    """Bring what waits to its place; returns the exit code."""
+    try:
+        place.drain()
+    except ProbingError as error:
+        terminal.complain(error)
+        return error.exit_code
+    return 0
+
+
 def _go_on(
-    target: Target, root: Path, project: str | None, *, every_s: float, keep: Keep | None
+    target: Target, place: Place, project: str | None, *, every_s: float, keep: Keep | None
 ) -> NoReturn:
     """Export again and again, and tell each trouble once.
 
     Args:
         keep: What is to stay; None where the files are left as they are.
     """
-    kept = _Kept(root, project)
-    terminal.note(f"exporting to {root} every {every_s:g} s")
+    kept = _Kept(place, project)
+    terminal.note(f"exporting to {place.name} every {every_s:g} s")
     while True:
         began = time.monotonic()
         for folder in _folders(target):
             kept.take(folder)
+        kept.drain()
         if keep is not None:
             kept.tidy(keep, until_s=began + every_s / 2)
         time.sleep(max(0.0, began + every_s - time.monotonic()))
@@ -111,15 +123,14 @@ def _go_on(
 class _Kept:
     """What was exported before, by those who go on with it."""
 
-    def __init__(self, root: Path, project: str | None) -> None:
-        self._root = root
+    def __init__(self, place: Place, project: str | None) -> None:
+        self._place = place
         self._project = project
         self._whole: set[str] = set()
         self._told: dict[str, str] = {}
 
     def take(self, folder: ProcessFolder) -> None:
         """Export what is new of a process, unless all of it is there."""
-        from ...history.export import export_process
         from ...history.identity import has_ended
 
         name = folder.path.name
@@ -127,37 +138,55 @@ class _Kept:
             return
         is_over = has_ended(folder)  # before its rows are read, so that the last are among them
         try:
-            export_process(folder, self._root, project=self._project)
+            self._place.export(folder, project=self._project)
+        except StoreUnreachable as error:  # which is told once, and not of each process
+            self._tell(self._place.name, error)
+            return
         except ProbingError as error:
-            if self._told.get(name) != error.message:
-                terminal.complain(error, endpoint=name)
-            self._told[name] = error.message
+            self._tell(name, error, endpoint=name)
             return
         self._told.pop(name, None)
         if is_over:
             self._whole.add(name)
 
+    def drain(self) -> None:
+        """Bring what waits on this machine to its place."""
+        try:
+            self._place.drain()
+        except ProbingError as error:
+            self._tell(self._place.name, error)
+        else:
+            if self._told.pop(self._place.name, None):
+                terminal.note(f"{self._place.name} takes what is exported again")
+
     def tidy(self, keep: Keep, *, until_s: float) -> None:
         """Put small files together; rows wait meanwhile, so not for long."""
         try:
-            _tidy(self._root, keep, until_s=until_s)
+            _tidy(self._place, keep, until_s=until_s)
+        except StoreUnreachable:
+            pass  # as `drain` has told
         except ProbingError as error:
-            if self._told.get("") != error.message:
-                terminal.complain(error)
-            self._told[""] = error.message
+            self._tell("", error)
+
+    def _tell(self, whose: str, error: ProbingError, *, endpoint: str | None = None) -> None:
+        """Complain, unless that was the last complaint about it."""
+        message = error.message
+        if self._told.get(whose) != message:
+            terminal.complain(error, endpoint=endpoint)
+        self._told[whose] = message
 
 
-def _tidy(root: Path, keep: Keep, *, until_s: float | None) -> None:
+def _tidy(place: Place, keep: Keep, *, until_s: float | None) -> None:
     """Put small files together, where nobody else does.
 
     Raises:
         ProbingError: It cannot be.
     """
     from ...errors import HistoryBusy, NoHistory
-    from ...history.compaction.compact import Limits, compact
+    from ...history.compaction.compact import Limits
 
     with contextlib.suppress(HistoryBusy, NoHistory):
-        compact(root, keep, Limits(least=_LEAST, until_s=until_s))
+        place.compact(keep, Limits(least=_LEAST, until_s=until_s))
 
 
 def _folders(target: Target) -> Iterator[ProcessFolder]:
@@ -206,16 +235,14 @@ def _members(target: Target) -> tuple[Member, ...]:
     return membership_of(target).seen
 
 
-def _export(member: Member, root: Path, project: str | None) -> Exported:
+def _export(member: Member, place: Place, project: str | None) -> Exported:
     """Export one process.
 
     Raises:
         ProbingError: It cannot be.
     """
-    from ...history.export import export_process
-
     with terminal.waiting_for(f"exporting {member.name}"):
-        return export_process(_folder_of(member), root, project=project)
+        return place.export(_folder_of(member), project=project)
 
 
 def _folder_of(member: Member) -> ProcessFolder:
@@ -241,7 +268,7 @@ def _folder_of(member: Member) -> ProcessFolder:
     )
 
 
-def _show(done: list[Exported], root: Path, style: str) -> None:
+def _show(done: list[Exported], place: Place, style: str) -> None:
     """Print what was exported."""
     if style == "json":
         terminal.write_json([dataclasses.asdict(one) for one in done])
@@ -249,7 +276,7 @@ def _show(done: list[Exported], root: Path, style: str) -> None:
     from ..render.history.exported import render_exported
 
     if done:
-        terminal.write(render_exported(done, str(root)))
+        terminal.write(render_exported(done, place.name))
     for one in done:
         for note in one.notes:
             terminal.note(f"{one.process}: {note}")

@@ -33,7 +33,8 @@ _GRACE_S = 2.0
 def command(context: click.Context) -> None:
     """Ask the runs that `probing export` has kept, on any machine; no process is asked.
 
-    FOLDER is where they were exported to; PROBING_HISTORY names it where it is left out.
+    FOLDER is where they were exported to: a folder, or a place in an object store, such as
+    s3://BUCKET/PREFIX. PROBING_HISTORY names it where it is left out.
     """
     refuse_target(context)
 
@@ -167,15 +168,15 @@ def compact(
     ask nothing by them meanwhile. With --timeout nothing more is begun after so many seconds.
     """
     place = _place(folder)
-    from ...history.compaction.compact import Limits, compact as compact_history
-    from ...history.export import history_folder
+    from ...history.compaction.compact import Limits
+    from ...history.stores.place import place_of
     from ..render.history.compacted import render_compacted
 
-    root = history_folder(place)
+    where = place_of(place, os.environ)
     timeout_s = Target.of(context).timeout_s
     limits = Limits(until_s=None if timeout_s is None else time.monotonic() + timeout_s)
     with terminal.waiting_for(f"compacting {place}"):
-        done = compact_history(root, keep_of(keep_days, keep_bytes), limits)
+        done = where.compact(keep_of(keep_days, keep_bytes), limits)
     if style == "json":
         terminal.write_json(dataclasses.asdict(done))
     else:
@@ -186,6 +187,8 @@ def compact(
 @command.command("query", cls=TextCommand)
 @click.argument("words", nargs=-1, metavar="[FOLDER] [SQL]")
 @target_options
+@click.option("--run", metavar="RUN", help="Only the rows of this run: its name, or a part of it.")
+@click.option("--rank", type=int, metavar="N", help="Of the run only the rows of this rank.")
 @statement_options
 @rows_options()
 @click.pass_context
@@ -193,6 +196,8 @@ def query(
     context: click.Context,
     *,
     words: tuple[str, ...],
+    run: str | None,
+    rank: int | None,
     path: str | None,
     parameters: tuple[str, ...],
     given: str | None,
@@ -204,8 +209,11 @@ def query(
     SQL is as for `probing query`: a text, FILE.sql, -f FILE, -, or @NAME, a saved question. The
     tables are the recorded ones and python.environment, each with the columns run, project, day,
     rank, host, pid and job in front; probing.processes says who each process was,
-    probing.exports how much of its tables is there.
+    probing.exports how much of its tables is there. Most saved questions are of one process, which
+    --run and --rank choose.
     """
+    if rank is not None and run is None:
+        raise UsageError("--rank is one of a run.", help="Name the run: `--run RUN --rank N`.")
     folder, sql = _folder_and_sql(words, path)
     statement = statement_of(sql, path, parameters)
     screen, form, most = choose_rows(context, given, output, limit)
@@ -215,26 +223,34 @@ def query(
     from ..ask.answering import Question
 
     question = Question(sql=statement, form=form, output=output, max_rows=most, screen=screen)
-    _answer(place, question, limit_s=Target.of(context).limit_s)
+    _answer(place, question, run, rank, limit_s=Target.of(context).limit_s)
 
 
-def _answer(place: str, question: Question, *, limit_s: float) -> None:
+def _answer(
+    place: str, question: Question, run: str | None, rank: int | None, *, limit_s: float
+) -> None:
     """Ask, and write the rows.
 
     Raises:
         ProbingError: There is no answer, or it cannot be written.
     """
-    from ...history.query import History
+    from ...diagnosis.runs.kept import find_kept
+    from ...history.query import EVERY_RANK, History
     from ..ask.answering import write_rows
     from ..time_limit import within
 
-    history = History(place)
+    notes: list[str] = []
+    if run is None:
+        history = History(place, notes)
+    else:
+        (kept,) = find_kept(place, (run,), timeout_s=limit_s, notes=notes)
+        history = kept.history(EVERY_RANK if rank is None else kept.process(rank)["rank"])
     with (
         within(limit_s, grace_s=_GRACE_S),
         history.query(question.sql, timeout_s=limit_s, max_rows=question.limit) as answer,
     ):
         write_rows(answer.schema, answer.batches(), question)
-    _tell([*history.notes, *([answer.truncated] if answer.truncated else [])])
+    _tell([*dict.fromkeys(notes), *([answer.truncated] if answer.truncated else [])])
 
 
 def _folder_and_sql(words: tuple[str, ...], path: str | None) -> tuple[str | None, str | None]:

@@ -39,7 +39,9 @@ _SUBJECTS = {
     "attaching": "AttachFailed AttachRefused AttachWaiting",
     "evaluating": "EvalCancelled EvalTimedOut NoStepCame NoSuchFrame NoSuchJob NoSuchThread",
     "fitting": "FitRefused FitTimedOut",
-    "keeping": "DamagedHistory HistoryBusy HistoryUnwritable NoHistory NoSuchRun",
+    "keeping": (
+        "DamagedHistory HistoryBusy HistoryUnwritable NoHistory NoSuchRun StoreUnreachable"
+    ),
     "querying": (
         "LiveTooLarge MissingLibrary QueryTimedOut SqlError SqlRefused SqlTooLarge SqlWorkerDied "
         "SqlWorkerRests"

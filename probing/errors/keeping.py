@@ -5,7 +5,7 @@ Rules of this file: as those of `probing.errors`, whose tree they belong to.
 
 from __future__ import annotations
 
-from .root import ProbingError, Refused, UsageError
+from .root import ProbingError, Refused, Unreachable, UsageError
 
 
 class HistoryUnwritable(UsageError):
@@ -60,3 +60,16 @@ class NoSuchRun(UsageError):
 
     def __init__(self, what: str, others: str) -> None:
         super().__init__(f"{what}{f': {others}' if others else ''}.")
+
+
+class StoreUnreachable(Unreachable):
+    """The object store of a history gives no answer, or refuses."""
+
+    code = "store_unreachable"
+    help = (
+        "The variables AWS_*, the files in ~/.aws or the role of the machine say who asks S3,"
+        " AWS_ENDPOINT_URL which server; of gs:// GOOGLE_APPLICATION_CREDENTIALS."
+    )
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"the store {url} cannot be asked: {reason}.")

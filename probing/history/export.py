@@ -9,14 +9,14 @@ go on looking.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ..errors import CardDamaged, DamagedHistory, RingError, UsageError
+from ..errors import CardDamaged, DamagedHistory, RingError
 from ..linux import process as process_of
 from ..linux.foreign_files import read_file
 from ..messages.card import Card
@@ -29,9 +29,9 @@ from ..rundir.folders import ProcessFolder
 from ..sql.process_columns import added_values
 from ..tables import ENVIRONMENT, TABLES_BY_NAME, Column, Table
 from .books import Books, Numbers
-from .files import Shelf, books_in, locked, read_json
+from .files import Shelf, books_in, locked, read_state
 from .identity import environment_of, has_ended, last_step, process_row
-from .layout import Partition, is_url, look_name, part_name, state_file
+from .layout import Partition, look_name, part_name, state_file
 from .merged import newest_books, told_before
 from .naming import process_name, project_of, run_of
 from .settled import Moment, are_settled, times_of
@@ -41,6 +41,8 @@ from .tables import EXPORTS, PROCESSES, stored
 _DAY_NS = 86_400 * 10**9
 _MOST_ROWS = 1 << 20
 """Rows of a file."""
+NameRun = Callable[[Path, str, Card, str], str]
+"""Gives the run of a process: of a history, a project, its card and its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,20 +87,6 @@ class Exported:
     notes: tuple[str, ...]
 
 
-def history_folder(place: str) -> Path:
-    """The folder of a history.
-
-    Raises:
-        UsageError: It is no folder.
-    """
-    if is_url(place):
-        raise UsageError(
-            f"a history is a folder, and {place} is an address.",
-            help="Object stores are not supported: export into a folder, and copy or mount that.",
-        )
-    return Path(place).absolute()
-
-
 def export_process(folder: ProcessFolder, root: Path, *, project: str | None = None) -> Exported:
     """Copy what is new in the record of a process into a history; it may run, hang or have ended.
 
@@ -114,16 +102,39 @@ def export_process(folder: ProcessFolder, root: Path, *, project: str | None = N
     card = folder.read_card()
     if card is None:
         raise CardDamaged(str(folder.path))
-    process = process_name(card)
-    with locked(root, state_file(root, process)):
-        return _Export(folder, card, root, project).run()
+    with locked(root, state_file(root, process_name(card))):
+        return export_alone(folder, card, root, project=project)
+
+
+def export_alone(
+    folder: ProcessFolder,
+    card: Card,
+    root: Path,
+    *,
+    project: str | None,
+    name_run: NameRun = run_of,
+) -> Exported:
+    """Do so, by who holds the lock of that process; see `export_process`.
+
+    Args:
+        name_run: Says which run a process belongs to that was never exported before.
+    """
+    return _Export(folder, card, root, project, name_run).run()
 
 
 class _Export:
     """One export of one process, by who holds its lock."""
 
-    def __init__(self, folder: ProcessFolder, card: Card, root: Path, project: str | None) -> None:
+    def __init__(
+        self,
+        folder: ProcessFolder,
+        card: Card,
+        root: Path,
+        project: str | None,
+        name_run: NameRun,
+    ) -> None:
         self._folder, self._card, self._root = folder, card, root
+        self._name_run = name_run
         self._process = process_name(card)
         self._state_file = state_file(root, self._process)
         self._shelf = Shelf(root, self._process)
@@ -169,7 +180,7 @@ class _Export:
     def _begun(self, project: str | None) -> dict[str, Any]:
         """The state of the last export; that of a first one is written down at once."""
         try:
-            state: dict[str, Any] | None = read_json(self._state_file)
+            state = read_state(self._state_file)
         except DamagedHistory as error:
             self._notes.append(f"{error.message} It is written anew.")
             self._is_lost, state = True, None
@@ -184,7 +195,7 @@ class _Export:
 
     def _begun_now(self, project: str) -> dict[str, Any]:
         """The state before the first export."""
-        run = run_of(self._root, project, self._card, self._process)
+        run = self._name_run(self._root, project, self._card, self._process)
         return {"run": run, "project": project, "tables": {}}
 
     def _begun_before(self) -> dict[str, Any] | None:

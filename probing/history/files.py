@@ -67,7 +67,14 @@ class Shelf:
         Raises:
             HistoryUnwritable: It cannot be written whole.
         """
-        data = json.dumps(value).encode()
+        self.put_bytes(final, json.dumps(value).encode())
+
+    def put_bytes(self, final: Path, data: bytes) -> None:
+        """Put a file in the place of the one before.
+
+        Raises:
+            HistoryUnwritable: It cannot be written whole.
+        """
         self._put(final, lambda file: file.write(data))
 
     def _put(self, final: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -129,6 +136,34 @@ def read_json(path: Path) -> Any:
         return None
     except (OSError, ValueError) as error:
         raise DamagedHistory(str(path), line_of(error)) from None
+
+
+def read_state(path: Path) -> dict[str, Any] | None:
+    """What is exported of a process, as it was written down; None where nothing is.
+
+    Raises:
+        DamagedHistory: It is not that, or another version's.
+    """
+    state = read_json(path)
+    return None if state is None else checked_state(state, str(path))
+
+
+def checked_state(state: Any, name: str) -> dict[str, Any]:
+    """What is exported of a process, if that is what a value says.
+
+    Args:
+        name: The file that it is from.
+
+    Raises:
+        DamagedHistory: It says something else.
+    """
+    try:
+        "".join((state["run"], state["project"]))  # they are texts
+        for books in state["tables"].values():
+            Books.from_json(books)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise DamagedHistory(name, "it is not what this version of probing writes") from None
+    return dict(state)
 
 
 @contextlib.contextmanager

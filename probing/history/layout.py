@@ -25,7 +25,7 @@ from ..messages.frozen import dataclass
 
 NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SAFE = "@+,"
-_OWN = "_probing"
+OWN = "_probing"
 _KEY = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
 _LONGEST, _DIGITS = 200, 16
 _PART = re.compile(r"(.+)\.(\d{6,})\.parquet", re.DOTALL)
@@ -129,42 +129,52 @@ def is_merged(name: str) -> bool:
 
 def state_file(root: Path, process: str) -> Path:
     """What is exported of a process."""
-    return root / _OWN / "state" / f"{process}.json"
+    return root / OWN / "state" / f"{process}.json"
 
 
 def unfinished(root: Path, process: str) -> Path:
     """Where files of a process are while they are written."""
-    return root / _OWN / "unfinished" / process
+    return root / OWN / "unfinished" / process
+
+
+def shipped_file(root: Path, process: str) -> Path:
+    """What of a process is in a store already, in the spool of that store."""
+    return root / OWN / "shipped" / f"{process}.json"
+
+
+def exporters_of(process: str) -> str:
+    """Where the one spool has its mark that exports a process to a store."""
+    return f"{OWN}/exporters/{process}"
 
 
 def compactor_file(root: Path) -> Path:
     """What is locked by who puts small files together."""
-    return root / _OWN / COMPACTOR / "compactor.json"
+    return root / OWN / COMPACTOR / "compactor.json"
 
 
 def swap_file(root: Path) -> Path:
     """Which files are being replaced, and by which."""
-    return root / _OWN / COMPACTOR / "swap.json"
+    return root / OWN / COMPACTOR / "swap.json"
 
 
 def readers_lock(root: Path) -> Path:
     """What queries lock together, and who replaces files alone."""
-    return root / _OWN / COMPACTOR / "readers.lock"
+    return root / OWN / COMPACTOR / "readers.lock"
 
 
 def gate_lock(root: Path) -> Path:
     """What is locked before `readers_lock`, and left again: who replaces files shuts it."""
-    return root / _OWN / COMPACTOR / "gate.lock"
+    return root / OWN / COMPACTOR / "gate.lock"
 
 
 def states_in(root: Path) -> Iterator[Path]:
     """What is exported of each process."""
-    return (root / _OWN / "state").glob("*.json")
+    return (root / OWN / "state").glob("*.json")
 
 
 def job_file(root: Path, project: str, job: str) -> Path:
     """The runs of a job."""
-    return root / _OWN / "jobs" / f"{quoted(f'{project} {job}')}.json"
+    return root / OWN / "jobs" / f"{quoted(f'{project} {job}')}.json"
 
 
 def tables_of(root: Path, within: str = "project=*/job=*") -> Iterator[tuple[str, Path]]:

@@ -17,7 +17,7 @@ from .files import Shelf, locked, read_json
 from .layout import job_file, quoted
 
 
-class _Run(TypedDict):
+class JobRun(TypedDict):
     """A run of a job, and the process of each of its ranks."""
 
     run: str
@@ -62,20 +62,25 @@ def run_of(root: Path, project: str, card: Card, process: str) -> str:
         HistoryUnwritable: It cannot be written down.
     """
     if card.job is None or card.rank is None:
-        return f"{card.host}-{card.pid}-{_moment(card.started_ns)}"
+        return run_alone(card)
     path = job_file(root, project, card.job)
     with locked(root, path, waits=True):
-        runs: list[_Run] = read_json(path) or []
+        runs: list[JobRun] = read_json(path) or []
         known = next((run for run in runs if process in run["ranks"].values()), None)
         if known is not None:
             return known["run"]
-        run = _fitting(runs, card) or _begun(runs, card)
+        run = fitting(runs, card) or begun(runs, card)
         run["ranks"][str(card.rank)] = process
         Shelf(root, process).put_json(path, runs[-_MOST_RUNS:])
         return run["run"]
 
 
-def _fitting(runs: list[_Run], card: Card) -> _Run | None:
+def run_alone(card: Card) -> str:
+    """The run of a process that is no rank of a job."""
+    return f"{card.host}-{card.pid}-{_moment(card.started_ns)}"
+
+
+def fitting(runs: list[JobRun], card: Card) -> JobRun | None:
     """The run that is still without this rank and began with it."""
     for run in reversed(runs):
         is_near = abs(run["started_ns"] - card.started_ns) <= _TOGETHER_NS
@@ -84,13 +89,13 @@ def _fitting(runs: list[_Run], card: Card) -> _Run | None:
     return None
 
 
-def _begun(runs: list[_Run], card: Card) -> _Run:
+def begun(runs: list[JobRun], card: Card) -> JobRun:
     """A run that begins with this rank."""
     name = f"{card.job}-{_moment(card.started_ns)}"
     name += f"-restart-{card.attempt}" if card.attempt else ""
     taken = {run["run"] for run in runs}
     number = next(i for i in range(1, len(runs) + 2) if _numbered(name, i) not in taken)
-    run: _Run = {
+    run: JobRun = {
         "run": _numbered(name, number),
         "attempt": card.attempt,
         "started_ns": card.started_ns,

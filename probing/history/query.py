@@ -8,20 +8,17 @@ left out and told of, where that is known before the statement runs; else the qu
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
 import os
 import re
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from ..errors import DamagedHistory, NoHistory
+from ..errors import DamagedHistory, HistoryBusy, NoHistory
 from ..sql import gate as sql_gate
 from ..sql.answer import Answer
 from ..sql.database import fresh_database, lock
@@ -30,14 +27,14 @@ from ..sql.errors import SqlContext
 from ..sql.process_columns import literal
 from ..sql.quoting import identifier, text_literal
 from ..tables import OWN_SCHEMA, SCHEMA, Column, Table
-from .export import history_folder
-from .layout import files_in, job_folder, tables_of
-from .swap import begin_reading, replaced
+from .layout import is_url, job_folder
+from .scanning.folder import FolderFiles
+from .scanning.source import Source, TornFile
 from .tables import HISTORY_TABLES, KEPT_TABLES, in_history
 
 _MEMORY_MIB = 1024
 _MOST_THREADS = 4
-_PARTITIONS = "{'project': VARCHAR, 'job': VARCHAR, 'table': VARCHAR, 'day': VARCHAR}"
+_TRIES = 5
 _READS_ANY = re.compile(r"query", re.IGNORECASE)
 """What a statement has in it that reads a table without naming it: `query`, `query_table`."""
 _LOOK_S = 5.0
@@ -72,35 +69,30 @@ class Chosen(NamedTuple):
 
 
 class History:
-    """A folder of runs, to be asked.
+    """All runs of a history, to be asked.
 
     Args:
-        place: The folder.
+        place: A folder, or the address of a place in a store.
         notes: Gets sentences about what was left out.
         chosen: The one run or process whose rows are there; None for those of all.
 
     Raises:
-        UsageError: It is no folder.
+        UsageError: It is no such place.
         NoHistory: There is nothing in it.
+        StoreUnreachable: The store cannot be asked.
     """
 
     def __init__(
         self, place: str, notes: list[str] | None = None, *, chosen: Chosen | None = None
     ) -> None:
-        self.root = history_folder(place)
+        self.source: Source = source_of(place)
         self.chosen = chosen
         self.notes = notes if notes is not None else []
-        if not self.root.is_dir():
-            raise NoHistory(place, "there is no such folder")
-        self._folders: dict[str, list[Path]] = {}
-        self._files: dict[str, list[Path]] = {}
-        self._left_out: set[Path] = set()
-        self._passed_over: set[Path] = set()
-        try:
-            for table, path in self._tables():
-                self._folders.setdefault(table, []).append(path)
-        except OSError as error:
-            raise NoHistory(place, error.strerror or "it cannot be read") from None
+        self._folders: dict[str, list[str]] = {}
+        self._files: dict[str, list[str]] = {}
+        self._left_out: set[str] = set()
+        for table, folder in self._tables():
+            self._folders.setdefault(table, []).append(folder)
         if not self._folders:
             raise NoHistory(place, "no process was exported to it")
 
@@ -115,6 +107,7 @@ class History:
             SqlError: It cannot be run, is refused, or needs too much memory.
             QueryTimedOut: Its time is up.
             DamagedHistory: A file that it reads is damaged.
+            HistoryBusy: Files that it reads were replaced, again and again.
         """
         sql_gate.check_text(sql)
         context = SqlContext(
@@ -123,9 +116,16 @@ class History:
             timeout_s=timeout_s,
             memory_mib=_MEMORY_MIB,
         )
-        query = _HistoryQuery((), context, max_rows=max_rows, max_bytes=None)
-        query.history = self
-        return query.answer()
+        tries = _TRIES
+        while True:
+            query = _HistoryQuery((), context, max_rows=max_rows, max_bytes=None)
+            query.history = self
+            tries -= 1
+            try:
+                return query.answer()
+            except HistoryBusy:
+                if not tries:
+                    raise
 
     def tables(self) -> tuple[Table, ...]:
         """Every table; one that a newer version has exported has the columns of its files."""
@@ -134,75 +134,92 @@ class History:
         others = (Table(name=name, doc="", kind="recorded", columns=()) for name in new)
         return (*known.values(), *others)
 
-    def _tables(self) -> list[tuple[str, Path]]:
+    def _tables(self) -> list[tuple[str, str]]:
         """Where rows may be: of a run that is chosen, what its job has."""
         one = self.chosen
-        found = [] if one is None else list(tables_of(self.root, job_folder(one.project, one.job)))
-        return found or list(tables_of(self.root))
+        found = [] if one is None else self.source.tables(job_folder(one.project, one.job))
+        return found or self.source.tables(None)
 
     def list_anew(self) -> None:
         """Forget which files there were; by who keeps them from being replaced."""
         self._files.clear()
-        self._passed_over = self._left_out | replaced(self.root)
 
-    def files(self, table: str) -> list[Path]:
+    def files(self, table: str) -> list[str]:
         """The files of a table, without those that are left out; listed when first asked for."""
         if table not in self._files:
-            found = (path for folder in self._folders.get(table, ()) for path in files_in(folder))
-            self._files[table] = [path for path in found if path not in self._passed_over]
+            found = self.source.files(self._folders.get(table, ()))
+            self._files[table] = [name for name in found if name not in self._left_out]
         return self._files[table]
 
-    def file_in(self, error: BaseException) -> Path | None:
+    def are_there(self) -> bool:
+        """Whether the files that a statement reads are there still."""
+        return self.source.are_there([name for files in self._files.values() for name in files])
+
+    def file_in(self, error: BaseException) -> str | None:
         """The file that an error of DuckDB names."""
         text = _message(error)
-        found = (path for files in self._files.values() for path in files if str(path) in text)
+        found = (name for files in self._files.values() for name in files if name in text)
         return next(found, None)
 
-    def damaged_file(self) -> Path | None:
+    def damaged_file(self) -> str | None:
         """The first damaged file of the tables that were asked; DuckDB does not always tell."""
         until_s = time.monotonic() + _LOOK_S
-        for path in (path for files in self._files.values() for path in files):
+        for name in (name for files in self._files.values() for name in files):
             try:
-                pq.read_table(path, page_checksum_verification=True, partitioning=None)
+                self.source.check(name)
             except (pa.ArrowException, OSError):
-                return path
+                return name
             if time.monotonic() > until_s:
                 return None
         return None
 
-    def leave_out(self, path: Path, why: str) -> None:
+    def leave_out(self, name: str, why: str) -> None:
         """Go on without a damaged file."""
         for files in self._files.values():
-            if path in files:
-                files.remove(path)
-        self._left_out.add(path)
-        self.notes.append(f"the file {path} is damaged, and left out: {why}")
+            if name in files:
+                files.remove(name)
+        self._left_out.add(name)
+        self.notes.append(f"the file {name} is damaged, and left out: {why}")
+
+
+def source_of(place: str) -> Source:
+    """Where the files of a history are.
+
+    Raises:
+        UsageError: It is no place for one.
+        NoHistory: There is no such folder.
+        StoreUnreachable: The store cannot be asked.
+    """
+    if not is_url(place):
+        return FolderFiles(place)
+    from .scanning.store import StoreFiles  # only here, for it costs a folder nothing then
+
+    return StoreFiles(place)
 
 
 class _HistoryQuery(Query):
     """One statement over the files of a history."""
 
     history: History
-    _lock: int | None = None
+    _end: Callable[[], None] | None = None
 
     def _open(self) -> None:
         """Start the statement; on the session's thread."""
         self._is_whole = True
-        self._lock = begin_reading(self.history.root)
+        self._end = self.history.source.begin()
         self.history.list_anew()
         threads = min(_MOST_THREADS, os.cpu_count() or 1)
         self._connection = connection = fresh_database(_MEMORY_MIB, threads=threads)
         _create_views(connection, self.history, self._context.sql)
-        root = str(self.history.root)
-        lock(connection, (f"{root}/", f"{glob.escape(root)}/"))
+        lock(connection, self.history.source.allowed)
         self._run(connection)
 
     def _release(self) -> None:
         """Close the database, and let files be replaced; on the session's thread."""
         super()._release()
-        lock_, self._lock = self._lock, None
-        if lock_ is not None:
-            os.close(lock_)
+        end, self._end = self._end, None
+        if end is not None:
+            end()
 
     def _step(self, function: Any) -> Any:
         """Run a step in time; a damaged file is an error of its own."""
@@ -211,12 +228,16 @@ class _HistoryQuery(Query):
             try:
                 return function()
             except _FAILURES as error:
+                is_of_files = not isinstance(error, _OF_THE_STATEMENT)
+                if is_of_files and not self.history.are_there():
+                    what = f"files of the history {self.history.source.name} are put together"
+                    raise HistoryBusy(what) from None
                 path = self.history.file_in(error)
-                if path is None and not isinstance(error, _OF_THE_STATEMENT):
+                if path is None and is_of_files:
                     path = self.history.damaged_file()
                 if path is None:
                     raise
-                raise DamagedHistory(str(path), _reason(error, path)) from None
+                raise DamagedHistory(path, _reason(error, path)) from None
 
         return super()._step(checked)
 
@@ -230,45 +251,31 @@ def _create_views(connection: duckdb.DuckDBPyConnection, history: History, sql: 
         is_read = is_any or table.name.lower() in words
         while True:
             files = history.files(table.name) if is_read else []
-            source = _source(files) if files else None
             try:
-                select = _select(connection, in_history(table), source, history.chosen)
+                rows = history.source.rows(connection, table.name, files) if files else None
+            except TornFile as torn:
+                history.leave_out(torn.name, torn.reason)
             except duckdb.Error as error:
                 path = history.file_in(error)
                 if path is None:
                     raise
                 history.leave_out(path, _reason(error, path))
-                continue
-            break
+            else:
+                break
+        select = _select(in_history(table), rows, history.chosen)
         name = f"{table.schema}.{identifier(table.name)}"
         connection.execute(f"CREATE VIEW {name} AS {select}")
     connection.execute(f"SET search_path = 'memory.{SCHEMA},memory.{OWN_SCHEMA},memory.main'")
 
 
-def _source(files: Sequence[Path]) -> str:
-    """The rows of some files."""
-    names = ", ".join(text_literal(glob.escape(str(path))) for path in files)
-    return (
-        f"read_parquet([{names}], union_by_name = true, hive_partitioning = true,"
-        f" hive_types = {_PARTITIONS})"
-    )
-
-
-def _select(
-    connection: duckdb.DuckDBPyConnection,
-    table: Table,
-    source: str | None,
-    chosen: Chosen | None,
-) -> str:
+def _select(table: Table, rows: tuple[str, list[str]] | None, chosen: Chosen | None) -> str:
     """The declared columns of a table, then others that its files have; NULL what they lack."""
-    there = []
-    if source is not None:
-        there = [row[0] for row in connection.execute(f"DESCRIBE FROM {source}").fetchall()]
+    source, there = rows or ("", [])
     declared = [_column(column, is_there=column.name in there) for column in table.columns]
     names = {column.name for column in table.columns}
     others = [identifier(name) for name in there if name not in names and name != "table"]
-    rows = f"FROM {source}{_only(chosen)}" if source else "WHERE false"
-    return " ".join(("SELECT", ", ".join([*declared, *others]), rows))
+    from_ = f"FROM {source}{_only(chosen)}" if source else "WHERE false"
+    return " ".join(("SELECT", ", ".join([*declared, *others]), from_))
 
 
 def _only(chosen: Chosen | None) -> str:
@@ -296,9 +303,9 @@ def _message(error: BaseException) -> str:
     return text
 
 
-def _reason(error: BaseException, path: Path) -> str:
+def _reason(error: BaseException, path: str) -> str:
     """What DuckDB says of a file, without its name."""
     text = _message(error)
-    for name in (f"file '{path}'", f'file "{path}"', f"'{path}'", f'"{path}"', str(path)):
+    for name in (f"file '{path}'", f'file "{path}"', f"'{path}'", f'"{path}"', path):
         text = text.replace(name, "it")
     return " ".join(text.split()).rstrip(".")

@@ -97,8 +97,8 @@ class Settings:
     history: str = _setting(
         "PROBING_HISTORY",
         "",
-        "The folder that `probing export` and `probing history` mean where none is named. A node"
-        " server keeps all records of its machine there, in a process of its own.",
+        "The folder, or s3://BUCKET/PREFIX, that `probing export` and `probing history` mean where"
+        " none is named. A node server keeps all of its machine there, in a process of its own.",
     )
     history_every_s: float = _setting(
         "PROBING_HISTORY_EVERY_S", 600.0, "How often a node server does so.", minimum=1
@@ -108,6 +108,15 @@ class Settings:
     )
     history_keep_mib: int = _setting(
         "PROBING_HISTORY_KEEP_MIB", 0, "How much of it a node server keeps; 0: all of it."
+    )
+    history_spool: str = _setting(
+        "PROBING_HISTORY_SPOOL",
+        "",
+        "A folder on a disk of this machine, where what goes to an object store waits until it is"
+        " there. Unset: `$XDG_STATE_HOME/probing/spool`, else `~/.local/state/probing/spool`.",
+    )
+    history_spool_mib: int = _setting(
+        "PROBING_HISTORY_SPOOL_MIB", 4096, "How much may wait there for each place.", minimum=1
     )
     allow_eval: bool = _setting(
         "PROBING_ALLOW_EVAL",

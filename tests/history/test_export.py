@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probing.errors import DamagedHistory, HistoryBusy, HistoryUnwritable, UsageError
+from probing.errors import DamagedHistory, HistoryBusy, HistoryUnwritable
 from probing.history.books import Books
-from probing.history.export import export_process, history_folder
+from probing.history.compaction.compact import compact
+from probing.history.compaction.keep import Keep
+from probing.history.export import export_process
 from probing.history.files import locked
 from probing.history.layout import quoted, state_file, unquoted
 from probing.history.naming import project_of, run_of
@@ -164,9 +167,15 @@ def test_without_its_state_an_export_goes_on_from_the_files(
     trace_writer(capacity=64, rows=9).save(folder.ring("torch_trace"))
     exported = export_process(folder, root)
     state = state_file(root, exported.process)
-    state.write_text("{")
-    again = export_process(folder, root)
-    assert "It is written anew." in again.notes[0]
+    for text in (
+        "{",
+        "[]",
+        '{"run": "r", "project": "p", "tables": {"steps": {"from": "tomorrow"}}}',
+    ):
+        state.write_text(text)
+        again = export_process(folder, root)
+        assert "It is written anew." in again.notes[0]
+        assert again.run == exported.run
     state.unlink()
     assert export_process(folder, root).notes == ()
     assert (numbers(ask), counts(ask)) == ([*range(1, 10)], (9, 0, 0, 0))
@@ -196,13 +205,11 @@ def test_two_exports_of_one_process_do_not_meet(ended: Made, root: Path) -> None
 
 
 def test_a_folder_that_takes_no_file_is_a_sentence(ended: Made, tmp_path: Path) -> None:
-    """Also where what is in the way is a file, or the place an address."""
+    """Also where what is in the way is a file."""
     folder = ended()
     (tmp_path / "file").write_text("")
     with pytest.raises(HistoryUnwritable, match="cannot be written: Not a directory"):
         export_process(folder, tmp_path / "file" / "history")
-    with pytest.raises(UsageError, match="is an address"):
-        history_folder("s3://bucket/probing")
 
 
 def test_a_full_disk_costs_nothing(
@@ -223,6 +230,30 @@ def test_a_full_disk_costs_nothing(
     assert not list(root.glob("_probing/unfinished/*/*"))
     export_process(folder, root)
     assert numbers(ask) == [*range(1, 8001)]
+
+
+def test_a_clock_that_is_set_back_costs_nothing(
+    tmp_path: Path, root: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither rows from before, nor those after it; none comes twice, and none waits for it."""
+    pid = os.getpid()
+    started = process.start_time(pid)
+    assert started is not None
+    folder = RunDirectory(tmp_path / "home").create_folder(pid, started)
+    folder.write_card(card_of(pid, started))
+    writer = trace_writer(capacity=64, rows=10)
+    writer.save(folder.ring("torch_trace"))
+    export_process(folder, root)
+    now_ns = time.time_ns() - 40 * 86_400 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns)
+    monkeypatch.setattr(time, "time", lambda: now_ns / 1e9)
+    for _ in range(2):
+        writer.write(**trace_values(writer.written + 1))
+        writer.save(folder.ring("torch_trace"))
+        export_process(folder, root)
+        compact(root, Keep(days=3000))
+    assert (numbers(ask), counts(ask)) == ([*range(1, 13)], (12, 0, 0, 0))
+    assert len(ask("FROM processes")) == 1
 
 
 def test_ranks_of_one_start_are_one_run(root: Path) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from probing.cli.questions.library import QUESTIONS
@@ -133,3 +135,13 @@ def test_a_table_of_a_newer_version_is_there(two_runs: list[str], root: Path, as
     assert ask("SELECT count(*) AS n, max(seq) AS last FROM from_tomorrow") == [
         {"n": 81, "last": 41}
     ]
+
+
+def test_a_column_of_a_newer_version_is_there(two_runs: list[str], root: Path, ask: Ask) -> None:
+    """NULL in the files that do not have it."""
+    assert two_runs
+    newer = next(root.glob("project=*/job=*/table=torch_trace/*/*-77-*.parquet"))
+    rows = pq.read_table(newer, partitioning=None)
+    pq.write_table(rows.append_column("colour", pa.array(["red"] * len(rows))), newer)
+    sql = "SELECT colour, count(*) AS n FROM torch_trace GROUP BY ALL ORDER BY ALL"
+    assert ask(sql) == [{"colour": "red", "n": 40}, {"colour": None, "n": 41}]

@@ -115,7 +115,8 @@ def test_words_that_do_not_fit_are_told(program: Callable[..., Target], tmp_path
     for words, sentence in (
         (("export", history), "say which processes to export"),
         ((pid, "export"), "say where to export to"),
-        ((pid, "export", "s3://bucket/runs"), "is an address"),
+        ((pid, "export", "ftp://server/runs"), "is no place for a history"),
+        (("history", "query", history, "FROM steps", "--rank", "1"), "--rank is one of a run"),
         ((pid, "export", str(tmp_path / "taken" / "runs")), "cannot be written"),
         (("history", "runs"), "say which history to ask"),
         (("history", "runs", history), "there is no such folder"),

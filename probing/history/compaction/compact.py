@@ -7,11 +7,9 @@ replaced only if those that it was made of are still what they were.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
-
-import pyarrow as pa
 
 from ...errors import DamagedHistory, HistoryBusy, NoHistory
 from ...messages.frozen import dataclass
@@ -19,13 +17,11 @@ from ..files import Shelf, locked
 from ..layout import COMPACTOR, compactor_file, merged_name, tables_of, unfinished
 from ..swap import finish, is_begun, replace, replacing
 from .keep import Keep, Removed, remove
-from .merge import merge, schema_in
+from .merge import SizedFile, alike, merge, together
 from .settled import Settled
 
 SMALL_BYTES = 32 << 20
 """A file of this size stays as it is."""
-_MOST_BYTES = 64 << 20
-_MOST_FILES = 1000
 _WAIT_S = 10.0
 """How long queries are waited for."""
 
@@ -48,6 +44,15 @@ class Limits:
     def is_over(self) -> bool:
         """Whether the time is up."""
         return self.until_s is not None and time.monotonic() >= self.until_s
+
+    def go_on(self) -> None:
+        """Begin another thing.
+
+        Raises:
+            OutOfTimeError: The time is up.
+        """
+        if self.is_over:
+            raise OutOfTimeError
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,6 +81,21 @@ class Compacted:
     removed_upto: str | None = None
     is_complete: bool = True
     notes: list[str] = field(default_factory=list)
+
+    def note_removed(self, removed: Removed) -> None:
+        """Take in what was removed."""
+        self.removed_files = removed.files
+        self.removed_bytes = removed.bytes
+        self.removed_upto = removed.upto
+        self.notes += removed.notes
+
+    def count(self, files: Sequence[SizedFile], new: Path, rows: int) -> None:
+        """Take in that some files are one now."""
+        self.merged_files += len(files)
+        self.merged_bytes += sum(file.size for file in files)
+        self.new_files += 1
+        self.new_bytes += new.stat().st_size
+        self.rows += rows
 
 
 def compact(root: Path, keep: Keep | None = None, limits: Limits | None = None) -> Compacted:
@@ -120,7 +140,7 @@ class _Compaction:
 
     def __init__(self, root: Path, limits: Limits) -> None:
         self._root, self._limits = root, limits
-        self._settled = Settled(root)
+        self._settled = Settled.in_folder(root)
         self._done = Compacted()
 
     def run(self, keep: Keep) -> Compacted:
@@ -130,23 +150,17 @@ class _Compaction:
                 with replacing(self._root, wait_s=self._limits.wait_s):
                     finish(self._root)
             Shelf(self._root, COMPACTOR).clear()
-            self._note_removed(remove(self._root, keep, self._settled, self._limits.wait_s))
+            self._done.note_removed(remove(self._root, keep, self._settled, self._limits.wait_s))
             for table, folder in tables_of(self._root):
                 for day in sorted(folder.glob("day=*")):
                     self._day(day, table)
-        except _OutOfTimeError:
+        except OutOfTimeError:
             self._done.is_complete = False
             self._done.notes.append("the time was up before all was put together")
         except HistoryBusy as error:
             self._done.is_complete = False
             self._done.notes.append(f"{error.message} The rest stays as it is until next time.")
         return self._done
-
-    def _note_removed(self, removed: Removed) -> None:
-        self._done.removed_files = removed.files
-        self._done.removed_bytes = removed.bytes
-        self._done.removed_upto = removed.upto
-        self._done.notes += removed.notes
 
     def _day(self, day: Path, table: str) -> None:
         """Put the small files of a day together."""
@@ -158,17 +172,16 @@ class _Compaction:
             and file.size < SMALL_BYTES
             and self._settled.is_settled(file.path, table)
         ]
-        for some in _together(small):
+        for some in together(small):
             left = some
             while len(left) >= self._limits.least:
-                if self._limits.is_over:
-                    raise _OutOfTimeError
+                self._limits.go_on()
                 rest = self._try(day, left)
                 left = rest if len(rest) < len(left) else []
 
     def _try(self, day: Path, files: list[_File]) -> list[_File]:
         """Put files together, but for one that is damaged; returns those that are left to do."""
-        fits, others = self._alike(files)
+        fits, others = alike(files, self._done.notes)
         if len(fits) < max(2, self._limits.least):
             return others
         new = unfinished(self._root, COMPACTOR) / merged_name()
@@ -176,7 +189,7 @@ class _Compaction:
             rows = merge(self._root, [file.path for file in fits], new)
             with replacing(self._root, wait_s=self._limits.wait_s):
                 if all(_File.at(file.path) == file for file in fits):
-                    self._count(fits, new, rows)
+                    self._done.count(fits, new, rows)
                     replace(self._root, new, day / new.name, [file.path for file in fits])
         except DamagedHistory as error:
             self._done.notes.append(f"{error.message} It stays as it is.")
@@ -185,39 +198,6 @@ class _Compaction:
             new.unlink(missing_ok=True)
         return others
 
-    def _alike(self, files: Sequence[_File]) -> tuple[list[_File], list[_File]]:
-        """Those whose columns fit together with the first one's, and the others."""
-        schema, fits, others = pa.schema([]), [], []
-        for file in files:
-            try:
-                schema = pa.unify_schemas([schema, schema_in(file.path)])
-            except DamagedHistory as error:
-                self._done.notes.append(f"{error.message} It stays as it is.")
-            except pa.ArrowException:
-                others.append(file)
-            else:
-                fits.append(file)
-        return fits, others
 
-    def _count(self, files: Sequence[_File], new: Path, rows: int) -> None:
-        self._done.merged_files += len(files)
-        self._done.merged_bytes += sum(file.size for file in files)
-        self._done.new_files += 1
-        self._done.new_bytes += new.stat().st_size
-        self._done.rows += rows
-
-
-class _OutOfTimeError(Exception):
+class OutOfTimeError(Exception):
     """There is no time left to begin anything."""
-
-
-def _together(files: Sequence[_File]) -> Iterator[list[_File]]:
-    """Files in their order, no more at once than one file should be made of."""
-    some: list[_File] = []
-    for file in files:
-        if len(some) == _MOST_FILES or sum(one.size for one in some) + file.size > _MOST_BYTES:
-            yield some
-            some = []
-        some.append(file)
-    if some:
-        yield some

@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from ...errors import DamagedHistory, HistoryBusy, UsageError
 from ...messages.frozen import dataclass
@@ -25,7 +25,7 @@ from ..tables import LOOKS
 from .settled import Settled
 
 _DAY_S = 86_400
-_STATES_DAYS = 30
+STATES_DAYS = 30
 _AT_ONCE = 1000
 
 
@@ -62,10 +62,10 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class KeptFile:
     """A file of a history."""
 
-    path: Path
+    path: PurePath
     table: str
     day: str
     size: int
@@ -81,34 +81,56 @@ def remove(root: Path, keep: Keep, settled: Settled, wait_s: float) -> Removed:
     done = Removed()
     if keep.days is None and keep.bytes is None:
         return done
-    today = dt.datetime.now(dt.timezone.utc).date()
-    files = list(_files(root))
-    old: list[_File] = []
-    if keep.days is not None:
-        first = today - dt.timedelta(days=keep.days)
-        old = [file for file in files if _is_old(file, first)]
-        done.upto = max((file.day for file in old if file.table not in LOOKS), default=None)
-    if keep.bytes is not None:
-        old += _too_much([file for file in files if file not in old], keep.bytes, str(today), done)
-    old = [file for file in old if settled.may_go(file.path, file.table)]
+    old = to_go(list(_files(root)), keep, settled, done, _exported_ns)
     for at in range(0, len(old), _AT_ONCE):
         with replacing(root, wait_s=wait_s), saying_what_failed(root):
             _unlink(root, old[at : at + _AT_ONCE], done)
     if keep.days is not None:
-        _forget(root, keep.days + _STATES_DAYS)
+        _forget(root, keep.days + STATES_DAYS)
     return done
 
 
-def _files(root: Path) -> Iterator[_File]:
+def to_go(
+    files: Sequence[KeptFile],
+    keep: Keep,
+    settled: Settled,
+    done: Removed,
+    exported_ns: Callable[[KeptFile], int],
+) -> list[KeptFile]:
+    """The files that have to go.
+
+    Args:
+        done: Gets the newest day of rows that go, and notes.
+        exported_ns: When a process was last exported that such a file is of.
+    """
+    today = dt.datetime.now(dt.timezone.utc).date()
+    old: list[KeptFile] = []
+    if keep.days is not None:
+        first = today - dt.timedelta(days=keep.days)
+        old = [file for file in files if _is_old(file, first, exported_ns)]
+        done.upto = max((file.day for file in old if file.table not in LOOKS), default=None)
+    if keep.bytes is not None:
+        gone = set(old)
+        left = [file for file in files if file not in gone]
+        old += _too_much(left, keep.bytes, str(today), done)
+    return [file for file in old if settled.may_go(file.path, file.table)]
+
+
+def _files(root: Path) -> Iterator[KeptFile]:
     """All files of rows, and of what processes are."""
     for table, folder in tables_of(root):
         for path in folder.glob("day=*/*.parquet"):
             with contextlib.suppress(FileNotFoundError):
                 day = path.parent.name.partition("=")[2]
-                yield _File(path, table, day, path.stat().st_size)
+                yield KeptFile(path, table, day, path.stat().st_size)
 
 
-def _is_old(file: _File, first: dt.date) -> bool:
+def _exported_ns(file: KeptFile) -> int:
+    """When a process of a file was last exported, since the epoch."""
+    return max(said_by(Path(file.path)).looks.values(), default=0)
+
+
+def _is_old(file: KeptFile, first: dt.date, exported_ns: Callable[[KeptFile], int]) -> bool:
     """Whether a file is of the days before the first that is kept."""
     if file.table not in LOOKS:
         return file.day < str(first)
@@ -116,13 +138,12 @@ def _is_old(file: _File, first: dt.date) -> bool:
         return False
     begins = dt.datetime(first.year, first.month, first.day, tzinfo=dt.timezone.utc)
     try:
-        exported = said_by(file.path).looks.values()
+        return exported_ns(file) < begins.timestamp() * 1e9
     except DamagedHistory:
         return False
-    return max(exported, default=0) < begins.timestamp() * 1e9
 
 
-def _too_much(files: Sequence[_File], most: int, today: str, done: Removed) -> list[_File]:
+def _too_much(files: Sequence[KeptFile], most: int, today: str, done: Removed) -> list[KeptFile]:
     """The rows of the oldest days that have to go, so that the rest is no more than it may be."""
     left, gone = sum(file.size for file in files), []
     days = sorted({file.day for file in files if file.table not in LOOKS and file.day < today})
@@ -140,13 +161,13 @@ def _too_much(files: Sequence[_File], most: int, today: str, done: Removed) -> l
     return gone
 
 
-def _unlink(root: Path, files: Sequence[_File], done: Removed) -> None:
+def _unlink(root: Path, files: Sequence[KeptFile], done: Removed) -> None:
     """Remove files, and the folders that are empty then."""
     for file in files:
-        file.path.unlink(missing_ok=True)
+        Path(file.path).unlink(missing_ok=True)
         done.files += 1
         done.bytes += file.size
-    for folder in {file.path.parent for file in files}:
+    for folder in {Path(file.path).parent for file in files}:
         place = folder
         with contextlib.suppress(OSError):  # it is not empty
             while place != root:

@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +18,55 @@ import pyarrow.parquet as pq
 from ...errors import DamagedHistory, HistoryUnwritable
 from ..files import ROWS_AT_ONCE, line_of, plain_schema, saying_what_failed, writer_of
 from ..merged import MERGED, Said, said_by
+
+_MOST_BYTES = 64 << 20
+_MOST_FILES = 1000
+
+
+class SizedFile(Protocol):
+    """A file that may be put together with others."""
+
+    @property
+    def path(self) -> Path:
+        """Where it can be read."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+
+
+F = TypeVar("F", bound=SizedFile)
+
+
+def together(files: Sequence[F]) -> Iterator[list[F]]:
+    """Files in their order, no more at once than one file should be made of."""
+    some: list[F] = []
+    for file in files:
+        if len(some) == _MOST_FILES or sum(one.size for one in some) + file.size > _MOST_BYTES:
+            yield some
+            some = []
+        some.append(file)
+    if some:
+        yield some
+
+
+def alike(files: Sequence[F], notes: list[str]) -> tuple[list[F], list[F]]:
+    """Those whose columns fit together with the first one's, and the others.
+
+    Args:
+        notes: Gets a sentence about each that is damaged.
+    """
+    schema, fits, others = pa.schema([]), [], []
+    for file in files:
+        try:
+            schema = pa.unify_schemas([schema, schema_in(file.path)])
+        except DamagedHistory as error:
+            notes.append(f"{error.message} It stays as it is.")
+        except pa.ArrowException:
+            others.append(file)
+        else:
+            fits.append(file)
+    return fits, others
 
 
 def schema_in(path: Path) -> pa.Schema:

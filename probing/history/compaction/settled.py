@@ -7,26 +7,37 @@ that it counts stays counted.
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from collections.abc import Callable
+from pathlib import Path, PurePath
 from typing import Any
 
 from ...errors import DamagedHistory
 from ..files import read_json
 from ..layout import is_merged, look_of, part_of, state_file
 
-_SILENT_S = 30 * 86_400
+SILENT_S = 30 * 86_400
 """What a process is, is told again at each export of it; one that was not exported for so long,
 such as of a machine that was lost, is as it will stay."""
 
 
 class Settled:
-    """Knows the states of processes."""
+    """Knows the states of processes.
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    Args:
+        read: Gives the state of a process.
+        is_silent: Whether a file was not written for long.
+    """
+
+    def __init__(self, read: Callable[[str], Any], is_silent: Callable[[PurePath], bool]) -> None:
+        self._read, self._is_silent = read, is_silent
         self._states: dict[str, dict[str, Any] | None] = {}
 
-    def is_settled(self, path: Path, table: str) -> bool:
+    @classmethod
+    def in_folder(cls, root: Path) -> Settled:
+        """Those of a history in a folder."""
+        return cls(lambda process: read_json(state_file(root, process)), _is_silent)
+
+    def is_settled(self, path: PurePath, table: str) -> bool:
         """Whether a file may be put into another one, or removed."""
         if is_merged(path.name):
             return True
@@ -34,9 +45,9 @@ class Settled:
         if part is not None:
             return self._is_counted(*part, table, is_lost=False)
         state = self._state(look or "")
-        return bool(state and state.get("whole")) or _is_silent(path)
+        return bool(state and state.get("whole")) or self._is_silent(path)
 
-    def may_go(self, path: Path, table: str) -> bool:
+    def may_go(self, path: PurePath, table: str) -> bool:
         """Whether a file that is old may be removed, as one whose state is lost may."""
         part = part_of(path.name)
         return part is None or self._is_counted(*part, table, is_lost=True)
@@ -53,15 +64,15 @@ class Settled:
         """What is exported of a process; None where that is lost."""
         if process not in self._states:
             try:
-                self._states[process] = read_json(state_file(self._root, process))
+                self._states[process] = self._read(process)
             except DamagedHistory:
                 self._states[process] = None
         return self._states[process]
 
 
-def _is_silent(path: Path) -> bool:
+def _is_silent(path: PurePath) -> bool:
     """Whether a file was not written for long."""
     try:
-        return path.stat().st_mtime < time.time() - _SILENT_S
+        return Path(path).stat().st_mtime < time.time() - SILENT_S
     except FileNotFoundError:
         return False

@@ -2,8 +2,9 @@
 
     killed_compactions.py HOME HISTORY KILLS
 
-Compactions run in forked children, as separate processes as any. Between them rows of several days
-and processes are exported, each export into files of its own.
+A history may be a folder or in a store, where the mark of who was killed counts as old at once.
+Whatever is done there is done in forked children, as separate processes as any. Between them rows
+of several days and processes are exported, each export into files of its own.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from probing.history.compaction.compact import compact
-from probing.history.export import export_process
 from probing.history.query import History
+from probing.history.scanning import store as _store  # noqa: F401
+from probing.history.stores import holding
+from probing.history.stores.place import place_of
 from probing.rundir.folders import ProcessFolder, RunDirectory
+from probing.sql.database import load_whole
 from probing.tables import TABLES_BY_NAME
 from tests.harness.cards import card_of
 from tests.harness.ring_writer import RingWriter, save_names, trace_values
@@ -44,19 +48,21 @@ class Recorded:
         save_names(self.folder.names, ["encoder", "decoder", "head", "Block"])
         self._ring = RingWriter(TABLES_BY_NAME["torch_trace"], capacity=8192)
 
-    def export(self, history: Path) -> int:
+    def export(self, history: str) -> int:
         """Record rows of three days, and export them; returns how many there are by then."""
         for _ in range(ROWS):
             number = self._ring.written + 1
             at_ns = number % 3 * DAY_NS + number
             self._ring.write(**{**trace_values(number), "start_ns": at_ns})
         self._ring.save(self.folder.ring("torch_trace"))
-        export_process(self.folder, history)
+        wait_for(child(lambda: place_of(history, os.environ).export(self.folder).run))
         return self._ring.written
 
 
 def main() -> None:
-    home, history, kills = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    home, history, kills = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    holding._LEASE_NS = -1
+    load_whole()  # once, and not in each child
     seed = int.from_bytes(os.urandom(4), "little")
     chance = random.Random(seed)
     processes = [Recorded(home, rank) for rank in range(PROCESSES)]
@@ -66,16 +72,15 @@ def main() -> None:
     for number in range(kills + 1):
         wanted.append(sum(one.export(history) for one in processes))
         began = time.perf_counter()
-        pid = child(history)
+        one = child(lambda: compacted(history))
         if number:
             time.sleep(chance.uniform(0, took_s))
-            os.kill(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
+            os.kill(one[0], signal.SIGKILL)
+        died += wait_for(one) is None
         took_s = took_s or time.perf_counter() - began
-        died += os.WIFSIGNALED(status)
-        half_done += (history / "_probing" / "compaction" / "swap.json").exists()
+        half_done += (Path(history) / "_probing" / "compaction" / "swap.json").exists()
         seen.append(look(history))
-    done = compact(history)
+    notes = wait_for(child(lambda: compacted(history)))
     print(
         json.dumps(
             {
@@ -84,28 +89,51 @@ def main() -> None:
                 "half_done": half_done,
                 "wanted": [[rows, rows, PROCESSES] for rows in [*wanted, wanted[-1]]],
                 "seen": [*seen, look(history)],
-                "notes": done.notes,
+                "notes": notes,
             }
         )
     )
 
 
-def look(history: Path) -> list[Any]:
+def look(history: str) -> Any:
     """How many rows a query finds, how many of them are not the same, and how many processes."""
-    (row,) = History(str(history)).query(SUMS, timeout_s=60).to_pylist()
-    return list(row.values())
+
+    def ask() -> Any:
+        (row,) = History(history).query(SUMS, timeout_s=60).to_pylist()
+        return list(row.values())
+
+    return wait_for(child(ask))
 
 
-def child(history: Path) -> int:
+def compacted(history: str) -> Any:
+    """Put small files together; what was not done, and why."""
+    return place_of(history, os.environ).compact().notes
+
+
+def child(function: Callable[[], Any]) -> tuple[int, int]:
+    """A forked child that does something, and where its answer comes."""
+    reads, writes = os.pipe()
     pid = os.fork()
     if pid == 0:
+        os.close(reads)
         code = 1
         try:
-            compact(history)
+            os.write(writes, json.dumps(function()).encode())
             code = 0
         finally:
             os._exit(code)
-    return pid
+    os.close(writes)
+    return pid, reads
+
+
+def wait_for(one: tuple[int, int]) -> Any:
+    """The answer of a child; None of one that was killed."""
+    pid, reads = one
+    with os.fdopen(reads, "rb") as file:
+        answer = file.read()
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status) or status == 0, status
+    return None if os.WIFSIGNALED(status) else json.loads(answer)
 
 
 main()

@@ -2,6 +2,7 @@
 
     killed_exports.py HOME HISTORY KILLS CAPACITY
 
+A history may be a folder or in a store.
 The exports run in forked children, as separate processes as any. Rows are of several days, so that
 one export writes several files; one of each batch is complete some batches later, so that the next
 export does not write the same files again.
@@ -18,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from probing.history.export import export_process
+from probing.history.stores.place import Place, place_of
 from probing.linux import process
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.tables import TABLES_BY_NAME
@@ -33,7 +34,7 @@ _PER_DAY = 16
 
 
 def main() -> None:
-    home, history = Path(sys.argv[1]), Path(sys.argv[2])
+    home, history = Path(sys.argv[1]), place_of(sys.argv[2], os.environ)
     kills, capacity = int(sys.argv[3]), int(sys.argv[4])
     seed = int.from_bytes(os.urandom(4), "little")
     chance = random.Random(seed)
@@ -100,12 +101,12 @@ def complete(writer: RingWriter, late: list[dict[str, float]], left: int) -> Non
             writer.close(number, failed=False, **values)
 
 
-def child(folder: ProcessFolder, history: Path) -> int:
+def child(folder: ProcessFolder, history: Place) -> int:
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            export_process(folder, history)
+            history.export(folder)
             code = 0
         finally:
             os._exit(code)

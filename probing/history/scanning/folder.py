@@ -1,0 +1,73 @@
+"""The files of a history in a folder, which DuckDB reads itself."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+
+from ...errors import NoHistory
+from ...sql.quoting import text_literal
+from ..layout import files_in, tables_of
+from ..swap import begin_reading, replaced
+from .source import PARTITIONS
+
+_TYPES = "{" + ", ".join(f"'{name}': VARCHAR" for name in PARTITIONS) + "}"
+
+
+class FolderFiles:
+    """See `source.Source`.
+
+    Raises:
+        NoHistory: There is no such folder.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._root = Path(place).absolute()
+        self.name = place
+        self.allowed: tuple[str, ...] = (f"{self._root}/", f"{glob.escape(str(self._root))}/")
+        if not self._root.is_dir():
+            raise NoHistory(place, "there is no such folder")
+
+    def tables(self, within: str | None) -> list[tuple[str, str]]:
+        """See `source.Source`."""
+        try:
+            found = tables_of(self._root) if within is None else tables_of(self._root, within)
+            return [(table, str(path)) for table, path in found]
+        except OSError as error:
+            raise NoHistory(self.name, error.strerror or "it cannot be read") from None
+
+    def begin(self) -> Callable[[], None]:
+        """Keep files from being replaced until the end."""
+        lock = begin_reading(self._root)
+        return lambda: None if lock is None else os.close(lock)
+
+    def files(self, folders: Sequence[str]) -> list[str]:
+        """See `source.Source`."""
+        gone = replaced(self._root)
+        found = (path for folder in folders for path in files_in(Path(folder)))
+        return [str(path) for path in found if path not in gone]
+
+    def rows(
+        self, connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[str]
+    ) -> tuple[str, list[str]]:
+        """See `source.Source`."""
+        names = ", ".join(text_literal(glob.escape(path)) for path in files)
+        source = (
+            f"read_parquet([{names}], union_by_name = true, hive_partitioning = true,"
+            f" hive_types = {_TYPES})"
+        )
+        columns = connection.execute(f"DESCRIBE FROM {source}").fetchall()
+        return source, [str(row[0]) for row in columns]
+
+    def check(self, file: str) -> None:
+        """See `source.Source`."""
+        pq.read_table(file, page_checksum_verification=True, partitioning=None)
+
+    def are_there(self, files: Sequence[str]) -> bool:
+        """They are, for they are kept from being replaced."""
+        return True

@@ -1,0 +1,72 @@
+"""What a query asks of the place where a history is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import duckdb
+
+PARTITIONS = ("project", "job", "table", "day")
+"""The columns that folders say."""
+
+
+class TornFile(Exception):
+    """A file cannot be read; the others can.
+
+    Attributes:
+        name: Which one.
+        reason: Why.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, reason)
+        self.name, self.reason = name, reason
+
+
+class Source(Protocol):
+    """A place with the files of a history; folders and files go by their names in full.
+
+    Attributes:
+        name: What the place is called.
+        allowed: Folders of this machine that the database may read, with a slash at their ends.
+    """
+
+    name: str
+    allowed: tuple[str, ...]
+
+    def tables(self, within: str | None) -> list[tuple[str, str]]:
+        """The folder of each table of each job, with the name of the table.
+
+        Args:
+            within: Of which job, see `layout.job_folder`; None for all.
+
+        Raises:
+            NoHistory, StoreUnreachable: They cannot be listed.
+        """
+
+    def begin(self) -> Callable[[], None]:
+        """Begin to read; the answer is called at the end of it."""
+
+    def files(self, folders: Sequence[str]) -> list[str]:
+        """The files of some tables, as they are now."""
+
+    def rows(
+        self, connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[str]
+    ) -> tuple[str, list[str]]:
+        """What stands behind FROM for the rows of some files, and their columns.
+
+        Raises:
+            TornFile: One of them cannot be read.
+            duckdb.Error: The same, by the words of DuckDB.
+        """
+
+    def check(self, file: str) -> None:
+        """Read a file whole.
+
+        Raises:
+            OSError, ArrowException: It is damaged.
+        """
+
+    def are_there(self, files: Sequence[str]) -> bool:
+        """Whether files that were listed are there still."""

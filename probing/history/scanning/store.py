@@ -1,0 +1,125 @@
+"""The objects of a history in a store, which pyarrow reads for DuckDB.
+
+What a statement sorts out goes down to pyarrow: columns, days, jobs, and row groups by their
+statistics. Rules of this file: each object is opened before the statement is planned, for its
+columns; many at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from ...errors import StoreUnreachable
+from ...sql.database import load_whole
+from ...sql.quoting import identifier
+from ..files import line_of
+from ..layout import NULL_VALUE
+from ..stores.compaction import replaced
+from ..stores.objects import Store, at_once, open_store
+from .listing import tables_in
+from .source import PARTITIONS, TornFile
+
+_FOLDERS = ds.HivePartitioning(
+    pa.schema([(name, pa.string()) for name in PARTITIONS]), null_fallback=NULL_VALUE
+)
+
+
+class StoreFiles:
+    """See `source.Source`.
+
+    Raises:
+        UsageError: That is no address of a store.
+        StoreUnreachable: The store cannot be asked.
+    """
+
+    allowed: tuple[str, ...] = ()
+
+    def __init__(self, url: str) -> None:
+        self._store: Store = open_store(url)
+        self._format = ds.ParquetFileFormat()
+        self._passed_over: frozenset[str] | None = None
+        self.name = url
+
+    def tables(self, within: str | None) -> list[tuple[str, str]]:
+        """See `source.Source`."""
+        return tables_in(self._store, within)
+
+    def begin(self) -> Callable[[], None]:
+        """Nothing keeps objects from being replaced: see `are_there`."""
+        return lambda: None
+
+    def files(self, folders: Sequence[str]) -> list[str]:
+        """See `source.Source`; first they are listed, and then those that are replaced."""
+        found = [one.name for some in at_once(self._store.objects, folders) for one in some]
+        gone = replaced(self._store, frozenset(found))
+        return [name for name in found if name.endswith(".parquet") and name not in gone]
+
+    def rows(
+        self, connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[str]
+    ) -> tuple[str, list[str]]:
+        """See `source.Source`."""
+        load_whole()
+        fragments = at_once(self._fragment, files)
+        schema = self._columns(files, [fragment.physical_schema for fragment in fragments])
+        dataset = ds.FileSystemDataset(fragments, schema, self._format, self._store.fs)
+        name = f"files of {table}"
+        connection.register(name, dataset)
+        return identifier(name), schema.names
+
+    def _fragment(self, name: str) -> Any:
+        """An object that is open."""
+        folders = _FOLDERS.parse(name)
+        fragment = self._format.make_fragment(
+            self._store.path(name), self._store.fs, partition_expression=folders
+        )
+        try:
+            fragment.ensure_complete_metadata()
+        except pa.ArrowInvalid as error:
+            raise TornFile(name, line_of(error)) from None
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if not self._is_sound(name):
+                raise TornFile(name, line_of(error)) from None
+            raise StoreUnreachable(self._store.url, line_of(error)) from None
+        return fragment
+
+    def _is_sound(self, name: str) -> bool:
+        """Whether an object can be opened, now that it could not."""
+        data = self._store.get(name)
+        try:
+            pq.read_metadata(pa.BufferReader(data or b""))
+        except (OSError, pa.ArrowException):
+            return False
+        return True
+
+    def _columns(self, files: Sequence[str], schemas: Sequence[pa.Schema]) -> pa.Schema:
+        """The columns of all of some objects.
+
+        Raises:
+            TornFile: Those of one do not fit together with the others'.
+        """
+        known = pa.schema([(name, pa.string()) for name in PARTITIONS])
+        for name, schema in zip(files, schemas, strict=True):
+            try:
+                known = pa.unify_schemas([known, schema.remove_metadata()])
+            except pa.ArrowException as error:
+                raise TornFile(name, line_of(error)) from None
+        return known
+
+    def check(self, file: str) -> None:
+        """See `source.Source`."""
+        data = pa.BufferReader(self._store.get(file) or b"")
+        pq.read_table(data, page_checksum_verification=True, partitioning=None)
+
+    def are_there(self, files: Sequence[str]) -> bool:
+        """See `source.Source`."""
+        folders = sorted({name.partition("/day=")[0] for name in files})
+        found = {one.name for some in at_once(self._store.objects, folders) for one in some}
+        return found.issuperset(files)

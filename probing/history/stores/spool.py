@@ -1,0 +1,282 @@
+"""The way of rows into a store: by a folder on a disk of this machine, the spool.
+
+An export goes into the spool as into any history, with its books there. What the books count is
+copied to the store, and only then removed from the spool; last of all the books are copied, too.
+So whoever is killed at any moment has copied a file again at worst, the same under the same name.
+Who compacts leaves alone what the books in the store do not count. Rules of this file: while the
+store is away rows wait in the spool until that is full, then in their rings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ...errors import CardDamaged, DamagedHistory, HistoryBusy, HistoryUnwritable, StoreUnreachable
+from ...messages.card import Card
+from ...rundir.folders import ProcessFolder
+from ...units import size
+from ..export import Exported, export_alone
+from ..files import Shelf, checked_state, locked, read_json, read_state
+from ..layout import (
+    exporters_of,
+    job_folder,
+    look_of,
+    part_of,
+    quoted,
+    shipped_file,
+    state_file,
+    states_in,
+    unquoted,
+)
+from ..naming import process_name
+from ..tables import PROCESSES
+from .holding import claim
+from .naming import run_in
+from .objects import Store
+
+_REST_S = 30.0
+"""So long a store that did not answer is left alone."""
+_KEPT_S = 30 * 86_400
+"""So long the books are kept here of a process that is not exported any more."""
+
+
+class Spool:
+    """Where rows wait for a store.
+
+    Args:
+        root: A folder on a disk of this machine, which is this store's alone.
+        who: What tells this spool from all others.
+        most_bytes: How much may wait.
+    """
+
+    def __init__(self, store: Store, root: Path, *, who: str, most_bytes: int) -> None:
+        self.store, self.root = store, root
+        self._who, self._most_bytes = who, most_bytes
+        self._silence: StoreUnreachable | None = None
+        self._rests_until_s = 0.0
+
+    def export(self, folder: ProcessFolder, *, project: str | None = None) -> Exported:
+        """Export a process, see `history.export`, and copy what waits of it to the store.
+
+        Raises:
+            HistoryBusy: Another one exports it.
+            StoreUnreachable: It is not in the store yet; what could be exported waits here.
+            HistoryUnwritable: The spool is full, or cannot be written to.
+            CardDamaged, DamagedHistory: See `history.export`.
+        """
+        card = folder.read_card()
+        if card is None:
+            raise CardDamaged(str(folder.path))
+        process = process_name(card)
+        with locked(self.root, state_file(self.root, process)):
+            self._begin(card, process)
+            with contextlib.suppress(StoreUnreachable):
+                self._copy(process)
+            self._check_room()
+            exported = export_alone(
+                folder,
+                card,
+                self.root,
+                project=project,
+                name_run=lambda _, of, card, process: run_in(self.store, of, card, process),
+            )
+            try:
+                self._copy(process)
+            except StoreUnreachable as error:
+                error.help = f"{self._waits()}{StoreUnreachable.help}"
+                raise
+        return exported
+
+    def drain(self) -> None:
+        """Copy what is left here of processes that nobody exports any more.
+
+        Raises:
+            StoreUnreachable: The store takes nothing now.
+        """
+        for path in sorted(states_in(self.root)):
+            with contextlib.suppress(HistoryBusy, DamagedHistory), locked(self.root, path):
+                self._copy(path.stem)
+                self._forget(path)
+
+    def waiting(self) -> int:
+        """How many bytes of rows are here."""
+        found = self.root.glob("project=*/job=*/table=*/day=*/*.parquet")
+        return sum(path.stat().st_size for path in found if part_of(path.name) and path.exists())
+
+    def _waits(self) -> str:
+        """What waits here, in words."""
+        waiting = self.waiting()
+        if not waiting:
+            return ""
+        return f"{size(waiting)} wait in {self.root}, and go there with a later export. "
+
+    def _check_room(self) -> None:
+        """Take no more than may wait.
+
+        Raises:
+            HistoryUnwritable: So much waits already.
+        """
+        waiting = self.waiting()
+        if waiting >= self._most_bytes:
+            why = f"{size(waiting)} wait for {self.store.url} there already"
+            raise HistoryUnwritable(str(self.root), why)
+
+    def _begin(self, card: Card, process: str) -> None:
+        """See to it that the books of a process are here, and nowhere else.
+
+        Raises:
+            HistoryBusy: Another spool has them.
+            StoreUnreachable: That cannot be found out.
+        """
+        path = state_file(self.root, process)
+        with contextlib.suppress(DamagedHistory):
+            self._forget(path)
+            if read_state(path) is not None:
+                return
+        path.unlink(missing_ok=True)
+        with self._asking():
+            claim(self.store, exporters_of(process), self._who, busy=f"{process} is exported")
+            self._restore(card, process)
+
+    def _restore(self, card: Card, process: str) -> None:
+        """Get the books of a process from the store, and the files that they do not count."""
+        data = self.store.get(self._name(state_file(self.root, process)))
+        if data is None:
+            return
+        state = self._state_in(data, process)
+        tables = state["tables"]
+        for one in self.store.objects(job_folder(state["project"], card.job)):
+            path = Path(one.name)
+            part, counted = part_of(path.name), _counted(tables, path)
+            is_late = part is not None and part[0] == process and part[1] > counted
+            if is_late or (look_of(path.name) == process and not state.get("whole")):
+                self._fetch(one.name)
+        Shelf(self.root, process).put_json(state_file(self.root, process), state)
+
+    def _state_in(self, data: bytes, process: str) -> dict[str, Any]:
+        """The books that an object has.
+
+        Raises:
+            DamagedHistory: It has none that this version knows.
+        """
+        name = f"{self.store.url}/{self._name(state_file(self.root, process))}"
+        try:
+            return checked_state(json.loads(data), name)
+        except ValueError:
+            raise DamagedHistory(name, "it is no JSON") from None
+
+    def _fetch(self, name: str) -> None:
+        data = self.store.get(name)
+        if data is not None:
+            Shelf(self.root, "fetched").put_bytes(self.root / name, data)
+
+    def _copy(self, process: str) -> None:
+        """Copy what the books of a process count, and then the books; by who holds its lock.
+
+        Raises:
+            StoreUnreachable: Not all of it is there yet.
+            DamagedHistory: The books are damaged.
+        """
+        path = state_file(self.root, process)
+        state = read_state(path)
+        if state is None:
+            return
+        told_at, note = path.stat().st_mtime_ns, shipped_file(self.root, process)
+        shipped: dict[str, Any] = _known(note) or {"looks": {}}
+        before = json.dumps(shipped)
+        with self._asking():
+            if not shipped.get("is_begun"):
+                self._put_books(process, {**state, "tables": {}, "told": False, "whole": False})
+            for file in self._files(process, state):
+                self._copy_file(file, state, shipped["looks"])
+            if shipped.get("books") != told_at:
+                self._put_books(process, state)
+        shipped |= {"is_begun": True, "books": told_at}
+        if json.dumps(shipped) != before:
+            Shelf(self.root, process).put_json(note, shipped)
+        if state.get("whole"):
+            self._remove_looks(process, state)
+
+    def _copy_file(self, file: Path, state: dict[str, Any], looks: dict[str, str]) -> None:
+        """Copy a file: rows that the books count, or what a process is now."""
+        name, part = self._name(file), part_of(file.name)
+        if part is None:
+            data = file.read_bytes()
+            digest = hashlib.sha256(data).hexdigest()
+            if looks.get(name) != digest:
+                self.store.put(name, data)
+                looks[name] = digest
+        elif part[1] <= _counted(state["tables"], Path(name)):
+            self.store.put(name, file.read_bytes())
+            file.unlink()
+
+    def _files(self, process: str, state: dict[str, Any]) -> Iterator[Path]:
+        """What is here of a process; who it is, before any row of it."""
+        project = f"project={glob.escape(quoted(state['project']))}"
+        pattern = f"{project}/job=*/table=*/day=*/{glob.escape(process)}*.parquet"
+        found = [
+            path
+            for path in self.root.glob(pattern)
+            if process in (look_of(path.name), (part_of(path.name) or ("",))[0])
+        ]
+        first = f"table={PROCESSES.name}"
+        yield from sorted(found, key=lambda path: (path.parent.parent.name != first, path))
+
+    def _put_books(self, process: str, state: dict[str, Any]) -> None:
+        self.store.put(self._name(state_file(self.root, process)), json.dumps(state).encode())
+
+    def _remove_looks(self, process: str, state: dict[str, Any]) -> None:
+        """Tell no more what a process is: in the store that may be with others by now."""
+        for file in self._files(process, state):
+            if part_of(file.name) is None:
+                file.unlink(missing_ok=True)
+
+    def _forget(self, path: Path) -> None:
+        """Remove the books of a process that nobody has exported for long; the store has them."""
+        state, note = read_state(path), shipped_file(self.root, path.stem)
+        if state is None or path.stat().st_mtime > time.time() - _KEPT_S:
+            return
+        if (_known(note) or {}).get("books") == path.stat().st_mtime_ns:
+            self._remove_looks(path.stem, state)
+            note.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Ask the store, unless it gave no answer a moment ago.
+
+        Raises:
+            StoreUnreachable: It gives none.
+        """
+        if self._silence is not None and time.monotonic() < self._rests_until_s:
+            raise self._silence
+        try:
+            yield
+        except StoreUnreachable as error:
+            self._silence, self._rests_until_s = error, time.monotonic() + _REST_S
+            raise
+        self._silence = None
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+
+def _counted(tables: dict[str, Any], path: Path) -> int:
+    """How many files of rows the books count of the table of a file."""
+    books = tables.get(unquoted(path.parts[2].partition("=")[2]) or "")
+    return 0 if books is None else int(books["number"])
+
+
+def _known(path: Path) -> dict[str, Any] | None:
+    """What was written down of what is in the store; None where that is lost."""
+    with contextlib.suppress(DamagedHistory):
+        known: dict[str, Any] | None = read_json(path)
+        return known
+    return None
