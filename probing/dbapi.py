@@ -1,12 +1,14 @@
-"""A process as a database of Python's DB-API 2.0 (PEP 249), for reading.
+"""A process, or the runs of a history, as a database of Python's DB-API 2.0 (PEP 249), to be read.
 
     from probing import dbapi
 
     with dbapi.connect(4242) as connection:
         rows = connection.execute("SELECT step, loss FROM steps WHERE loss > ?", [2.5]).fetchall()
+    with dbapi.connect(history="s3://bucket/probing") as connection:
+        runs = pandas.read_sql("FROM probing.processes", connection)
 
-Rules of this file: what PEP 249 asks for and no more; statements run by `probing.connect`. There is
-nothing to commit: `commit` does nothing, and what would write is refused by the process.
+Rules of this file: what PEP 249 asks for and no more; statements run by `probing.connect`, or over
+a history. There is nothing to commit: `commit` does nothing, and what would write is refused.
 """
 
 from __future__ import annotations
@@ -14,17 +16,26 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import re
+import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .errors import ProbingError, SqlError, SqlRefused, TimedOut, Unreachable
+from .errors import (
+    DamagedHistory,
+    HistoryBusy,
+    NoHistory,
+    ProbingError,
+    SqlError,
+    SqlRefused,
+    TimedOut,
+    Unreachable,
+)
 from .sql.quoting import text_literal
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from .api.process import Process
-    from .api.ranks import Job
+    import pyarrow as pa
 
 apilevel = "2.0"
 threadsafety = 1
@@ -104,6 +115,36 @@ DATETIME = _Types("date", "time", "timestamp", "duration")
 ROWID = _Types("$.")
 
 
+class _Rows(Protocol):
+    """What a statement gives."""
+
+    def to_arrow(self) -> pa.Table:
+        """All of it."""
+
+
+class _Asked(Protocol):
+    """What statements are run in."""
+
+    def query(self, sql: str) -> _Rows:
+        """Run one."""
+
+
+class _Runs:
+    """All runs of a history."""
+
+    def __init__(self, place: str, timeout_s: float) -> None:
+        from .history.query import History
+
+        self._history, self._timeout_s = History(place), timeout_s
+
+    def query(self, sql: str) -> _Rows:
+        """Run a statement, and warn of what was left out."""
+        rows = self._history.query(sql, timeout_s=self._timeout_s)
+        while self._history.notes:
+            warnings.warn(self._history.notes.pop(0), stacklevel=4)
+        return rows
+
+
 class Cursor:
     """Runs statements and hands out their rows as tuples.
 
@@ -113,11 +154,11 @@ class Cursor:
         arraysize: How many rows `fetchmany` gives.
     """
 
-    def __init__(self, asked: Process | Job) -> None:
+    def __init__(self, asked: _Asked) -> None:
         self.description: list[tuple[str, str, None, None, None, None, None]] | None = None
         self.rowcount = -1
         self.arraysize = 1
-        self._asked: Process | Job | None = asked
+        self._asked: _Asked | None = asked
         self._rows: Iterator[tuple[Any, ...]] | None = None
 
     def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Cursor:
@@ -131,8 +172,7 @@ class Cursor:
             raise InterfaceError("the cursor is closed")
         sql = _with_values(operation, parameters)
         try:
-            answer = self._asked.query(sql)
-            table = answer.to_arrow()
+            table = self._asked.query(sql).to_arrow()
         except ProbingError as error:
             raise _translated(error) from error
         self.description = [
@@ -185,10 +225,10 @@ class Cursor:
 
 
 class Connection:
-    """A process, or several, that statements are run in."""
+    """A process, several, or a history, that statements are run in."""
 
-    def __init__(self, asked: Process | Job) -> None:
-        self._asked: Process | Job | None = asked
+    def __init__(self, asked: _Asked) -> None:
+        self._asked: _Asked | None = asked
 
     def cursor(self) -> Cursor:
         """A cursor."""
@@ -220,22 +260,45 @@ class Connection:
 
 
 def connect(
-    endpoint: str | int | Sequence[str], *, token: str | None = None, timeout_s: float = 30.0
+    endpoint: str | int | Sequence[str] | None = None,
+    *,
+    history: str | None = None,
+    token: str | None = None,
+    timeout_s: float = 30.0,
 ) -> Connection:
-    """Connect to a process, or to all that a list of endpoints means; see `probing.connect`.
+    """Connect to a process, to all that a list of endpoints means, or to the runs of a history.
+
+    Args:
+        endpoint: See `probing.connect`.
+        history: A folder, or the address of a place in an object store, in place of an endpoint.
 
     Raises:
-        OperationalError: There is no such process.
+        InterfaceError: Neither of the two was named, or both.
+        OperationalError: There is no such process, or no history.
     """
+    if (endpoint is None) == (history is None):
+        raise InterfaceError("connect takes an endpoint or history=PLACE, one of them")
+    try:
+        return Connection(_asked(endpoint, history, token, timeout_s))
+    except ProbingError as error:
+        raise _translated(error) from error
+
+
+def _asked(
+    endpoint: str | int | Sequence[str] | None,
+    history: str | None,
+    token: str | None,
+    timeout_s: float,
+) -> _Asked:
+    """What is meant."""
     from .api.process import connect as connect_one
     from .api.ranks import connect_many
 
-    try:
-        if isinstance(endpoint, (str, int)):
-            return Connection(connect_one(endpoint, token=token, timeout_s=timeout_s))
-        return Connection(connect_many(endpoint, token=token, timeout_s=timeout_s))
-    except ProbingError as error:
-        raise _translated(error) from error
+    if history is not None:
+        return _Runs(history, timeout_s)
+    if isinstance(endpoint, (str, int)):
+        return connect_one(endpoint, token=token, timeout_s=timeout_s)
+    return connect_many(endpoint or (), token=token, timeout_s=timeout_s)
 
 
 def DateFromTicks(ticks: float) -> dt.date:  # noqa: N802 - the name is that of PEP 249
@@ -260,7 +323,7 @@ def _translated(error: ProbingError) -> Error:
         kind = NotSupportedError
     elif isinstance(error, SqlError):
         kind = ProgrammingError
-    elif isinstance(error, (Unreachable, TimedOut)):
+    elif isinstance(error, (Unreachable, TimedOut, NoHistory, DamagedHistory, HistoryBusy)):
         kind = OperationalError
     same = kind(error.message)
     same.help = error.help

@@ -1,0 +1,67 @@
+"""The runs of a history as a database of PEP 249."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from probing import dbapi
+from probing.history.export import export_process
+from probing.rundir.folders import ProcessFolder
+from tests.harness.ring_writer import trace_writer
+
+pytestmark = pytest.mark.anypython
+
+
+@pytest.fixture
+def kept(ended: Callable[..., ProcessFolder], root: Path) -> str:
+    """A history of two runs."""
+    for start_time in (77, 78):
+        folder = ended(start_time, started_ns=1_700_000_000_000_000_000 + start_time * 10**9)
+        trace_writer(capacity=64, rows=20).save(folder.ring("torch_trace"))
+        export_process(folder, root)
+    return str(root)
+
+
+def test_kept_runs_are_a_database(kept: str) -> None:
+    """Rows of all runs, with values for question marks; nothing is written."""
+    with dbapi.connect(history=kept) as connection:
+        cursor = connection.execute("SELECT count(*) FROM torch_trace WHERE seq > ?", [5])
+        assert cursor.fetchall() == [(30,)]
+        with pytest.raises(dbapi.NotSupportedError):
+            cursor.execute("DROP TABLE torch_trace")
+        with pytest.raises(dbapi.ProgrammingError, match="torch_traces"):
+            cursor.execute("FROM torch_traces")
+
+
+def test_pandas_reads_it(kept: str) -> None:
+    """By the way that it has for any connection, of which it warns."""
+    pandas = pytest.importorskip("pandas", reason="of tests/history.txt")
+    with dbapi.connect(history=kept) as connection, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="pandas only supports SQLAlchemy")
+        sql = "SELECT run, max(seq) AS last FROM torch_trace GROUP BY run ORDER BY run"
+        rows = pandas.read_sql(sql, connection)
+    assert list(rows.columns) == ["run", "last"]
+    assert rows["last"].tolist() == [20, 20]
+
+
+def test_what_is_left_out_is_warned_of(kept: str, root: Path) -> None:
+    """The rows of the other file are there."""
+    torn = next(root.glob("project=*/job=*/table=torch_trace/*/*-77-*.parquet"))
+    torn.write_bytes(torn.read_bytes()[:-30])
+    with dbapi.connect(history=kept) as connection:
+        with pytest.warns(UserWarning, match="is damaged, and left out"):
+            cursor = connection.execute("SELECT count(*) FROM torch_trace")
+        assert cursor.fetchone() == (20,)
+
+
+def test_one_place_is_meant(tmp_path: Path) -> None:
+    """A process or a history, which has to be there."""
+    for words in ({}, {"endpoint": 1, "history": str(tmp_path)}):
+        with pytest.raises(dbapi.InterfaceError, match="one of them"):
+            dbapi.connect(**words)  # type: ignore[arg-type]
+    with pytest.raises(dbapi.OperationalError, match="no process was exported"):
+        dbapi.connect(history=str(tmp_path))
