@@ -223,6 +223,8 @@ CASES = (
         80, loader=lambda s: int(s % 10 > 0), duration=0.02)}, {"dataloaders": [
         *loader(num_workers=0)["dataloaders"], *loader(loader=1, num_workers=1)["dataloaders"]]}),
         "likely", None, "loader 1 of Photos: 1 worker"),  # the other one is of an evaluation
+    Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.25)), "batches": batches(80)},
+         loader()), "possible"),
     Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.05)), "batches": batches(80)},
          loader()), None),
     Case("data-wait", lambda: facts({"steps": steps(90, data_wait_s=lambda s: 4.0 * (s == 50),
