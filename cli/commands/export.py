@@ -169,9 +169,9 @@ class _Kept:
             self._tell("", error)
 
     def _tell(self, whose: str, error: ProbingError, *, endpoint: str | None = None) -> None:
-        """Complain, unless that was the last complaint about it."""
-        message = error.message
-        if self._told.get(whose) != message:
+        """Complain, unless that was the last complaint about it, or a store is still away."""
+        message, last = error.message, self._told.get(whose)
+        if message != last and not (last and isinstance(error, StoreUnreachable)):
             terminal.complain(error, endpoint=endpoint)
         self._told[whose] = message
 

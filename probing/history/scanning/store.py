@@ -42,7 +42,8 @@ class StoreFiles:
 
     def __init__(self, url: str) -> None:
         self._store: Store = open_store(url)
-        self._format = ds.ParquetFileFormat()
+        checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+        self._format = ds.ParquetFileFormat(default_fragment_scan_options=checked)
         self._passed_over: frozenset[str] | None = None
         self.name = url
 

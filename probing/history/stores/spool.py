@@ -23,8 +23,16 @@ from ...messages.card import Card
 from ...rundir.folders import ProcessFolder
 from ...units import size
 from ..export import Exported, export_alone
-from ..files import Shelf, checked_state, locked, read_json, read_state
+from ..files import (
+    Shelf,
+    checked_state,
+    locked,
+    read_json,
+    read_state,
+    saying_what_failed,
+)
 from ..layout import (
+    OWN,
     exporters_of,
     job_folder,
     look_of,
@@ -75,6 +83,8 @@ class Spool:
         if card is None:
             raise CardDamaged(str(folder.path))
         process = process_name(card)
+        with saying_what_failed(self.root):
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(self.root, state_file(self.root, process)):
             self._begin(card, process)
             with contextlib.suppress(StoreUnreachable):
@@ -100,6 +110,9 @@ class Spool:
         Raises:
             StoreUnreachable: The store takes nothing now.
         """
+        if self._silence is not None:
+            with self._asking():
+                self.store.get(f"{OWN}/is-there")  # which no store has: it answers or does not
         for path in sorted(states_in(self.root)):
             with contextlib.suppress(HistoryBusy, DamagedHistory), locked(self.root, path):
                 self._copy(path.stem)
@@ -141,8 +154,9 @@ class Spool:
             if read_state(path) is not None:
                 return
         path.unlink(missing_ok=True)
+        busy = f"{process} is exported to {self.store.url} from another spool"
         with self._asking():
-            claim(self.store, exporters_of(process), self._who, busy=f"{process} is exported")
+            claim(self.store, exporters_of(process), self._who, busy=busy)
             self._restore(card, process)
 
     def _restore(self, card: Card, process: str) -> None:
