@@ -35,7 +35,7 @@ class _Used(NamedTuple):
 
     def is_in(self, gradient: Any, *, changes: int) -> bool:
         """Whether it is that one, after so many changes."""
-        return self.reference() is gradient and gradient._version == self.version + changes
+        return gradient._version == self.version + changes and self.reference() is gradient
 
 
 class _Gradient:
