@@ -378,6 +378,7 @@ def test_no_kill_loses_or_doubles_a_row(
     assert tuple(books.values()) == (told["written"], 0, 0, 0)
 
 
+@pytest.mark.timeout(1000)  # at night, among much else
 @pytest.mark.parametrize("kills", [1, pytest.param(30, marks=pytest.mark.nightly)])
 def test_no_killed_compaction_loses_or_doubles_a_row(kills: int, url: str, tmp_path: Path) -> None:
     """Nor does a query see anything else meanwhile."""
