@@ -37,6 +37,7 @@ def test_kept_runs_are_a_database(kept: str) -> None:
             cursor.execute("FROM torch_traces")
 
 
+@pytest.mark.nightly
 def test_pandas_reads_it(kept: str) -> None:
     """By the way that it has for any connection, of which it warns."""
     pandas = pytest.importorskip("pandas", reason="of tests/history.txt")
