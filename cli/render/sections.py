@@ -21,7 +21,7 @@ class Section:
     """
 
     title: str
-    headings: tuple[Heading, ...]
+    headings: Sequence[Heading]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ....units import duration, size, size_change
 from ..sections import Section, render_sections
-from ..table import Heading
+from ..table import Heading, columns
 from ..text import plural
 
 if TYPE_CHECKING:
@@ -76,11 +76,7 @@ def _temporaries(history: History) -> Section | None:
     left = len(peaks) - len(rows)
     return Section(
         title="Temporary memory",
-        headings=(
-            Heading(name="temporary memory, by module"),
-            Heading(name="at most", is_number=True),
-            Heading(name="made", is_number=True),
-        ),
+        headings=columns("temporary memory, by module", ">at most", ">made"),
         rows=tuple(rows),
         note=f"{plural(left, 'module')} more with less" if left > 0 else "",
     )
@@ -152,12 +148,8 @@ def _sites(recording: Recording, history: History, is_one_of_many: bool) -> Sect
     )
     left = len(history.sites) - len(rows)
     note = f"{plural(left, 'place')} with less" if left > 0 else ""
-    headings = (
-        Heading(name=f"place in the program{where}"),
-        *(
-            Heading(name=name, is_number=True)
-            for name in ("at the peak", "at the end", "made", "bytes in all")
-        ),
+    headings = columns(
+        f"place in the program{where}", ">at the peak", ">at the end", ">made", ">bytes in all"
     )
     return Section(title="places", headings=headings, rows=rows, note=note)
 
@@ -176,7 +168,7 @@ def _shape(peak: int, low: int) -> str:
     return f"{'a hill' if share > 0.1 else 'flat'}: {100 * share:.0f} % of it comes and goes"
 
 
-def _changed(title: str) -> tuple[Heading, ...]:
+def _changed(title: str) -> list[Heading]:
     """The headings of a table of changes."""
-    numbers = ("A at its peak", "B at its peak", "difference", "difference at the end")
-    return (Heading(name=title), *(Heading(name=name, is_number=True) for name in numbers))
+    numbers = (">A at its peak", ">B at its peak", ">difference", ">difference at the end")
+    return columns(title, *numbers)

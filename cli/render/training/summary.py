@@ -10,21 +10,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ....units import percent, size
-from ..table import Heading, draw_table
+from ..table import Heading, columns, draw_table
 from ..text import cut_middle, escape_controls, plural, render_count
 
 if TYPE_CHECKING:
     from ....diagnosis.model_summary import Model, Row, Summary
 
-_HEADINGS = (
-    Heading(name="module"),
-    Heading(name="class"),
-    Heading(name="parameters", is_number=True),
-    Heading(name="FLOPs", is_number=True),
-    Heading(name="input"),
-    Heading(name="output"),
-    Heading(name="dtype"),
-)
+_HEADINGS = columns("module", "class", ">parameters", ">FLOPs", "input", "output", "dtype")
 """The last one only where the modules of a model differ in it."""
 _SCALES = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 _LONGEST_TEXT = 200
