@@ -6,7 +6,7 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS
-from .records import OWN_SCHEMA, Table, choice, count, text
+from .records import OWN_SCHEMA, Table, choice, closing, count, text
 
 CHANGE_STATES = ("done", "vetoed", "refused", "failed")
 """How a change ended."""
@@ -29,14 +29,15 @@ CHANGES = Table(
             "arguments",
             "Its arguments; NULL when there is no room for texts.",
         ),
-        choice(
-            "state",
-            CHANGE_STATES,
-            "How it ended: `vetoed` by an audit hook; `refused` beforehand; `failed`, or"
-            " given up. NULL until then.",
-            closing=True,
+        *closing(
+            choice(
+                "state",
+                CHANGE_STATES,
+                "How it ended: `vetoed` by an audit hook; `refused` beforehand; `failed`, or"
+                " given up. NULL until then.",
+            ),
+            text("error", "Why it was not done."),
         ),
-        text("error", "Why it was not done.", closing=True),
         count("uid", "The user who asked, if by the socket."),
         count("pid", "The process that asked, if by the socket."),
         text("address", "The address it came from, if by TCP."),

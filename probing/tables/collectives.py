@@ -6,7 +6,7 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from .columns import DURATION, DURATION_NS, FAILED, START_NS, STEP, THREAD
-from .records import Table, count, flag, moment, seconds, size, text
+from .records import Table, closing, count, flag, moment, seconds, size, text
 
 GROUP_NAME = text("process_group", "The process group, by torch's name: `0` is the default group.")
 _WHAT = (
@@ -64,26 +64,25 @@ COLLECTIVES = Table(
             "The line of the program, as `file.py:123`; else of the library.",
         ),
         DURATION,
-        count(
-            "wait_ns",
-            "How long the program waited for it; on a device only the time to queue it.",
-            unit="ns",
-            closing=True,
+        *closing(
+            count(
+                "wait_ns",
+                "How long the program waited for it; on a device only the time to queue it.",
+                unit="ns",
+            ),
+            seconds(
+                "device_s",
+                "Its time on the accelerator, waiting for other ranks included, in steps of"
+                " python.device_times, if the caller waits at once. The minimum over ranks is the"
+                " transfer.",
+            ),
+            size(
+                "growth_bytes",
+                "By how much memory in use grew: the accelerator allocator's, else the resident"
+                " set. Of each call while `probing PID leak` watches, else now and then.",
+            ),
+            text("error", "What it failed with."),
         ),
-        seconds(
-            "device_s",
-            "Its time on the accelerator, waiting for other ranks included, in steps of"
-            " python.device_times, if the caller waits at once. The minimum over ranks is the"
-            " transfer.",
-            closing=True,
-        ),
-        size(
-            "growth_bytes",
-            "By how much memory in use grew: the accelerator allocator's, else the resident"
-            " set. Of each call while `probing PID leak` watches, else now and then.",
-            closing=True,
-        ),
-        text("error", "What it failed with.", closing=True),
         FAILED,
         THREAD,
         START_NS,

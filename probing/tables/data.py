@@ -6,7 +6,7 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, STEP, THREAD
-from .records import Table, count, flag, seconds, size, text
+from .records import Table, closing, count, flag, seconds, size, text
 
 _LOADER = count(
     "loader",
@@ -28,40 +28,19 @@ BATCHES = Table(
             "worker",
             "The worker process that made it, or whose turn it is.",
         ),
-        count(
-            "samples",
-            "Its samples: the first size of its tensors.",
-            closing=True,
-        ),
-        count(
-            "tokens",
-            "The elements of its first integer tensor with two dimensions.",
-            closing=True,
-        ),
-        size(
-            "bytes",
-            "What its tensors take; NULL where one is not strided.",
-            closing=True,
-        ),
-        text(
-            "tensors",
-            "Names, types and sizes of its tensors, such as `input_ids: int64[4,128], labels:"
-            " int64[4,128]`; after 512 kinds only the first, such as `int64[4,?]`, after"
-            " 1,024 none.",
-            closing=True,
-        ),
-        text(
-            "device",
-            "Where its first tensor is, such as `cpu`.",
-            closing=True,
-        ),
-        flag(
-            "pinned",
-            "Whether its first tensor is in pinned memory.",
-            closing=True,
-        ),
-        flag(
-            "exhausted", "Whether there was no further batch: the end of the epoch.", closing=True
+        *closing(
+            count("samples", "Its samples: the first size of its tensors."),
+            count("tokens", "The elements of its first integer tensor with two dimensions."),
+            size("bytes", "What its tensors take; NULL where one is not strided."),
+            text(
+                "tensors",
+                "Names, types and sizes of its tensors, such as `input_ids: int64[4,128], labels:"
+                " int64[4,128]`; after 512 kinds only the first, such as `int64[4,?]`, after"
+                " 1,024 none.",
+            ),
+            text("device", "Where its first tensor is, such as `cpu`."),
+            flag("pinned", "Whether its first tensor is in pinned memory."),
+            flag("exhausted", "Whether there was no further batch: the end of the epoch."),
         ),
         FAILED,
         THREAD,

@@ -6,7 +6,7 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from .columns import SEQ, START_NS, STEP
-from .records import Table, count, flag, number, seconds, size, text
+from .records import Table, closing, count, flag, number, seconds, size, text
 
 DEVICES = Table(
     name="devices",
@@ -16,48 +16,30 @@ DEVICES = Table(
     columns=(
         STEP,
         text("device", "As torch counts it in this process: `cuda:0`."),
-        number(
-            "busy", "The part of the time in which it computed anything, from 0 to 1.", closing=True
-        ),
-        number(
-            "memory_busy",
-            "The part of the time in which its memory was read or written.",
-            closing=True,
-        ),
-        size("used_bytes", "In use on the whole device, by all programs.", closing=True),
-        size("total_bytes", "What the device has.", closing=True),
-        size(
-            "own_bytes",
-            "This process's share, as the driver sees it; NULL where that counts processes"
-            " otherwise, as in some containers.",
-            closing=True,
-        ),
-        count("processes", "How many processes compute on it.", closing=True),
-        number("power_w", "What it draws.", unit="W", closing=True),
-        number("power_limit_w", "What it may draw.", unit="W", closing=True),
-        count("sm_mhz", "The clock of its multiprocessors.", unit="MHz", closing=True),
-        count("memory_mhz", "The clock of its memory.", unit="MHz", closing=True),
-        text(
-            "throttled",
-            "What holds its clocks down, such as `power cap` or `hardware thermal`, separated"
-            " by `;`.",
-            closing=True,
-        ),
-        count("temperature_c", "How hot it is.", unit="C", closing=True),
-        count(
-            "ecc_errors",
-            "Uncorrectable errors of its memory since the driver was loaded.",
-            closing=True,
-        ),
-        count(
-            "remapped_rows",
-            "Rows of its memory replaced after such errors.",
-            closing=True,
-        ),
-        count(
-            "xid",
-            "The number of an error that the driver told since the previous row.",
-            closing=True,
+        *closing(
+            number("busy", "The part of the time in which it computed anything, from 0 to 1."),
+            number("memory_busy", "The part of the time in which its memory was read or written."),
+            size("used_bytes", "In use on the whole device, by all programs."),
+            size("total_bytes", "What the device has."),
+            size(
+                "own_bytes",
+                "This process's share, as the driver sees it; NULL where that counts processes"
+                " otherwise, as in some containers.",
+            ),
+            count("processes", "How many processes compute on it."),
+            number("power_w", "What it draws.", unit="W"),
+            number("power_limit_w", "What it may draw.", unit="W"),
+            count("sm_mhz", "The clock of its multiprocessors.", unit="MHz"),
+            count("memory_mhz", "The clock of its memory.", unit="MHz"),
+            text(
+                "throttled",
+                "What holds its clocks down, such as `power cap` or `hardware thermal`, separated"
+                " by `;`.",
+            ),
+            count("temperature_c", "How hot it is.", unit="C"),
+            count("ecc_errors", "Uncorrectable errors of its memory since the driver was loaded."),
+            count("remapped_rows", "Rows of its memory replaced after such errors."),
+            count("xid", "The number of an error that the driver told since the previous row."),
         ),
         *(
             number(

@@ -133,3 +133,8 @@ def seconds(name: str, doc: str, *, closing: bool = False) -> Column:
 def moment(name: str, doc: str, *, closing: bool = False) -> Column:
     """A column of points in time."""
     return Column(name=name, type="time", unit="ns", doc=doc, closing=closing)
+
+
+def closing(*columns: Column) -> tuple[Column, ...]:
+    """Columns whose values are known only as a row is completed."""
+    return tuple(column._replace(closing=True) for column in columns)
