@@ -254,7 +254,6 @@ def TimestampFromTicks(ticks: float) -> dt.datetime:  # noqa: N802 - that of PEP
 
 
 def _translated(error: ProbingError) -> Error:
-    """The error of this module that says the same."""
     kind: type[Error] = DatabaseError
     if isinstance(error, SqlRefused):
         kind = NotSupportedError
@@ -292,7 +291,6 @@ def _with_values(operation: str, parameters: Sequence[Any]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """A value as SQL has it."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):

@@ -112,7 +112,6 @@ def _largest(
     memory: int | None,
     margin: float,
 ) -> LargestFit:
-    """The largest batch that fits."""
     from ...messages.about.fit import find_largest
 
     def try_batch(size: int | None) -> FitAnswer:

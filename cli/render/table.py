@@ -234,7 +234,6 @@ def _wrapped(words: str, width: int | None) -> list[str]:
 
 
 def _natural_widths(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> list[int]:
-    """The cells that each column's widest text takes."""
     widths = [cell_len(name) for name in names]
     for row in rows:
         for index, text in enumerate(row):

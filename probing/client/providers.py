@@ -132,7 +132,6 @@ class _LiveTable:
         return live_to_arrow(live, self.table)
 
     def _ask(self, wait_s: float | None) -> LiveRows:
-        """What the agent answers."""
         if not self._folder.is_alive():
             raise ProcessEnded(self._folder.pid, f"{self.table.full_name} can no longer be asked")
         ping(self._folder, timeout_s=self._timeout_s)

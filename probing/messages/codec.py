@@ -117,7 +117,6 @@ def _build(kind: Any, raw: Any, where: str) -> Any:
 
 
 def _build_union(kind: Any, raw: Any, where: str) -> Any:
-    """Build the first member of a union that fits."""
     members = typing.get_args(kind)
     if raw is None and types.NoneType in members:
         return None

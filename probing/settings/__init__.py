@@ -25,7 +25,6 @@ OBSOLETE: dict[str, str] = {}
 def _setting(
     env: str, default: T, doc: str, *, live: bool = False, secret: bool = False, minimum: float = 0
 ) -> T:
-    """Declare one setting; the field's type is the setting's."""
     metadata = {"env": env, "doc": doc, "live": live, "secret": secret, "minimum": minimum}
     value: T = field(default=default, repr=not secret, metadata=metadata)
     return value
@@ -362,7 +361,6 @@ class Settings:
 
 
 def _default_of(spec: dataclasses.Field[Any]) -> Any:
-    """A field's default; every setting has one."""
     return spec.default
 
 

@@ -219,7 +219,6 @@ def _need(library: str) -> Any:
 
 
 def _html_cell(value: Any) -> str:
-    """One cell of a notebook's table."""
     import html
 
     return f"<td>{'<i>NULL</i>' if value is None else html.escape(str(value))}</td>"

@@ -272,7 +272,6 @@ class _Rates:
         return any(are_same(rates, one) for one in expected)
 
     def _named(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
-        """Changes with the optimizer that they are of."""
         if not self._name:
             return changes
         return tuple(dataclasses.replace(c, what=f"{self._name}: {c.what}") for c in changes)

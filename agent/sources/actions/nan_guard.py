@@ -249,7 +249,6 @@ class _Guard:
         return _Row(self._ring, self._ring.open_named(opening), values)
 
     def _name(self, parameters: list[Tensor], place: int) -> str:
-        """What a parameter is called."""
         known: str | None = self._names.get(id(parameters[place]))
         return known or f"parameter {place} of the optimizer"
 

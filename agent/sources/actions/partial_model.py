@@ -228,6 +228,5 @@ def _refuse_nothing_left(scene: Scene, idle: list[Tensor]) -> None:
 
 
 def _listed(names: list[str]) -> str:
-    """Names in a sentence."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more

@@ -222,7 +222,6 @@ def _run_phases(step: Step, live: LiveBytes, torch: ModuleType) -> None:
 
 
 def _trained(step: Step) -> list[Any]:
-    """The parameters that get gradients, each once."""
     found = {id(p): p for p in step.model.parameters() if p.requires_grad}
     return list(found.values())
 

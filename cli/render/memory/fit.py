@@ -66,7 +66,6 @@ def _peaks(answer: FitAnswer) -> list[tuple[str, FitPeak]]:
 
 
 def _table(answer: FitAnswer, *, width: int | None, color: bool) -> str:
-    """The parts of both peaks side by side."""
     named = _peaks(answer)
     peaks = [peak for _, peak in named]
     sizes = [{part.category: part.bytes for part in peak.parts} for peak in peaks]

@@ -118,7 +118,6 @@ def _categories(report: OomReport) -> list[Section]:
 
 
 def _growth(report: OomReport, most: int) -> list[Section]:
-    """What grew before."""
     if not report.growth:
         return []
     shown = report.growth[:most] if most else report.growth
@@ -140,7 +139,6 @@ def _growth(report: OomReport, most: int) -> list[Section]:
 
 
 def _ending(report: OomReport, width: int | None) -> list[str]:
-    """How the process ended."""
     ending = report.ending
     if ending is None:
         return []

@@ -109,7 +109,6 @@ def render_difference(
 
 
 def _cost(step_s: float | None, plain_step_s: float | None) -> str:
-    """What recording costs."""
     if step_s is None or plain_step_s is None:
         return ""
     return f"a recorded step took {duration(step_s)}, one before {duration(plain_step_s)}"
@@ -155,7 +154,6 @@ def _sites(recording: Recording, history: History, is_one_of_many: bool) -> Sect
 
 
 def _side(letter: str, name: str, difference: Difference, number: int) -> str:
-    """One of two recordings."""
     steps = difference.steps[number]
     shape = _shape(difference.peaks[number], difference.lows[number])
     covers = "" if steps is None else f"{plural(steps, 'step')}, "

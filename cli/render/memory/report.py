@@ -228,7 +228,6 @@ def _quantized(rows: Any) -> Iterator[str]:
 
 
 def _tensors(report: MemoryReport) -> Section:
-    """The largest storages."""
     rows = tuple(
         (
             units.size(row["bytes"]),
@@ -252,7 +251,6 @@ def _tensors(report: MemoryReport) -> Section:
 
 
 def _referrers(report: MemoryReport) -> Section:
-    """Who refers to the largest storages."""
     rows: list[tuple[str, ...]] = []
     for tensor in report.tensors:
         found = (report.referrers or {}).get(tensor["address"], ())

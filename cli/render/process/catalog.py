@@ -122,7 +122,6 @@ def _short(standings: Sequence[Standing], width: int | None, *, color: bool) -> 
 
 
 def _whole(standings: Sequence[Standing], width: int | None, *, color: bool) -> list[str]:
-    """All that is known of each."""
     counts = ("rows", "oldest row", "written", "lost")
     headings = columns("table", "kind", *(f">{name}" for name in counts))
     rows = [

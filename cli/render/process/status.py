@@ -36,7 +36,6 @@ def render_status(report: StatusReport, *, width: int | None, color: bool) -> st
 
 
 def _cost(report: StatusReport) -> str:
-    """What recording costs."""
     if report.cost_s is None or report.share is None:
         if report.passes:
             return (

@@ -87,7 +87,6 @@ def _nobody(report: StragglerReport) -> Iterator[str]:
 
 
 def _blame(pace: RankPace) -> Iterator[str]:
-    """What holds against one rank."""
     usual = pace.own_s - pace.excess_s
     yield (
         f"{rank_words([pace.rank])} is a straggler: {duration(pace.own_s)} of its own per step"
@@ -173,7 +172,6 @@ def _clocks(report: StragglerReport) -> Iterator[str]:
 
 
 def _most(pace: RankPace) -> str | None:
-    """The phase with most of the excess."""
     if not pace.phases:
         return None
     phase = max(pace.phases, key=lambda name: pace.phases[name])

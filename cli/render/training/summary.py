@@ -62,7 +62,6 @@ def summary_markdown(summary: Summary) -> str:
 
 
 def _shown(summary: Summary) -> list[Model]:
-    """The models that are shown as a tree."""
     return [m for m in summary.models if m.facts["parameters"] != 0 or m.facts["buffers"]]
 
 
@@ -73,7 +72,6 @@ def _headings(model: Model) -> tuple[Heading, ...]:
 
 
 def _title(model: Model) -> str:
-    """What the model is, in one line."""
     facts = model.facts
     wrappers = f" in {facts['wrappers']}" if facts["wrappers"] else ""
     mode = {True: "training mode", False: "evaluation mode"}.get(facts["training"])
@@ -85,7 +83,6 @@ def _title(model: Model) -> str:
 
 
 def _cells(row: Row, *, indent: bool) -> list[str]:
-    """One module's line."""
     name = row["module"] or ""
     if indent and row["depth"]:
         name = "  " * row["depth"] + name.rpartition(".")[2]
@@ -154,5 +151,4 @@ def _scaled(number: int) -> str:
 
 
 def _cell(text: Any) -> str:
-    """A text that is safe within a Markdown table."""
     return escape_controls(str(text)).replace("\\", "\\\\").replace("|", "\\|")

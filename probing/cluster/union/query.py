@@ -232,7 +232,6 @@ class _Statement:
         )
 
     def _own_tables(self) -> tuple[Table, ...]:
-        """Those that the scripts of the processes have declared."""
         return self._union.own_tables(self._left() * _SHARE)
 
     def _check(self, tables: Sequence[Table], plans: list[str]) -> None:
@@ -261,7 +260,6 @@ class _Statement:
         return UnionAnswer(rows, plan, self._gathered)
 
     def _gather(self, plan: Plan) -> tuple[pa.Table, ...]:
-        """The rows of a plan's leaves."""
         if not plan.leaves:
             return ()
         gathered = self._union.gather(plan, self._syntax, self._left() * _SHARE)

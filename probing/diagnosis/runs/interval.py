@@ -83,7 +83,6 @@ def compare(before: Floats, after: Floats) -> Interval:
 
 
 def _interval(resampled: Floats, point: float) -> tuple[float, float]:
-    """Between what a figure lies that was resampled."""
     low, high = (float(q) for q in np.percentile(resampled, (_TAIL, 100 - _TAIL)))
     return (
         point - _STUDENT * max(0.0, point - low),

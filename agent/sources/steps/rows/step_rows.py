@@ -254,7 +254,6 @@ class StepRows:
             self._count -= 1
 
     def _fill_host(self, closing: list[object]) -> None:
-        """Fill in what the step cost the processor."""
         self.last_read = self.host.read()
         if self._read is not None and (spent := self._read.until(self.last_read)) is not None:
             closing[self._host_at] = spent
@@ -379,7 +378,6 @@ class StepRows:
             self._batch.losses.clear()
 
     def _begin_batch(self, now_ns: int) -> None:
-        """The first phase of a micro-batch begins."""
         if self._due_memory is not None:
             self._due_memory.batch_changed()
         self._batch = self._batches.open(

@@ -46,7 +46,6 @@ _OF_ALL = 0.6
 
 
 def _grows(facts: Facts) -> Iterator[Sign]:
-    """Memory grows from step to step."""
     yield from _growth(facts, _watched)
 
 
@@ -150,7 +149,6 @@ def _watch(facts: Facts, limit_s: float) -> LeakReport:
 
 
 def _near_limit(facts: Facts) -> Iterator[Sign]:
-    """Memory is near its limit."""
     rows = facts.rows(_NEWEST)
     if not rows:
         raise NotLookedAt("no row in python.memory")

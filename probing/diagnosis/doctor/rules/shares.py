@@ -60,7 +60,6 @@ _MODULES = (
 
 
 def _evaluations(facts: Facts) -> Iterator[Sign]:
-    """Evaluations take most of the time."""
     steps = facts.steps.last(10 * WINDOW)
     if len(steps) < 2:
         return
@@ -86,7 +85,6 @@ def _evaluations(facts: Facts) -> Iterator[Sign]:
 
 
 def _checkpoints(facts: Facts) -> Iterator[Sign]:
-    """Checkpoints take much of the time."""
     steps = facts.steps.last(10 * WINDOW)
     if len(steps) < 2:
         return
