@@ -65,7 +65,7 @@ def _shown(summary: Summary) -> list[Model]:
     return [m for m in summary.models if m.facts["parameters"] != 0 or m.facts["buffers"]]
 
 
-def _headings(model: Model) -> tuple[Heading, ...]:
+def _headings(model: Model) -> list[Heading]:
     """The columns that tell something of this model."""
     is_mixed = len({row["dtype"] for row in model.modules} - {None}) > 1
     return _HEADINGS if is_mixed else _HEADINGS[:-1]
