@@ -1,7 +1,4 @@
-"""Short reports: titles with tables below, for the eye or in Markdown.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""Short reports: titles with tables below, for the eye or in Markdown."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The table of the actions: what was changed in a training from outside, and by whom.
-
-Rules of this file: see the package.
-"""
+"""The table of the actions: what was changed in a training from outside, and by whom."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The tables of the last recording of allocations.
-
-Rules of this file: see the package.
-"""
+"""The tables of the last recording of allocations."""
 
 from __future__ import annotations
 

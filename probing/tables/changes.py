@@ -1,7 +1,4 @@
-"""The table of what was asked of the agent itself: its settings, its work, its way in and out.
-
-Rules of this file: see the package.
-"""
+"""The table of what was asked of the agent itself: its settings, its work, its way in and out."""
 
 from __future__ import annotations
 

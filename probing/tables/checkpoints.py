@@ -1,7 +1,4 @@
-"""The table of the checkpoints that the script has written.
-
-Rules of this file: see the package.
-"""
+"""The table of the checkpoints that the script has written."""
 
 from __future__ import annotations
 

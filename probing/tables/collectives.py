@@ -1,7 +1,4 @@
-"""The tables of many ranks: collectives, and the process groups that they are of.
-
-Rules of this file: see the package.
-"""
+"""The tables of many ranks: collectives, and the process groups that they are of."""
 
 from __future__ import annotations
 

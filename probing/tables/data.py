@@ -1,7 +1,4 @@
-"""The tables of the data that a training is fed with: batches and data loaders.
-
-Rules of this file: see the package.
-"""
+"""The tables of the data that a training is fed with: batches and data loaders."""
 
 from __future__ import annotations
 

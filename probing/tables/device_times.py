@@ -1,7 +1,4 @@
-"""The table of what modules take on the device.
-
-Rules of this file: see the package.
-"""
+"""The table of what modules take on the device."""
 
 from __future__ import annotations
 

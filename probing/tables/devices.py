@@ -1,7 +1,4 @@
-"""The table of what the training's device does as a whole.
-
-Rules of this file: see the package.
-"""
+"""The table of what the training's device does as a whole."""
 
 from __future__ import annotations
 

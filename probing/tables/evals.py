@@ -1,7 +1,4 @@
-"""The table of the code that was sent to a process: who did what to the job.
-
-Rules of this file: see the package.
-"""
+"""The table of the code that was sent to a process: who did what to the job."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The table of the last profile.
-
-Rules of this file: see the package.
-"""
+"""The table of the last profile."""
 
 from __future__ import annotations
 

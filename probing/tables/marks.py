@@ -1,7 +1,4 @@
-"""The tables of what the script tells of itself.
-
-Rules of this file: see the package.
-"""
+"""The tables of what the script tells of itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The tables of memory: what was in use at each phase of each step, and what the host says.
-
-Rules of this file: see the package.
-"""
+"""The tables of memory: what was in use at each phase of each step, and what the host says."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The tables of what is trained: models, their modules, and the optimizers' parameter groups.
-
-Rules of this file: see the package.
-"""
+"""The tables of what is trained: models, their modules, and the optimizers' parameter groups."""
 
 from __future__ import annotations
 

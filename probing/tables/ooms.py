@@ -1,7 +1,4 @@
-"""The tables of out-of-memory errors.
-
-Rules of this file: see the package.
-"""
+"""The tables of out-of-memory errors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The tables about probing itself: what it records, and what that costs.
-
-Rules of this file: see the package.
-"""
+"""The tables about probing itself: what it records, and what that costs."""
 
 from __future__ import annotations
 

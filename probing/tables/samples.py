@@ -1,7 +1,4 @@
-"""The table of stack samples.
-
-Rules of this file: see the package.
-"""
+"""The table of stack samples."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The tables of what threads are doing.
-
-Rules of this file: see the package.
-"""
+"""The tables of what threads are doing."""
 
 from __future__ import annotations
 

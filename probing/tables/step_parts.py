@@ -1,7 +1,4 @@
-"""The tables of what a training does beside its steps, and of what they consist of.
-
-Rules of this file: see the package.
-"""
+"""The tables of what a training does beside its steps, and of what they consist of."""
 
 from __future__ import annotations
 

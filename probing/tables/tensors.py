@@ -1,7 +1,4 @@
-"""The tables of where memory is: storages of tensors, categories, activations, segments.
-
-Rules of this file: see the package.
-"""
+"""The tables of where memory is: storages of tensors, categories, activations, segments."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The tables of the training itself: module calls and steps.
-
-Rules of this file: see the package.
-"""
+"""The tables of the training itself: module calls and steps."""
 
 from __future__ import annotations
 

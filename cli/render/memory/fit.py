@@ -1,7 +1,4 @@
-"""A prediction of memory: its parts now and as asked, and whether it fits.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""A prediction of memory: its parts now and as asked, and whether it fits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Whether memory grows, and which mistake it is.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""Whether memory grows, and which mistake it is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""An out-of-memory error: what was there, what grew, what to do.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""An out-of-memory error: what was there, what grew, what to do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a profile says, in words and tables.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""What a profile says, in words and tables."""
 
 from __future__ import annotations
 

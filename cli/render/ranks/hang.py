@@ -1,7 +1,4 @@
-"""A verdict as a text: the sentence first, then who, then what to do and how to see it.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""A verdict as a text: the sentence first, then who, then what to do and how to see it."""
 
 from __future__ import annotations
 

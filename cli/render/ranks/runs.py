@@ -1,7 +1,4 @@
-"""What differs between two runs: what came of it, what was set up otherwise, and the figures.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""What differs between two runs: what came of it, what was set up otherwise, and the figures."""
 
 from __future__ import annotations
 

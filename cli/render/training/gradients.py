@@ -1,7 +1,4 @@
-"""The gradients of some steps as a table, the worst first.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""The gradients of some steps as a table, the worst first."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What was found where values are not finite, in a sentence or two.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""What was found where values are not finite, in a sentence or two."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rules about memory: what grows, what is near its limit, what takes most of it.
-
-Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
-"""
+"""Rules about memory: what grows, what is near its limit, what takes most of it."""
 
 from __future__ import annotations
 

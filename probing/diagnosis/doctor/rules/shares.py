@@ -1,7 +1,4 @@
-"""Rules about what takes most of the time.
-
-Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
-"""
+"""Rules about what takes most of the time."""
 
 from __future__ import annotations
 
