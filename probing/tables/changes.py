@@ -22,10 +22,7 @@ CHANGES = Table(
             " `snapshot` of allocations, `fit`, `cancel` of an eval; in the audit event after"
             " `probing.`.",
         ),
-        text(
-            "arguments",
-            "Its arguments; NULL when there is no room for texts.",
-        ),
+        text("arguments", "Its arguments; NULL when there is no room for texts."),
         *closing(
             choice(
                 "state",

@@ -43,23 +43,14 @@ COLLECTIVES = Table(
             " divides, then sums). NULL without a reduction, and for calls from C++ that do"
             " not tell.",
         ),
-        count(
-            "root",
-            "The rank in the whole job that sends to all or receives from all.",
-        ),
+        count("root", "The rank in the whole job that sends to all or receives from all."),
         count(
             "peer",
             "The other rank of a `send` or `recv`, as numbered in the whole job; NULL while"
             " it may be any.",
         ),
-        flag(
-            "is_async",
-            "Whether the call returned before the end.",
-        ),
-        text(
-            "caller",
-            "The line of the program, as `file.py:123`; else of the library.",
-        ),
+        flag("is_async", "Whether the call returned before the end."),
+        text("caller", "The line of the program, as `file.py:123`; else of the library."),
         DURATION,
         *closing(
             count(
@@ -97,10 +88,7 @@ PROCESS_GROUPS = Table(
         text("backend", "Such as `gloo` or `nccl`."),
         count("size", "How many ranks it has.", bits=32),
         count("group_rank", "Which of them this process is, from 0."),
-        text(
-            "ranks",
-            "Its ranks in the whole job: `0,1,2,3`, or ranges: `0-511`.",
-        ),
+        text("ranks", "Its ranks in the whole job: `0,1,2,3`, or ranges: `0-511`."),
         seconds("timeout_s", "After how long torch gives a collective up."),
         moment("created_ns", "When it was first seen."),
     ),

@@ -39,10 +39,7 @@ EVALS = Table(
         count("uid", "The user who sent it, if by the socket."),
         count("pid", "The process that sent it, if by the socket."),
         text("address", "The address it came from, if by TCP."),
-        text(
-            "code",
-            "The code, its first 1,000 characters; NULL when there is no room for texts.",
-        ),
+        text("code", "The code, its first 1,000 characters; NULL when there is no room for texts."),
         text("code_sha256", "The first 16 digits of the SHA-256 of all the code."),
         count("code_bytes", "How long the code is."),
         *closing(

@@ -29,11 +29,7 @@ METRICS = Table(
     columns=(
         STEP,
         text("name", "What the script calls it."),
-        number(
-            "value",
-            "The number; NULL while it is on its way from a device.",
-            closing=True,
-        ),
+        number("value", "The number; NULL while it is on its way from a device.", closing=True),
         THREAD,
         START_NS._replace(doc="When it was told, since the epoch."),
         SEQ,

@@ -106,10 +106,7 @@ HOST_MEMORY = Table(
             "In use without droppable file cache: at the limit, the kernel kills.",
         ),
         size("cgroup_limit_bytes", "What that cgroup may use."),
-        count(
-            "cgroup_oom_kills",
-            "Processes in that cgroup killed by the kernel OOM killer.",
-        ),
+        count("cgroup_oom_kills", "Processes in that cgroup killed by the kernel OOM killer."),
         number(
             "pressure_some",
             "The share of the last ten seconds in which some process waited for memory: in"

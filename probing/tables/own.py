@@ -50,10 +50,7 @@ SOURCES = Table(
             " failures; `absent`: not in this torch.",
         ),
         text("table", "The table that its rows are in."),
-        seconds(
-            "cost_s",
-            "Its cost in the last step looked at.",
-        ),
+        seconds("cost_s", "Its cost in the last step looked at."),
         count("faults", "How often it has failed."),
         text("note", "What it leaves out, or how it failed last."),
     ),
