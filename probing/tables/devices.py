@@ -37,19 +37,18 @@ DEVICES = Table(
             count("ecc_errors", "Uncorrectable errors of its memory since the driver was loaded."),
             count("remapped_rows", "Rows of its memory replaced after such errors."),
             count("xid", "The number of an error that the driver told since the previous row."),
-        ),
-        *(
-            number(
-                f"{link.lower()}_{way}_bytes_per_s",
-                f"What it has {way} by {link}{when}.",
-                unit="1/s",
-                closing=True,
-            )
-            for link, when in (
-                ("PCIe", ", over the 20 ms in which it was asked"),
-                ("NVLink", ", all links together, since the row before"),
-            )
-            for way in ("sent", "received")
+            *(
+                number(
+                    f"{link.lower()}_{way}_bytes_per_s",
+                    f"What it has {way} by {link}{when}.",
+                    unit="1/s",
+                )
+                for link, when in (
+                    ("PCIe", ", over the 20 ms in which it was asked"),
+                    ("NVLink", ", all links together, since the row before"),
+                )
+                for way in ("sent", "received")
+            ),
         ),
         text("uuid", "By which the driver knows it."),
         START_NS._replace(doc="When it was asked, since the epoch."),

@@ -69,19 +69,17 @@ STEP_PHASES = (
 )
 """What a rank's training thread spends a step on by itself; each is a column of python.steps."""
 
-_LOSS = number(
-    "loss",
-    "What `backward()` was called on, unscaled; summed over several calls. On a device it"
-    " arrives with the next step.",
-    closing=True,
-)
-_SAMPLES = count(
-    "samples", "Samples: the first dimension of the model's first input.", closing=True
-)
-_TOKENS = count(
-    "tokens",
-    "Tokens: the elements of the model's first input, where that is a matrix of integers.",
-    closing=True,
+_LOSS, _SAMPLES, _TOKENS = closing(
+    number(
+        "loss",
+        "What `backward()` was called on, unscaled; summed over several calls. On a device it"
+        " arrives with the next step.",
+    ),
+    count("samples", "Samples: the first dimension of the model's first input."),
+    count(
+        "tokens",
+        "Tokens: the elements of the model's first input, where that is a matrix of integers.",
+    ),
 )
 _MICRO_BATCH_PHASES = closing(
     seconds("data_wait_s", "Waiting for a DataLoader's next batch."),
@@ -237,11 +235,12 @@ MICRO_BATCHES = Table(
         _LOSS,
         _SAMPLES,
         _TOKENS,
-        count(
-            "elements",
-            "The elements of the tensor that its first root module was given first: lengths"
-            " of what are no tokens.",
-            closing=True,
+        *closing(
+            count(
+                "elements",
+                "The elements of the tensor that its first root module was given first: lengths"
+                " of what are no tokens.",
+            ),
         ),
         *_MICRO_BATCH_PHASES,
         FAILED,
