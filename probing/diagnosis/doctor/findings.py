@@ -57,6 +57,10 @@ class Sign:
     next: str = ""
 
 
+def _nothing(_: Facts) -> tuple[Sign, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One thing that can be wrong.
@@ -71,7 +75,7 @@ class Rule:
         fix: What to do.
         source: What the advice is taken from.
         next: The command that shows more; ``ENDPOINT`` stands for the process.
-        look: What finds it.
+        look: What finds it in one process; nothing does where the rule compares several.
         asks: Statements that the look always asks of the record: all rules' are asked together.
         on_record: What the record alone says, where `look` did not come to its end in time.
         cost_s: How long that takes beyond a query: it waits for steps of the training, or for time
@@ -89,7 +93,7 @@ class Rule:
     gravity: int
     fix: str
     next: str
-    look: Callable[[Facts], Iterable[Sign]]
+    look: Callable[[Facts], Iterable[Sign]] = _nothing
     source: str = ""
     asks: tuple[str, ...] = ()
     on_record: Callable[[Facts], Iterable[Sign]] | None = None
