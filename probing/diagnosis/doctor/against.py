@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...cluster.job.membership import names_of
 from ..runs.effects import MOST_TOLD, Effect, Kind
-from .findings import Finding, Rule, Sign, finding_of
+from .findings import Finding, Rule, Sign, finding_of, of_several
 from .report import NotLooked, Report
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ _OF_EFFECTS: dict[Kind, Rule] = {
         gravity=47,
         fix="Look at what is named as changed; where that is nothing, at the machine.",
         next=_NEXT,
+        look=of_several,
     ),
     "memory": Rule(
         name="more-memory-than-before",
@@ -56,6 +57,7 @@ _OF_EFFECTS: dict[Kind, Rule] = {
         gravity=50,
         fix="Look at what is named as changed; `memory` and `leak` show who holds it.",
         next=_NEXT,
+        look=of_several,
     ),
     "loss": Rule(
         name="loss-above-before",
@@ -70,6 +72,7 @@ _OF_EFFECTS: dict[Kind, Rule] = {
         fix="Look at what is named as changed; with the same seed, at the step in which the losses"
         " first differ.",
         next=_NEXT,
+        look=of_several,
     ),
 }
 _SET_UP = Rule(
@@ -85,6 +88,7 @@ _SET_UP = Rule(
     gravity=5,
     fix=_CONFIGURE,
     next=_NEXT,
+    look=of_several,
 )
 AGAINST_RULES: tuple[Rule, ...] = (*_OF_EFFECTS.values(), _SET_UP)
 """Rules that `examine` knows nothing of."""

@@ -57,10 +57,6 @@ class Sign:
     next: str = ""
 
 
-def _nothing(_: Facts) -> tuple[Sign, ...]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One thing that can be wrong.
@@ -75,7 +71,7 @@ class Rule:
         fix: What to do.
         source: What the advice is taken from.
         next: The command that shows more; ``ENDPOINT`` stands for the process.
-        look: What finds it in one process; nothing does where the rule compares several.
+        look: What finds it.
         asks: Statements that the look always asks of the record: all rules' are asked together.
         on_record: What the record alone says, where `look` did not come to its end in time.
         cost_s: How long that takes beyond a query: it waits for steps of the training, or for time
@@ -93,11 +89,16 @@ class Rule:
     gravity: int
     fix: str
     next: str
-    look: Callable[[Facts], Iterable[Sign]] = _nothing
+    look: Callable[[Facts], Iterable[Sign]]
     source: str = ""
     asks: tuple[str, ...] = ()
     on_record: Callable[[Facts], Iterable[Sign]] | None = None
     cost_s: float = 0.0
+
+
+def of_several(_: Facts) -> tuple[Sign, ...]:
+    """The look of a rule that compares processes, and finds nothing in a single one."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

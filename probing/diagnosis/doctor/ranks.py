@@ -19,7 +19,7 @@ from ...cluster.ranks.slow.stragglers import find_stragglers
 from ...messages.frozen import dataclass
 from ...units import duration
 from .facts import Facts, percent
-from .findings import Rule, Sign
+from .findings import Rule, Sign, of_several
 from .not_looked_at import NotLookedAt
 from .rules.numbers.gradients import listed
 
@@ -224,6 +224,7 @@ JOB_RULES = (
             gravity=48,
             fix="Look at that rank alone: its data, its machine, its device.",
             next="probing ENDPOINT stragglers",
+            look=of_several,
         ),
         look=_straggler,
     ),
@@ -241,6 +242,7 @@ JOB_RULES = (
             source="https://pytorch.org/docs/stable/data.html",
             next='probing ENDPOINT query "SELECT step, rank, loss FROM python.steps'
             ' ORDER BY step DESC LIMIT 20"',
+            look=of_several,
         ),
         look=_same_data,
     ),
@@ -257,6 +259,7 @@ JOB_RULES = (
             fix="Broadcast the parameters of rank 0 once, or use DistributedDataParallel.",
             source="https://pytorch.org/docs/stable/notes/ddp.html",
             next="probing ENDPOINT diff",
+            look=of_several,
             cost_s=3.0,
         ),
         look=_different_parameters,
