@@ -123,7 +123,8 @@ CASES = (
          loss=lambda s: 4 * 0.9**s)}, labels=labels("shifted by one")), None),
     Case("loss-too-good", of_steps(tokens=512), None),
     Case("clipping", of_steps(grad_norm=1.0, clipped_norm=1e-4), "likely"),
-    Case("clipping", of_steps(grad_norm=4.0, clipped_norm=1.0), "possible"),
+    Case("clipping", of_steps(grad_norm=20.0, clipped_norm=1.0), "possible"),
+    Case("clipping", of_steps(grad_norm=8.0, clipped_norm=1.0), None),
     Case("clipping", of_steps(grad_norm=lambda s: 0.5 + s % 2, clipped_norm=lambda s: 0.5 + 0.5
          * (s % 2)), None),
     Case("scaler-skips", of_steps(60, skipped=3, amp_scale=lambda s: 65536 / (1 + s)), "likely"),
