@@ -90,11 +90,6 @@ def _interval(resampled: Floats, point: float) -> tuple[float, float]:
     )
 
 
-def level(values: Floats) -> float:
-    """One level; see the head of the file."""
-    return float(np.median(_means(values)))
-
-
 def _means(values: Floats) -> Floats:
     """The means of a few steps in a row, of the newest ones."""
     values = values[-MOST_STEPS:]
