@@ -25,8 +25,7 @@ from .loss_columns import LossColumns
 from .losses import Loss, Skipped
 from .micro_batch_rows import CallsAhead, MicroBatch, MicroBatchRows
 from .optimizer_rows import OptimizerRows, OptimizerStep
-from .phase_columns import columns_of
-from .step_places import StepEnd, StepPlaces
+from .step_places import StepEnd, StepPlaces, columns_of
 from .step_samples import StepSamples
 from .step_watch import DeviceTimer, MemoryMoments
 
