@@ -33,8 +33,6 @@ from .errors import (
 from .sql.quoting import text_literal
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     import pyarrow as pa
 
 apilevel = "2.0"
@@ -250,12 +248,7 @@ class Connection:
     def __enter__(self) -> Connection:  # noqa: PYI034 - `Self` is newer than Python 3.10
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -317,7 +310,6 @@ def TimestampFromTicks(ticks: float) -> dt.datetime:  # noqa: N802 - that of PEP
 
 
 def _translated(error: ProbingError) -> Error:
-    """The error of this module that says the same."""
     kind: type[Error] = DatabaseError
     if isinstance(error, SqlRefused):
         kind = NotSupportedError
@@ -355,7 +347,6 @@ def _with_values(operation: str, parameters: Sequence[Any]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """A value as SQL has it."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
