@@ -10,7 +10,7 @@ import { PHASES, scaleColor } from "../../theme.js";
  */
 
 /** @param {number} step */
-export const callsSql = (step) => calls.trim().replace("$step", String(step));
+export const callsSql = (step) => calls.trim().replaceAll("$step", String(step));
 
 /** The steps whose calls are on record, the newest first. */
 export const STEPS_SQL = `SELECT step, duration FROM python.steps
