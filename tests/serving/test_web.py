@@ -208,6 +208,8 @@ def test_who_has_ended_is_there_with_its_record(target: Target, tmp_path: Path) 
     killed.reap()
     with web(tmp_path / "in", target.home) as started:
         (seen,) = wait_until(lambda: started.ask(SERVED).json()["ended"], "the ended one")
+        known = wait_until(lambda: started.ask(SERVED).json()["ended"][0]["problems"], "its end")
+        assert "ended without a word" in known[0]
         assert (seen["endpoint"], seen["pid"], seen["state"]) == (folder, killed.pid, "dead")
         assert seen["command"].endswith("idle.py named")
         assert folder not in started.endpoints()

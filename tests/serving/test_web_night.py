@@ -25,6 +25,7 @@ pytestmark = [
 
 LATENCY_MS = 100
 PAPER_PIXELS = 720
+DRAWN = "new Promise(requestAnimationFrame).then(() => new Promise(requestAnimationFrame))"
 MODULES = 20_000
 VIEWS = {
     "steps": "document.querySelectorAll('.uplot canvas').length > 2",
@@ -75,6 +76,7 @@ def test_each_view_is_as_wide_as_the_paper(page: Browser) -> None:
     for name, is_there in VIEWS.items():
         view(page, name)
         page.wait_for(is_there)
+        page.evaluate(f"{DRAWN}.then(() => 0)")
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         page.call(
             "Emulation.setDeviceMetricsOverride",
@@ -85,8 +87,10 @@ def test_each_view_is_as_wide_as_the_paper(page: Browser) -> None:
         wide += f" && one.getBoundingClientRect().right > {PAPER_PIXELS} + 1)"
         found = page.evaluate(f"{wide}.map((one) => one.outerHTML.slice(0, 200))")
         assert found == [], name
-        buttons = "[...document.querySelectorAll('button, nav')].filter((one) => one.offsetParent)"
-        assert page.evaluate(f"{buttons}.length") == 0, name
+        pressed = "[...document.querySelectorAll('button:not(.head, .fold), nav, input')]"
+        assert page.evaluate(f"{pressed}.filter((one) => one.offsetParent).length") == 0, name
+        heads = "[...document.querySelectorAll('th')].map((one) => one.innerText.trim())"
+        assert name != "model" or {"module", "forward"} <= set(page.evaluate(heads))
         assert page.evaluate("document.documentElement.dataset.theme") == "light"
         page.call("Emulation.setEmulatedMedia", media="")
         page.evaluate("dispatchEvent(new Event('afterprint'))")

@@ -420,6 +420,15 @@ def test_a_thousand_ranks(blank: Browser, tmp_path: Path, theme: str) -> None:
             blank.open(started.link)
             blank.wait_for("document.querySelectorAll('.cells button').length === 1000")
             blank.wait_for("document.querySelector('.scale')?.textContent.includes('250 ms')")
+            blank.evaluate("document.querySelector('.cells [tabindex=\"0\"]').focus()")
+            blank.press("ArrowRight")
+            blank.press("ArrowDown")
+            columns = (
+                "[...document.querySelectorAll('.cells button')].filter("
+                "(one, _, all) => one.offsetTop === all[0].offsetTop).length"
+            )
+            reached = f"rank {blank.evaluate(columns) + 1}: "
+            assert blank.evaluate("document.activeElement.ariaLabel").startswith(reached)
             blank.evaluate("document.querySelectorAll('.cells button')[500].click()")
             blank.wait_for("document.querySelector('.list strong').textContent === 'rank 500'")
             blank.wait_for("!document.querySelector('td.found').textContent.includes('…')")

@@ -16,9 +16,9 @@ export function Fit({ found }) {
   return html`<div class="wide-table"><table>
     <caption class="faint">${lines[0]}</caption>
     <thead><tr><th>at the peak</th>${peaks.map((peak, index) => html`<th class="number">${index ? "largest" : "now"}: batch ${peak.shape.batch.toLocaleString("en")}</th>`)}</tr></thead>
-    <tbody>${categories.map((category) => html`<tr><td><i class="dot" style=${{ background: COLORS[category] ?? COLORS.other }}></i>${word(category)}</td>
+    <tbody>${categories.map((category) => html`<tr><td><i class="dot" style=${{ background: COLORS[category.replaceAll(" ", "_")] ?? COLORS.other }}></i>${word(category)}</td>
       ${sizes.map((one) => html`<td class="number">${bytesText(one.get(category) ?? 0)}</td>`)}</tr>`)}
       ${fixed === null ? null : html`<tr><td>beside tensors</td>${peaks.map(() => html`<td class="number">${bytesText(fixed)}</td>`)}</tr>`}
       <tr><td><strong>needed</strong></td>${peaks.map((peak) => html`<td class="number"><strong>${bytesText(peak.bytes + (fixed ?? 0))}</strong></td>`)}</tr></tbody>
-  </table>${lines.slice(1).map((line) => html`<p class="note">${line}</p>`)}</div>`;
+  </table><ul class="faint">${lines.slice(1).map((line) => html`<li>${line}</li>`)}</ul></div>`;
 }

@@ -45,7 +45,7 @@ export function Memory({ place, isLive, theme }) {
     ${holders.value ? html`<${Holders} found=${holders.value} />` : null}
     <h3>What fits</h3>
     <${AskButton} asked=${fit} word="The largest batch that fits" isOff=${!isLive}
-      cost="runs steps of a copy of the model without data, with the training held for some seconds in all" />
+      cost="takes up to a minute: steps of a copy of the model without data, with the training held for some seconds in all" />
     ${fit.value ? html`<${Fit} found=${fit.value} />` : null}
     <h3>Each allocation</h3>
     <${Events} rows=${events.value} error=${events.error} theme=${theme} />
