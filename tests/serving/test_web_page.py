@@ -212,7 +212,8 @@ def test_memory(page: Browser) -> None:
     page.wait_for("document.querySelectorAll('.split').length === 2")
     assert "activations" in page.text()
     click(page, "The largest batch that fits")
-    page.wait_for("document.querySelector('caption + thead')?.textContent.includes('now: batch 4')")
+    heads = "[...document.querySelectorAll('thead')]"
+    page.wait_for(f"{heads}.some((one) => one.textContent.includes('now: batch 4'))")
     click(page, "Who holds the largest")
     page.wait_for("document.body.innerText.includes('of the module <img')")
     page.wait_for("document.body.innerText.includes('memory --record on')")
