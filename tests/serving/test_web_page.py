@@ -341,6 +341,7 @@ def test_it_acts_and_goes_on_with_the_record(blank: Browser, tmp_path: Path) -> 
             ended = "document.querySelector('[role=status]')?.textContent.includes('has ended')"
             blank.wait_for(ended)
             blank.wait_for("document.querySelector('.about').innerText.includes('without a word')")
+            assert blank.evaluate("document.title").startswith("dead: process ")
             view(blank, "stacks")
             blank.wait_for("document.querySelector('.thread')?.textContent.includes('step ')")
             view(blank, "sql", sql="SELECT count(*) > 50 AS enough FROM python.steps")

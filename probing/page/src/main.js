@@ -91,7 +91,8 @@ function Header({ place, seen, entry, theme, changeTheme }) {
  * @param {any} entry
  */
 function useTitle(place, entry) {
-  const title = entry ? `${entry.name} · ${place.view} · probing` : "probing";
+  const isWrong = entry && ["bad", "gone"].includes(kindOf(entry.state));
+  const title = entry ? `${isWrong ? `${entry.state}: ` : ""}${entry.name} · ${place.view} · probing` : "probing";
   useEffect(() => {
     document.title = title;
   }, [title]);
