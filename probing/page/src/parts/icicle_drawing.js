@@ -104,9 +104,10 @@ function drawBox(context, { paint, ink, seen: pointed }, box, left, y, wide, isM
   if (wide >= LEAST_TEXT) {
     context.fillStyle = textOn(color);
     const room = Math.floor((wide - 8) / 6.4);
-    const words = visible(box.isOpen ? `${box.name} (open)` : box.name);
+    const name = box.isOpen ? `${box.name} (open)` : box.name;
+    const words = visible(box.words && box.words.length <= room ? box.words : name);
     const isCut = words.length > room;
-    const seen = !isCut ? words : box.stage ? `…${words.slice(words.length - room + 1)}` : `${words.slice(0, room - 1)}…`;
+    const seen = !isCut ? words : name.includes(".") ? `…${words.slice(words.length - room + 1)}` : `${words.slice(0, room - 1)}…`;
     context.fillText(seen, left + 4, y + LANE / 2, wide - 6);
   }
   context.globalAlpha = 1;

@@ -32,11 +32,10 @@ export function FlameGraph({ drawn, theme, format, name }) {
  */
 const shareText = (box, whole) => `${((100 * (box.to - box.from)) / whole).toPrecision(3)} %`;
 
-/** @param {Box} box Its colour: one for each file. */
+/** @param {Box} box Its colour: one for each file or class, else for each name. */
 function paint(box) {
-  if (!box.kind) return "#9a9a9a";
   let sum = 0;
-  for (const letter of box.kind) sum = (sum * 31 + letter.charCodeAt(0)) % 65_521;
+  for (const letter of box.kind || box.name) sum = (sum * 31 + letter.charCodeAt(0)) % 65_521;
   return COLORS[sum % COLORS.length];
 }
 
@@ -62,5 +61,7 @@ export function boxesOf(roots) {
     }
   }
   boxes.sort((a, b) => a.lane - b.lane || a.from - b.from);
-  return { boxes, lanes, end: roots.reduce((sum, one) => sum + one.weight, 0) };
+  const end = roots.reduce((sum, one) => sum + one.weight, 0);
+  for (const box of boxes) box.words = `${box.name}  ${shareText(box, end)}`;
+  return { boxes, lanes, end };
 }

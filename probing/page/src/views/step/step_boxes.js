@@ -5,7 +5,7 @@ import { PHASES, scaleColor } from "../../theme.js";
 
 /**
  * @typedef {{name: string, kind: string, stage: string, lane: number, from: number, to: number,
- *   isOpen: boolean, memory: number | null}} Box
+ *   isOpen: boolean, memory: number | null, words?: string}} Box `words`: what is drawn instead of the name where there is room.
  * @typedef {{boxes: Box[], lanes: number, end: number}} Boxes
  */
 
