@@ -6,7 +6,7 @@ Rules of this file: see the package. Both are empty until somebody asks for thei
 from __future__ import annotations
 
 from .columns import MODEL, SEQ, STEP
-from .records import Table, choice, count, moment, number, text
+from .records import Table, choice, count, flag, moment, number, text
 
 _TAKEN = moment("start_ns", "When it was measured.")
 
@@ -67,6 +67,12 @@ GRADIENTS = Table(
             "kept_passes",
             "How many of those are in it: fewer where gradients were set to None or replaced"
             " between them. NULL where that cannot be told, as where the script changed it.",
+            closing=True,
+        ),
+        flag(
+            "has_older",
+            "Whether what the optimizer used in its step before is in it, too: it was not set to"
+            " zero since. NULL in the first step asked for, and where it cannot be told.",
             closing=True,
         ),
         number(

@@ -561,4 +561,4 @@ def test_what_is_long_stands_far_behind_and_what_follows_does_not() -> None:
     assert seen[2:] in ([before], [FAR])  # its time has not come back, or has by a little
     assert os.getpriority(os.PRIO_PROCESS, own) == before
     with pytest.raises(KeyError):
-        courtesy.run(lambda: {}["nothing"])
+        courtesy.run(lambda: dict[str, int]()["nothing"])
