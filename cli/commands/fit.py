@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from ..ask.replies import show, telling
+from ..ask.replies import fitted, show, telling
 from ..command import AskCommand
 from ..options import style_option
 from ..output import terminal
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.memory.fit_measured import MeasuredFit
     from ...messages.about.fit import FitAnswer, FitRequest, LargestFit
-    from ..output.terminal import Screen
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -88,21 +87,13 @@ def command(
     def predictor(process: Process) -> Callable[[FitRequest], FitAnswer]:
         return _predictor(process, target, from_measured=from_measured, checks=not no_check)
 
-    def ask(process: Process) -> FitAnswer:
-        return predictor(process)(request)
-
     def search(process: Process) -> LargestFit:
         return _largest(predictor(process), request, memory=limit, margin=margin)
 
-    def draw(answer: FitAnswer, screen: Screen) -> str:
-        return render_fit(answer, limit_bytes=limit, width=screen.width, color=screen.color)
-
-    def draw_largest(found: LargestFit, screen: Screen) -> str:
-        return render_largest(found, width=screen.width, color=screen.color)
-
     if largest:
-        context.exit(show(target, style, search, draw_largest))
-    context.exit(show(target, style, ask, draw))
+        context.exit(show(target, style, search, fitted(render_largest)))
+    draw = fitted(render_fit, limit_bytes=limit)
+    context.exit(show(target, style, lambda process: predictor(process)(request), draw))
 
 
 def _largest(
@@ -112,7 +103,6 @@ def _largest(
     memory: int | None,
     margin: float,
 ) -> LargestFit:
-    """The largest batch that fits."""
     from ..reports.fitting import largest_of
 
     return largest_of(predict, request, memory=memory, margin=margin)

@@ -233,7 +233,6 @@ class GradientRows:
             self._weights = copies_of(trained)
 
     def _sample(self, optimizer: Optimizer) -> None:
-        """Write the rows of one optimizer's gradients."""
         if is_capturing():
             return
         places = {
@@ -257,7 +256,6 @@ class GradientRows:
             self._write(readable(found.pairs), _User(NULL_NAME, found.places), by_pass=True)
 
     def _write(self, found: Gradients, user: _User, *, by_pass: bool = False) -> None:
-        """Write the rows of some gradients."""
         torch: Any = sys.modules["torch"]
         armed = self._armed
         self._write_late()

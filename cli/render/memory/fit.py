@@ -1,13 +1,10 @@
-"""A prediction of memory: its parts now and as asked, and whether it fits.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""A prediction of memory: its parts now and as asked, and whether it fits."""
 
 from __future__ import annotations
 
 from .... import units
 from ....messages.about.fit import MISSING, FitAnswer, FitPeak, LargestFit, error_of, needed_bytes
-from ..table import Heading, render_table
+from ..table import columns, render_table
 from ..text import escape_controls, plural
 
 
@@ -72,7 +69,6 @@ def _peaks(answer: FitAnswer) -> list[tuple[str, FitPeak]]:
 
 
 def _table(answer: FitAnswer, *, width: int | None, color: bool) -> str:
-    """The parts of both peaks side by side."""
     named = _peaks(answer)
     peaks = [peak for _, peak in named]
     sizes = [{part.category: part.bytes for part in peak.parts} for peak in peaks]
@@ -87,8 +83,7 @@ def _table(answer: FitAnswer, *, width: int | None, color: bool) -> str:
         rows.append(["beside tensors", *(units.size(fixed) for _ in peaks)])
         rows.append(["needed", *(units.size(peak.bytes + fixed) for peak in peaks)])
     rows.append(["the peak is in", *(peak.phase for peak in peaks)])
-    headings = [Heading(name="memory")]
-    headings += [Heading(name=name, is_number=True) for name, _ in named]
+    headings = columns("memory", *(f">{name}" for name, _ in named))
     return render_table(headings, rows, width=width, color=color)
 
 

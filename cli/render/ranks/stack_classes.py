@@ -63,7 +63,6 @@ def _stacks(number: int) -> str:
 
 
 def _summary(one: StackClass, *, color: bool) -> str:
-    """Where a class is, in one line."""
     who = rank_words(one.ranks)
     who = f"{_BOLD}{who}{_PLAIN}" if color else who
     inner = one.frames[-1]
@@ -81,7 +80,6 @@ def _about(one: StackClass) -> str:
 
 
 def _trees(classes: Sequence[StackClass]) -> Iterator[str]:
-    """The lines of a role's trees."""
     for node in stack_trees(classes):
         yield f"  {rank_words(node.ranks)}"
         yield from _node(node, "  ")
@@ -121,7 +119,6 @@ def _foot(merged: MergedStacks) -> list[str]:
 
 
 def _place(frame: MergedFrame) -> str:
-    """A frame in one line."""
     if frame.kind != "python":
         return f"{frame.func} ({frame.kind} {frame.file})"
     short = frame.file.rpartition("/")[2] if frame.is_own else frame.file

@@ -96,7 +96,6 @@ class Metrics:
         yield phases
 
     def _look(self, member: NodeMember) -> tuple[_Figures, Pace | None]:
-        """What the record of a process says."""
         try:
             folder = self._roster.folder(member.key)
         except NoSuchProcess:
@@ -122,7 +121,6 @@ class Metrics:
 
 
 def _labels(member: NodeMember) -> tuple[str, str, str]:
-    """What tells a process from others."""
     rank = "" if member.rank is None else str(member.rank)
     return member.job or "", rank, str(member.pid)
 

@@ -175,7 +175,6 @@ def _all_seen(ranks: Iterable[RankStacks], *, native: bool) -> Iterable[_Seen]:
 
 
 def _same_thread(look: Backtrace, thread: ThreadStack) -> ThreadStack | None:
-    """The thread in another look."""
     return next((t for t in look.threads if t.thread_id == thread.thread_id), None)
 
 
@@ -186,7 +185,6 @@ def _frames(thread: ThreadStack, *, native: bool) -> tuple[Frame, ...]:
 
 
 def _sign(thread: ThreadStack | None, *, native: bool) -> tuple[_Key, ...] | None:
-    """Where a thread is, to the line."""
     if thread is None:
         return None
     return tuple(_key(frame, by_line=True) for frame in _frames(thread, native=native))

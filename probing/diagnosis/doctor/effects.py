@@ -32,8 +32,7 @@ def _earlier_first(findings: list[Finding]) -> list[Finding]:
         return findings
     first = (bad.order[0], bad.order[1] - 1)
     return [
-        replace(f, order=first) if f.order > first and _may_lead_to(f, bad) else f
-        for f in findings
+        replace(f, order=first) if f.order > first and _may_lead_to(f, bad) else f for f in findings
     ]
 
 
