@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -103,41 +103,30 @@ def _largest(
     memory: int | None,
     margin: float,
 ) -> LargestFit:
-    from ...messages.about.fit import find_largest
+    from ..reports.fitting import largest_of
 
-    def try_batch(size: int | None) -> FitAnswer:
-        return predict(dataclasses.replace(request, batch=size))
-
-    return find_largest(try_batch, memory=memory, margin=margin)
+    return largest_of(predict, request, memory=memory, margin=margin)
 
 
 def _predictor(
     process: Process, target: Target, *, from_measured: bool, checks: bool
 ) -> Callable[[FitRequest], FitAnswer]:
     """What predicts: the process itself, or what was measured of it once."""
-    from ...messages.about.fit import with_missing
+    from ..reports.fitting import checking
 
     if from_measured:
         return _measured(process, target).answer
-    measured: list[FitAnswer] = []
+    check = functools.partial(_checked, process, target) if checks else None
 
     def simulate(request: FitRequest) -> FitAnswer:
         if target.is_single and request.batch is not None:
             terminal.progress(f"simulating a batch of {request.batch:,}")
         try:
-            answer = process.fit(request)
+            return process.fit(request)
         finally:
             terminal.progress("")
-        if not checks:
-            return answer
-        if not measured:
-            measured.append(_checked(process, target, answer))
-        first = measured[0]
-        return with_missing(
-            dataclasses.replace(answer, measured_bytes=first.measured_bytes, notes=first.notes)
-        )
 
-    return simulate
+    return checking(simulate, check)
 
 
 def _checked(process: Process, target: Target, answer: FitAnswer) -> FitAnswer:

@@ -19,12 +19,20 @@ def render_fit(
     lines = [_head(answer), _table(answer, width=width, color=color)]
     limit = answer.room_bytes if limit_bytes is None else limit_bytes
     where = (answer.room or "") if limit_bytes is None else "what was given"
-    lines.append("\n".join([_verdict(needed_bytes(answer), limit, where), *_basis(answer)]))
+    lines.append("\n".join([_verdict(needed_bytes(answer), limit, where), *basis_lines(answer)]))
     return "\n\n".join(lines)
 
 
 def render_largest(found: LargestFit, *, width: int | None, color: bool) -> str:
     """The largest batch that fits, and the prediction for it."""
+    answer = found.answer
+    told = "\n".join(largest_lines(found))
+    shown = [_head(answer), _table(answer, width=width, color=color), told]
+    return "\n\n".join([*shown, "\n".join(basis_lines(answer))])
+
+
+def largest_lines(found: LargestFit) -> list[str]:
+    """The largest batch, how to keep the samples of a step with it, and what was tried."""
     answer = found.answer
     most = answer.asked.shape.batch
     beyond = f"; {found.next_batch:,} does not fit" if found.next_batch else ""
@@ -34,13 +42,11 @@ def render_largest(found: LargestFit, *, width: int | None, color: bool) -> str:
     samples = found.pairs[0][0] * found.pairs[0][1] if found.pairs else 0
     tried = ", ".join(f"{batch:,}" for batch in found.tried)
     how = "simulated" if answer.basis is None else "computed"
-    text = [
+    return [
         f"largest batch: {most:,} in {limit}{beyond}",
         f"for the {plural(samples, 'sample')} per step of now, batch x accumulation: {pairs}",
         f"{how} batches: {tried}",
     ]
-    shown = [_head(answer), _table(answer, width=width, color=color), "\n".join(text)]
-    return "\n\n".join([*shown, "\n".join(_basis(answer))])
 
 
 def _head(answer: FitAnswer) -> str:
@@ -102,7 +108,7 @@ def _verdict(needed: int, limit: int | None, where: str) -> str:
     return f"it does not fit: {units.size(needed)} is {share}"
 
 
-def _basis(answer: FitAnswer) -> list[str]:
+def basis_lines(answer: FitAnswer) -> list[str]:
     """What the prediction rests on, and how good it is."""
     if answer.basis is not None:
         return _measured_basis(answer)
