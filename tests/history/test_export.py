@@ -16,8 +16,9 @@ from probing.history.books import Books
 from probing.history.export import export_process, history_folder
 from probing.history.files import locked
 from probing.history.layout import quoted, state_file, unquoted
-from probing.history.naming import project_of, run_of
+from probing.history.naming import run_of
 from probing.linux import process
+from probing.messages.about.project import project_of
 from probing.ring.format import NULL_INT
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.tables import TABLES_BY_NAME
