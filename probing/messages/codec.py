@@ -26,33 +26,57 @@ def encode(value: Any) -> bytes:
     return json.dumps(value, default=_plain, separators=(",", ":")).encode()
 
 
+def encode_request(value: Any) -> bytes:
+    """The same of a question, without what it does not ask for.
+
+    A process that an earlier version of probing runs in does not know all that can be asked for
+    now, and answers what it knows.
+    """
+    return json.dumps(value, default=_asked, separators=(",", ":")).encode()
+
+
+def _asked(value: Any) -> dict[str, Any]:
+    """The members of a dataclass that are not empty by default."""
+    return {
+        spec.name: member
+        for spec in dataclasses.fields(value)
+        if (member := getattr(value, spec.name)) or member != spec.default
+    }
+
+
 def _plain(value: Any) -> dict[str, Any]:
     """The members of a dataclass; `dataclasses.asdict` would copy all that is in them, too."""
     return {spec.name: getattr(value, spec.name) for spec in dataclasses.fields(value)}
 
 
-def decode(
-    cls: type[T], data: bytes | str, *, may_be_newer: bool = False, is_finite: bool = False
-) -> T:
-    """The object of class `cls` that `encode` made these bytes from.
+def decode(cls: type[T], data: bytes | str) -> T:
+    """The object of class `cls` that `encode` made these bytes from, maybe of a later version.
 
-    Args:
-        may_be_newer: Whether a later version may have written them: members of the object that are
-            not known yet are passed over.
-        is_finite: Whether numbers must be finite, as in a request: no time that is none is waited
-            for.
+    Members that are not known yet are passed over.
 
     Raises:
         BadRequest: The bytes are no such object.
     """
+    return _decode(cls, data, is_request=False)
+
+
+def decode_request(cls: type[T], data: bytes | str) -> T:
+    """The same of a question: what is not known is refused, and numbers are finite.
+
+    No time that is none is waited for, and nothing is done by half.
+
+    Raises:
+        BadRequest: The bytes are no such object.
+    """
+    return _decode(cls, data, is_request=True)
+
+
+def _decode(cls: type[T], data: bytes | str, *, is_request: bool) -> T:
     try:
-        raw = json.loads(data, **(_FINITE if is_finite else {}))
+        raw = json.loads(data, **(_FINITE if is_request else {}))
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON ({error})") from None
-    if may_be_newer and isinstance(raw, dict):
-        known = {spec.name for spec in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        raw = {name: member for name, member in raw.items() if name in known}
-    value: T = _build(cls, raw, cls.__name__)
+    value: T = _build(cls, raw, cls.__name__, is_request=is_request)
     return value
 
 
@@ -89,13 +113,13 @@ def _finite(text: str) -> float:
 _FINITE: dict[str, Any] = {"parse_float": _finite, "parse_constant": _finite}
 
 
-def _build(kind: Any, raw: Any, where: str) -> Any:
+def _build(kind: Any, raw: Any, where: str, *, is_request: bool) -> Any:
     """Check `raw` against a type annotation and build what it describes."""
     origin = typing.get_origin(kind)
     if origin in {types.UnionType, typing.Union}:
-        return _build_union(kind, raw, where)
+        return _build_union(kind, raw, where, is_request=is_request)
     if origin is Annotated:
-        value = _build(float, raw, where)
+        value = _build(float, raw, where, is_request=is_request)
         if value <= 0:
             raise BadRequest(f"{where} must be {typing.get_args(kind)[1]}")
         return value
@@ -103,9 +127,12 @@ def _build(kind: Any, raw: Any, where: str) -> Any:
         if not isinstance(raw, list):
             raise BadRequest(f"{where} must be a list")
         item = typing.get_args(kind)[0]
-        return tuple(_build(item, entry, f"{where}[{i}]") for i, entry in enumerate(raw))
+        return tuple(
+            _build(item, entry, f"{where}[{i}]", is_request=is_request)
+            for i, entry in enumerate(raw)
+        )
     if dataclasses.is_dataclass(kind):
-        return _build_object(kind, raw, where)
+        return _build_object(kind, raw, where, is_request=is_request)
     if kind is float and type(raw) is int:
         try:
             return float(raw)
@@ -116,28 +143,28 @@ def _build(kind: Any, raw: Any, where: str) -> Any:
     return raw
 
 
-def _build_union(kind: Any, raw: Any, where: str) -> Any:
+def _build_union(kind: Any, raw: Any, where: str, *, is_request: bool) -> Any:
     """Build the first member of a union that fits."""
     members = typing.get_args(kind)
     if raw is None and types.NoneType in members:
         return None
     exact = [m for m in members if m is type(raw)]
     candidates = exact or [m for m in members if m is not types.NoneType]
-    return _build(candidates[0], raw, where)
+    return _build(candidates[0], raw, where, is_request=is_request)
 
 
-def _build_object(kind: Any, raw: Any, where: str) -> Any:
-    """Build a dataclass from an object, refusing missing and unknown members."""
+def _build_object(kind: Any, raw: Any, where: str, *, is_request: bool) -> Any:
+    """Build a dataclass from an object, refusing missing members, and unknown ones of a request."""
     if not isinstance(raw, dict):
         raise BadRequest(f"{where} must be an object")
     members = _members_of(kind)
     unknown = sorted(raw.keys() - members.keys())
-    if unknown:
+    if unknown and is_request:
         raise BadRequest(f"{where} has no member {unknown[0]!r}")
     values = {}
     for name, (hint, is_required) in members.items():
         if name in raw:
-            values[name] = _build(hint, raw[name], f"{where}.{name}")
+            values[name] = _build(hint, raw[name], f"{where}.{name}", is_request=is_request)
         elif is_required:
             raise BadRequest(f"{where} lacks {name!r}")
     return kind(**values)

@@ -39,7 +39,9 @@ from .card import (
 )
 from .codec import (
     decode as decode,  # noqa: PLC0414
+    decode_request as decode_request,  # noqa: PLC0414
     encode as encode,  # noqa: PLC0414
+    encode_request as encode_request,  # noqa: PLC0414
 )
 from .frozen import dataclass
 from .limits import TimeLimit

@@ -21,7 +21,7 @@ _MOST_BYTES = 8 << 20
 def kept_environment(folder: ProcessFolder) -> LiveRows | None:
     """The last rows of python.environment that were kept; None where none were."""
     try:
-        live = decode(LiveRows, read_file(folder.environment, _MOST_BYTES), may_be_newer=True)
+        live = decode(LiveRows, read_file(folder.environment, _MOST_BYTES))
         kept_s = folder.environment.stat().st_mtime
     except (OSError, BadRequest):
         return None

@@ -97,7 +97,7 @@ def open_answer(
     headers = {"Content-Type": wire.JSON_TYPE}
     if address.token and address.path is None:
         headers["Authorization"] = f"Bearer {_checked(address.token)}"
-    content = wire.encode(body) if body is not None else None
+    content = wire.encode_request(body) if body is not None else None
     path = address.path_of(path_to(route, flags=flags, times=times, **names))
     try:
         with our_errors(address, timeout_s):

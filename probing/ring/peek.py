@@ -269,7 +269,7 @@ def _own_rings(folder: ProcessFolder) -> Iterator[Table]:
 def _own_live(folder: ProcessFolder) -> Iterator[Table]:
     """The live tables that plugins have added."""
     try:
-        told = decode(OwnLiveTables, read_file(folder.live_tables, _MOST_TOLD), may_be_newer=True)
+        told = decode(OwnLiveTables, read_file(folder.live_tables, _MOST_TOLD))
     except (OSError, BadRequest):
         return
     kinds = get_args(ColumnType)

@@ -260,7 +260,7 @@ class ProcessFolder:
         """The card, or None when it is missing or damaged."""
         try:
             data = read_file(self.path / "card.json", _MOST_CARD_BYTES)
-            return decode(Card, without_checksum(data), may_be_newer=True)
+            return decode(Card, without_checksum(data))
         except (OSError, BadRequest):
             return None
 

@@ -25,7 +25,7 @@ async def read_body(request: web.Request, cls: type[T]) -> T:
     Raises:
         BadRequest: It is something else.
     """
-    return wire.decode(cls, await request.read(), is_finite=True)
+    return wire.decode_request(cls, await request.read())
 
 
 def json_answer(value: Any) -> web.Response:

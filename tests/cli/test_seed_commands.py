@@ -44,7 +44,10 @@ class Job:
 
     def __init__(self, tmp: Path) -> None:
         self.ranks = []
-        for rank, host in enumerate(("127.0.0.2", "127.0.0.3")):
+        # The port is the document's; another run of this test beside it has other addresses.
+        pid = os.getpid()
+        hosts = [f"127.{64 * n + (pid >> 16)}.{pid >> 8 & 255}.{pid & 255}" for n in (1, 2)]
+        for rank, host in enumerate(hosts):
             cwd = tmp / f"rank{rank}"
             cwd.mkdir()
             self.ranks.append(
@@ -64,7 +67,7 @@ class Job:
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m probing "$@"\n')
         script.chmod(0o755)
         self.hosts = tmp / "hosts"
-        self.hosts.write_text("127.0.0.1 localhost\n127.0.0.2 node1\n127.0.0.3 node2\n")
+        self.hosts.write_text(f"127.0.0.1 localhost\n{hosts[0]} node1\n{hosts[1]} node2\n")
 
     @property
     def first(self) -> Target:

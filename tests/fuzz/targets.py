@@ -156,8 +156,7 @@ def read_names(data: bytes) -> None:
 def read_card(data: bytes) -> None:
     """Cards, of this version or of a later one."""
     for kind in (Card, NodeCard):
-        _decode(kind, data, may_be_newer=True)
-        _decode(kind, data, may_be_newer=False)
+        _decode(kind, data)
     path = _folder().path / "card.json"
     path.write_bytes(data)
     card = _folder().read_card()
@@ -165,14 +164,15 @@ def read_card(data: bytes) -> None:
     _folder().may_live()
 
 
-def _decode(kind: type[Any], data: bytes, **how: bool) -> None:
+def _decode(kind: type[Any], data: bytes) -> None:
     """Decode; what comes out and is encoded again is read as the same."""
-    try:
-        value = codec.decode(kind, data, **how)
-    except BadRequest:
-        return
-    again = codec.encode(value)
-    assert codec.encode(codec.decode(kind, again)) == again
+    for decode in (codec.decode, codec.decode_request):
+        try:
+            value = decode(kind, data)
+        except BadRequest:
+            continue
+        for encode in (codec.encode, codec.encode_request):
+            assert codec.encode(codec.decode(kind, encode(value))) == codec.encode(value)
 
 
 def _wire_kinds() -> tuple[type[Any], ...]:

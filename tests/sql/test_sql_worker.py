@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from probing.linux import process
 from probing.messages import common as wire
 from probing.rundir.folders import ProcessFolder
 from probing.server.sql_worker import worker as worker_module
+from probing.server.sql_worker.courtesy import FAR, NEAR, Courtesy
 from probing.server.sql_worker.worker import SqlWorker
 from probing.server.sql_worker.worker_process import WorkerProcess
 from probing.settings import Settings
@@ -405,7 +407,7 @@ def test_the_worker_is_limited_and_bare(
         assert not (proc / "fd" / str(inherited)).exists()
         limits = (proc / "limits").read_text()
         assert f"{(512 << 20) + (2 << 30)}" in limits
-        assert int((proc / "stat").read_text().rpartition(")")[2].split()[16]) >= 10
+        assert int((proc / "stat").read_text().rpartition(")")[2].split()[16]) >= NEAR
 
     try:
         with_worker(folder, test)
@@ -535,3 +537,28 @@ def test_a_statement_that_nobody_ends_is_ended(folder: ProcessFolder, fault: Rea
             worker.wait()
 
     asyncio.run(test())
+
+
+def test_what_is_long_stands_far_behind_and_what_follows_does_not() -> None:
+    """A statement is near the training until its time is used up; the next has no less priority."""
+    own, seen = threading.get_native_id(), []
+
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    def long() -> None:
+        seen.append(niceness())
+        end = time.monotonic() + DEADLINE_S
+        while niceness() < FAR and time.monotonic() < end:
+            pass
+        seen.append(niceness())
+
+    courtesy = Courtesy(prompt_s=0.05)
+    before = os.getpriority(os.PRIO_PROCESS, own)
+    courtesy.run(long)
+    assert seen == [before, FAR]
+    courtesy.run(lambda: seen.append(niceness()))
+    assert seen[2:] in ([before], [FAR])  # its time has not come back, or has by a little
+    assert os.getpriority(os.PRIO_PROCESS, own) == before
+    with pytest.raises(KeyError):
+        courtesy.run(lambda: {}["nothing"])

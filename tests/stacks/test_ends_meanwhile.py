@@ -81,19 +81,20 @@ def obedient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Obedie
 
 def endless_eval(target: Target) -> object:
     """Code that loops."""
-    return probing.connect(target.pid).eval("while True: pass", now=True, timeout_s=60)
+    return probing.connect(target.pid).eval("while True: pass", now=True, timeout_s=DEADLINE_S)
 
 
 def sleeping_eval(target: Target) -> object:
     """Code that blocks."""
-    return probing.connect(target.pid).eval("import time; time.sleep(60)", now=True, timeout_s=60)
+    code = "import time; time.sleep(600)"
+    return probing.connect(target.pid).eval(code, now=True, timeout_s=DEADLINE_S)
 
 
 def endless_sql(target: Target) -> object:
     """A statement that does not end, by the agent, as from another machine."""
     sql = "SELECT count(*) FROM range(100_000_000_000) WHERE hash(range) = 0"
     here = Address(path=target.folder.socket)
-    return ask(here, "query", body=QueryRequest(sql=sql), timeout_s=60)
+    return ask(here, "query", body=QueryRequest(sql=sql), timeout_s=DEADLINE_S)
 
 
 @pytest.mark.torch

@@ -37,7 +37,7 @@ class Unions:
             ProbingError: The statement has no answer.
         """
         body = await request.read()
-        question = wire.decode(UnionRequest, body, is_finite=True)
+        question = wire.decode_request(UnionRequest, body)
         data = await self._answers.answer(body, question.timeout_s)
         return web.Response(body=data, content_type=wire.ARROW_TYPE)
 

@@ -31,7 +31,8 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     ),
     "ended-quietly": frozenset({"loss-not-finite"}),
     "diverging": frozenset({"exploding-gradients", "loss-spike"}),
-    "rate-raised": frozenset({"loss-spike", "diverging", "exploding-gradients"}),
+    "rate-raised": frozenset({"loss-spike", "diverging", "exploding-gradients", "rate-too-high"}),
+    "rate-too-high": frozenset({"loss-flat", "loss-spike", "diverging", "exploding-gradients"}),
     "scaler-skips": frozenset({"never-steps"}),
     "no-optimizer": frozenset({"never-a-gradient"}),  # of what was replaced
     "never-steps": frozenset({"loss-flat", "not-zeroed", "never-a-gradient"}),

@@ -10,6 +10,7 @@ has to kill it, is one client's error and nobody else's.
 from __future__ import annotations
 
 import ctypes
+import functools
 import io
 import os
 import resource
@@ -26,6 +27,7 @@ from probing.errors.querying import missing_library
 from probing.linux.limited_memory import LEAST_MIB, limit_memory
 from probing.messages import common as wire  # run as a script, they are found by now
 from probing.rundir.folders import ProcessFolder, folder_at
+from probing.server.sql_worker.courtesy import NEAR, Courtesy
 from probing.sql import frames as sql_frames  # run as a script, they are found by now
 from probing.sql.frames import WorkerRequest
 
@@ -37,10 +39,6 @@ _LONG_S = 3600.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _PIECE_BYTES = 256 << 10
-_NICE, _NICER = 10, 5
-"""How far it stands behind the training while it starts, and how much further at work: at 15 its
-imports alone take half a minute where every core is busy, and a query has ended before it begins.
-"""
 _BARE_MIB = 128
 """What a worker holds before the first statement, with its libraries."""
 _BESIDE_STATEMENT_S = 5
@@ -59,14 +57,15 @@ def main(arguments: list[str]) -> int:
         if folder is None and arguments[0] != sql_frames.NO_FOLDER:
             raise InternalError(f"{arguments[0]} is not the run folder of a process")
         _import_engine()
-        os.nice(_NICER)
     except ProbingError as error:
         _send(answers, wire.encode_error(error))
         return 1
     _send(answers, sql_frames.READY)
+    courtesy = Courtesy()
     while (data := _receive(requests)) is not None:
         request = wire.decode(WorkerRequest, data)
-        _answer(folder_at(Path(request.folder)) if request.folder else folder, request, answers)
+        here = folder_at(Path(request.folder)) if request.folder else folder
+        courtesy.run(functools.partial(_answer, here, request, answers))
     return 0
 
 
@@ -75,7 +74,7 @@ def limit_process(memory_mib: int) -> None:
     kernel = ctypes.CDLL(None, use_errno=True)
     kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    os.nice(_NICE)
+    os.nice(NEAR)
     # The worker stays in the session of the training: in one of its own the kernel would give it
     # the same share of a core, however nice it is. So Ctrl-C at the training reaches it, too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

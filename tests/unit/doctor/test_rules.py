@@ -99,6 +99,17 @@ CASES = (
     Case("rate-cut", of_steps(lr=lambda s: 0.1 * math.cos(math.pi * (s % 50) / 100)), None),
     Case("rate-cut", of_steps(lr=lambda s: 0.1 if s % 3 else 1e-4), None),  # two optimizers
     Case("rate-cut", of_steps(lr=after(195, 0.1, 1e-5)), None),
+    Case("rate-too-high", of_steps(lr=lambda s: 0.002 * s, optimizer="Adam",
+         loss=lambda s: 2.7 if s > 40 else 2.8 - 0.05 * s), "likely", 25, "that was 0.398; the loss"
+         " is 2.7, and was 1."),
+    Case("rate-too-high", of_steps(lr=0.3, optimizer="AdamW", loss=_NOISE), "likely", 0,
+         "has not fallen"),
+    Case("rate-too-high", of_steps(lr=0.3, optimizer="SGD", loss=_NOISE), None),
+    Case("rate-too-high", of_steps(lr=0.01, optimizer="Adam", loss=_NOISE), None),
+    Case("rate-too-high", of_steps(lr=0.1, optimizer="Adam", loss=lambda s: 3 * 0.99**s), None),
+    Case("rate-too-high", of_steps(lr=0.1, optimizer="Adam", loss=lambda s: s % 3 - 1), None),
+    Case("rate-too-high", of_steps(lr=0.1, optimizer="Adam",
+         loss=lambda s: 3 * 0.8**s + 1e-4 * (1 + s // 100)), None),
     Case("rate-zero", of_steps(lr=after(100, 0.1, 0.0)), "likely", 100),
     Case("rate-zero", of_steps(lr=lambda s: 0.1 * (1 + math.cos(math.pi * s / 199))), None),
     Case("rate-zero", of_steps(80, lr=lambda s: 1e-4 * s), None),
@@ -112,7 +123,8 @@ CASES = (
          loss=lambda s: 4 * 0.9**s)}, labels=labels("shifted by one")), None),
     Case("loss-too-good", of_steps(tokens=512), None),
     Case("clipping", of_steps(grad_norm=1.0, clipped_norm=1e-4), "likely"),
-    Case("clipping", of_steps(grad_norm=4.0, clipped_norm=1.0), "possible"),
+    Case("clipping", of_steps(grad_norm=20.0, clipped_norm=1.0), "possible"),
+    Case("clipping", of_steps(grad_norm=8.0, clipped_norm=1.0), None),
     Case("clipping", of_steps(grad_norm=lambda s: 0.5 + s % 2, clipped_norm=lambda s: 0.5 + 0.5
          * (s % 2)), None),
     Case("scaler-skips", of_steps(60, skipped=3, amp_scale=lambda s: 65536 / (1 + s)), "likely"),
@@ -212,6 +224,8 @@ CASES = (
         80, loader=lambda s: int(s % 10 > 0), duration=0.02)}, {"dataloaders": [
         *loader(num_workers=0)["dataloaders"], *loader(loader=1, num_workers=1)["dataloaders"]]}),
         "likely", None, "loader 1 of Photos: 1 worker"),  # the other one is of an evaluation
+    Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.25)), "batches": batches(80)},
+         loader()), "possible"),
     Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.05)), "batches": batches(80)},
          loader()), None),
     Case("data-wait", lambda: facts({"steps": steps(90, data_wait_s=lambda s: 4.0 * (s == 50),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..findings import Rule
 from . import data, device, failing, machine, memory, piling, setup, shares, speed, stops
-from .numbers import gradients, learning, losses, modes, parameters, updates, warned
+from .numbers import gradients, learning, losses, modes, parameters, too_high, updates, warned
 
 RULES: tuple[Rule, ...] = tuple(
     rule
@@ -17,6 +17,7 @@ RULES: tuple[Rule, ...] = tuple(
         failing,
         losses,
         learning,
+        too_high,
         gradients,
         updates,
         warned,

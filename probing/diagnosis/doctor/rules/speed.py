@@ -115,6 +115,7 @@ def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
         evidence=(
             f"{percent(share)} of the difference is in {phase}_s",
             *((module.sentence,) if module is not None else ()),
+            *_line_words(facts, phase),
             *((f"the training thread computes {more:.1f} times as long in each",) * is_own),
             *((words,) if words else ()),
             *((crowd,) if crowd else ()),
@@ -223,7 +224,7 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
             f"{percent(share)} of the growth is in {phase}_s",
             *((module.sentence,) if module is not None else ()),
             *((words,) if words else ()),
-            *(_line_words(facts) if phase in {"other", "loss", "gradients", "to_device"} else ()),
+            *_line_words(facts, phase),
         ),
         weight=min(1.0, growth / (1 + growth)),
         fix=_growth_fix(phase, early, late, explained=explained),
@@ -349,7 +350,10 @@ def in_words(lines: list[HotLine]) -> tuple[str, ...]:
     )
 
 
-def _line_words(facts: Facts) -> tuple[str, ...]:
+def _line_words(facts: Facts, phase: str) -> tuple[str, ...]:
+    """Where the script is most of the time, for a phase that it spends in its own code."""
+    if phase not in {"other", "loss", "gradients", "to_device"}:
+        return ()
     return in_words([line for line in hot_lines_of(facts) if line.share >= 0.1][:2])
 
 

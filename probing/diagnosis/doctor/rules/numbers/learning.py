@@ -20,7 +20,8 @@ _CUT = 50.0
 _CUT_STEPS = 8
 _ZERO_RATE = 1e-5
 _ZERO_STEPS = 30
-_ALWAYS = 0.95
+_ALWAYS, _MUCH_CUT = 0.95, 0.1
+"""Large models are clipped to a norm of 1 in every step of their first hours, and meant to be."""
 
 
 def _rate_jumps(facts: Facts) -> Iterator[Sign]:
@@ -109,7 +110,7 @@ def _clipping(facts: Facts) -> Iterator[Sign]:
         return
     kept = clipped[known] / norms[known]
     part, usual = float(np.mean(kept < 0.99)), float(np.median(kept))
-    if part < _ALWAYS or usual > 0.3:
+    if part < _ALWAYS or usual > _MUCH_CUT:
         return
     yield Sign(
         certainty="likely" if usual < 0.01 else "possible",
@@ -210,7 +211,7 @@ RULES = (
         subject="gradients",
         symptom="The training learns far more slowly than its learning rate says.",
         evidence="`grad_norm` and `clipped_norm` of python.steps: cut in 95 % of the steps, to less"
-        " than 30 %; likely below 1 %.",
+        " than 10 %; likely below 1 %.",
         certainty="likely",
         gravity=56,
         fix="Raise the norm that is clipped to: about what `grad_norm` usually is.",

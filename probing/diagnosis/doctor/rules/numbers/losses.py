@@ -74,7 +74,7 @@ def _restart(facts: Facts, step: int) -> list[str]:
 
 def _before_nan(before: Steps) -> tuple[str, str, tuple[str, ...]]:
     """How the steps before the first bad one were: what follows, what to do, and the figures."""
-    losses = _losses(before)
+    losses = losses_of(before)
     if len(losses) < 2:
         return "", _FIND_FIRST if len(before) else _FROM_START, ()
     last, least = float(losses[-1]), float(np.median(losses[: max(1, len(losses) // 2)]))
@@ -133,10 +133,10 @@ def _labels(facts: Facts) -> LabelsAnswer | None:
 def _diverging(facts: Facts) -> Iterator[Sign]:
     """The loss has grown far beyond what it was."""
     steps = facts.steps.settled()
-    losses = _losses(steps)
+    losses = losses_of(steps)
     if len(losses) < FEW_STEPS or since_of(facts.rows(SINCE)) is not None:
         return
-    best = _smooth(losses)
+    best = smooth(losses)
     place = int(np.argmin(best))
     now = float(np.median(losses[-10:]))
     first = float(losses[:20].max())
@@ -163,7 +163,7 @@ def _diverging(facts: Facts) -> Iterator[Sign]:
 def _spike(facts: Facts) -> Iterator[Sign]:
     """One step's loss stands far above those around it."""
     steps = facts.steps.settled()
-    losses = _losses(steps)
+    losses = losses_of(steps)
     if len(losses) < FEW_STEPS or len(losses) != len(steps) or losses.min() < 0:
         return
     spikes = _spikes(losses)
@@ -217,7 +217,7 @@ def _spikes(losses: Floats) -> list[int]:
 def _flat(facts: Facts) -> Iterator[Sign]:
     """The loss is where it was at the start."""
     steps = facts.steps
-    losses = _losses(steps)
+    losses = losses_of(steps)
     if not steps.begins_at_start or len(losses) < 2 * WINDOW or len(losses) != len(steps):
         return
     first, last = losses[:20], losses[-WINDOW:]
@@ -226,7 +226,7 @@ def _flat(facts: Facts) -> Iterator[Sign]:
         before <= 0
         or now < 0.9 * before
         or now > 2 * before
-        or min(_smooth(losses, 40)[40:]) < 0.85 * before
+        or min(smooth(losses, 40)[40:]) < 0.85 * before
     ):
         return
     yield Sign(
@@ -242,11 +242,11 @@ def _flat(facts: Facts) -> Iterator[Sign]:
 def _too_good(facts: Facts) -> Iterator[Sign]:
     """A language model's loss is next to nothing within few steps."""
     steps = facts.steps
-    losses = _losses(steps)
+    losses = losses_of(steps)
     tokens = steps.column("tokens")
     if not steps.begins_at_start or len(losses) < 20 or np.isnan(tokens).all():
         return
-    low = np.flatnonzero(_smooth(losses) < _TOO_GOOD)
+    low = np.flatnonzero(smooth(losses) < _TOO_GOOD)
     if not len(low) or low[0] > 1000 or losses[0] < 20 * _TOO_GOOD:
         return
     answer = _labels(facts)
@@ -263,13 +263,14 @@ def _too_good(facts: Facts) -> Iterator[Sign]:
     )
 
 
-def _losses(steps: Steps) -> Floats:
+def losses_of(steps: Steps) -> Floats:
+    """The finite losses on record."""
     values = steps.column("loss")
     return values[np.isfinite(values)]
 
 
-def _smooth(values: Floats, width: int = 10) -> Floats:
-    """Running medians."""
+def smooth(values: Floats, width: int = 10) -> Floats:
+    """Running medians of the last `width` values each; of fewer where fewer are before."""
     width = min(width, len(values))
     return np.array(
         [np.median(values[max(0, at - width + 1) : at + 1]) for at in range(len(values))]
