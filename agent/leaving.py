@@ -115,7 +115,6 @@ def is_used_elsewhere() -> bool:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a module's name is one of probing's."""
     return name == _PACKAGE or name.startswith(f"{_PACKAGE}.")
 
 

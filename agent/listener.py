@@ -112,7 +112,6 @@ class Listener:
         self._close()
 
     def _close(self) -> None:
-        """Close every descriptor, once."""
         try_each(server.close for server in self._sockets)
         for fd in (self._wake_reader, self._wake_writer):
             if fd >= 0:

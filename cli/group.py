@@ -201,14 +201,12 @@ def _check_words(endpoint: str | None, words: list[str], targets: Sequence[str])
 
 
 def _nearest(word: str) -> str | None:
-    """The command that a mistyped word may have meant."""
     import difflib
 
     return next(iter(difflib.get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.7)), None)
 
 
 def _no_such_command(word: str) -> UsageError:
-    """The error for a word that is no command."""
     near = _nearest(word)
     hint = f" Did you mean {near}?" if near else ""
     return UsageError(

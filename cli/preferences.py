@@ -196,7 +196,6 @@ def _spelt(option: click.Option) -> str:
 
 
 def _load(path: Path) -> Preferences:
-    """Read the file."""
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
@@ -241,7 +240,6 @@ def _checked(empty: Preferences, data: Mapping[str, Any]) -> Preferences:
 
 
 def _endpoints(found: Preferences, name: str, value: object) -> tuple[str, ...]:
-    """What a name stands for."""
     if name in COMMANDS or name in SHORT_FORMS or name in _RESERVED:
         raise found.mistake("endpoints", name, f"{name!r} has a meaning already")
     if not _NAME.fullmatch(name):

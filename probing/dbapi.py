@@ -21,8 +21,6 @@ from .errors import ProbingError, SqlError, SqlRefused, TimedOut, Unreachable
 from .sql.quoting import text_literal
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from .api.process import Process
     from .api.ranks import Job
 
@@ -210,12 +208,7 @@ class Connection:
     def __enter__(self) -> Connection:  # noqa: PYI034 - `Self` is newer than Python 3.10
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -254,7 +247,6 @@ def TimestampFromTicks(ticks: float) -> dt.datetime:  # noqa: N802 - that of PEP
 
 
 def _translated(error: ProbingError) -> Error:
-    """The error of this module that says the same."""
     kind: type[Error] = DatabaseError
     if isinstance(error, SqlRefused):
         kind = NotSupportedError
@@ -292,7 +284,6 @@ def _with_values(operation: str, parameters: Sequence[Any]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """A value as SQL has it."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):

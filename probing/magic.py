@@ -71,7 +71,6 @@ def run_cell(line: str, cell: str | None = None) -> RemoteText | Answer | None:
 
 
 def _parse(line: str, cell: str | None) -> tuple[argparse.Namespace, str]:
-    """The options of a line, and the code."""
     parser = _Parser(prog="%%probing", add_help=False)
     parser.add_argument("endpoint")
     parser.add_argument("--timeout", type=float)

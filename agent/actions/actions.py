@@ -222,7 +222,6 @@ class Actions:
         )
 
     def _scene(self, training: TorchTraining, kept: PendingAction, until: float) -> Scene:
-        """What an action acts on."""
         from ..sources.actions.targets.scene import Scene
         from ..sources.actions.targets.searches import Searches
 
@@ -239,7 +238,6 @@ class Actions:
         )
 
     def _ring(self, table: Table) -> RingWriter:
-        """The ring of a table that an action writes."""
         if table.name not in self._rings:
             self._rings[table.name] = self._agent.make_ring(table, _RING_ROWS)
         return self._rings[table.name]

@@ -86,7 +86,6 @@ def _thread(thread: threading.Thread, places: list[_Place], source: SourceLines)
 
 
 def _places_of(frame: FrameType | None) -> list[_Place]:
-    """Where each frame of a stack is, innermost first."""
     return [(one.f_code, one.f_lineno or 0) for one in stack_of(frame)]
 
 
@@ -101,7 +100,6 @@ def _places_through(traceback: TracebackType | None) -> list[_Place]:
 
 
 def _frame(code: CodeType, lineno: int, source: SourceLines) -> Record:
-    """One frame, with the text of its line."""
     line = source.line(code.co_filename, lineno)
     return {
         "func": getattr(code, "co_qualname", code.co_name),  # 3.11 and newer know the class

@@ -75,6 +75,5 @@ class _Feed:
 
 
 def _line(item: EvalResult | ProbingError) -> bytes:
-    """One line of the answer."""
     body = wire.encode_error(item) if isinstance(item, ProbingError) else wire.encode(item)
     return body + b"\n"

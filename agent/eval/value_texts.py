@@ -87,7 +87,6 @@ def _shortened(value: Any, depth: int) -> str:
 
 
 def _items(value: Any, depth: int) -> Iterable[str]:
-    """The texts of the first items of a container."""
     pairs = type(value) is dict
     first = list(islice(value.items() if pairs else value, _MOST_ITEMS))
     room = _MOST_TENSORS if depth == 1 else _MOST_INNER_TENSORS[pairs]

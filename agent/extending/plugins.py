@@ -43,7 +43,6 @@ class PluginSource:
         self._end = begin(self)
 
     def _stopped(self) -> None:
-        """Its table is written no more."""
         self.is_over = True
         end, self._end = self._end, None
         if end is not None:
@@ -250,6 +249,5 @@ class Plugins:
 
 
 def _change(what: object, before: object, after: object) -> Change:
-    """What a plugin says it has changed."""
     texts = [None if one is None else str(one)[:200] for one in (before, after)]
     return Change(what=str(what)[:200], before=texts[0], after=texts[1])

@@ -161,7 +161,6 @@ def _packed(common: Path, ref: str) -> str:
 
 
 def _text(path: Path) -> str | None:
-    """A small file's text; None where there is none."""
     try:
         with forks.held_back(timeout_s=_HOLD_S), path.open("rb") as opened:
             return opened.read(_MOST_BYTES).decode("utf-8", "replace")

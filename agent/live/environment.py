@@ -69,7 +69,6 @@ def environment_rows(training: TorchTraining | NoTraining) -> LiveRows:
 
 
 def _arguments() -> list[Row]:
-    """What the script was started with."""
     return [_told("argument", *pair) for pair in arguments([str(word) for word in sys.argv])]
 
 
@@ -82,14 +81,12 @@ def _code() -> Iterator[Row]:
 
 @functools.cache
 def _files() -> Code:
-    """The files of the job, which are read once."""
     ticks = process.start_time(os.getpid()) or 0
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     return Code(time.time_ns() - int(max(0.0, age_s - _TICK_S) * 1e9))
 
 
 def _variables() -> list[Row]:
-    """The environment variables that matter."""
     rows: list[Row] = []
     for name in sorted(os.environ):
         if _NAMES.match(name) and name not in _PAPERS:
@@ -119,7 +116,6 @@ def _switches() -> list[Row]:
 
 
 def _places() -> list[Row]:
-    """Where the process is."""
     rows = [_row("place", "host", platform.node()), _row("place", "cpus", _cpus())]
     rows.append(_row("place", "kernel", platform.release()))
     for name, file, pattern in _MACHINE:
@@ -143,7 +139,6 @@ def _text(file: str) -> str:
 
 
 def _cpus() -> str:
-    """How many processors its main thread may use."""
     return str(len(os.sched_getaffinity(os.getpid())))
 
 

@@ -113,5 +113,4 @@ def _lots(things: Iterable[object]) -> Iterator[list[Any]]:
 
 
 def _line(kind: str, value: object) -> bytes:
-    """One line."""
     return json.dumps([kind, value], separators=(",", ":")).encode() + b"\n"

@@ -360,13 +360,11 @@ class SafePoints:
             self._run_jobs(self._hurried)
 
     def _work(self) -> None:
-        """Run the jobs."""
         with self._lock:
             jobs = tuple(self._jobs)
         self._run_jobs(jobs)
 
     def _run_jobs(self, jobs: tuple[StepEndJob, ...]) -> None:
-        """Run some, each under the guard."""
         for job in jobs:
             faults = self._guard.faults
             self._guard.run(self._run_job, job)
@@ -375,7 +373,6 @@ class SafePoints:
                 self._guard.run(job.failed, self._guard.last.strip().rpartition("\n")[2])
 
     def _run_job(self, job: StepEndJob) -> None:
-        """One job at one step's end."""
         if job.step_ended():
             self.end_job(job)
 

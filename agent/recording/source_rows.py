@@ -74,7 +74,6 @@ def _noted(report: SourceReport, compiled: str | None) -> SourceReport:
 
 
 def _row(report: SourceReport) -> tuple[str | float | int | None, ...]:
-    """One row, in the order of the table's columns."""
     table = report.table
     if table is None:
         table = _TABLES.get(report.source, TORCH_TRACE).full_name

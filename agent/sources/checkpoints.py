@@ -206,7 +206,6 @@ def path_of(target: object) -> str | None:
 
 
 def _keys_of(state: object) -> Iterator[str]:
-    """The keys of nested dictionaries."""
     if isinstance(state, sys.modules["torch"].nn.Module):  # saved as it is
         state = dict(state.named_parameters())
     waiting, left = [(state, 0)], _MOST_KEYS

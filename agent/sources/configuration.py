@@ -47,7 +47,6 @@ class Configuration:
 
 
 def _models(recording: Recording) -> Facts:
-    """The models that were called and have parameters."""
     autocast = recording.rows.autocast
     if autocast is not None:
         yield "autocast", name_of(autocast)
@@ -75,7 +74,6 @@ def _optimizers(recording: Recording) -> Facts:
 
 
 def _loaders(loaders: DataLoaders) -> Facts:
-    """The data loaders that were gone through."""
     for loader, setup in loaders.setups.copy().items():
         for name, value in setup.items():
             yield f"{loader}.{name}", value

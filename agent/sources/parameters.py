@@ -93,7 +93,6 @@ def _owners(recording: Recording, optimizers: list[Optimizer]) -> dict[int, list
 
 
 def _named(root: Module) -> list[tuple[str, Any]]:
-    """The parameters of a root by their qualified names."""
     return [
         (f"{prefix}.{name}" if prefix else name, parameter)
         for prefix, module in walk(root, "", set())

@@ -59,5 +59,4 @@ class RegularLooks:
             wait_s = interval_s
 
     def _look(self) -> None:
-        """One look."""
         raise NotImplementedError

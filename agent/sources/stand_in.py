@@ -80,7 +80,6 @@ class StandIn:
         ]
 
     def _make(self, original: Callable[..., object]) -> Wrapper:
-        """The function that stands in."""
         around, behind = self._around, cast("Any", self._behind)
         is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
 

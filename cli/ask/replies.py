@@ -173,6 +173,19 @@ def show(
     return replies.exit_code
 
 
+def fitted(render: Callable[..., str], **options: Any) -> Callable[[Any, Screen], str]:
+    """A function that draws an answer with its `width` and `color`, for `show`.
+
+    Args:
+        options: What else it is called with.
+    """
+
+    def text(value: Any, screen: Screen) -> str:
+        return render(value, width=screen.width, color=screen.color, **options)
+
+    return text
+
+
 @contextlib.contextmanager
 def telling(target: Target, draw: Callable[[T], str]) -> Iterator[Callable[[T], None]]:
     """Shows on one line how far something is, where one process is asked, and then clears it."""

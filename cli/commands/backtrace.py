@@ -71,7 +71,6 @@ def command(
 
 
 def _show_one_by_one(target: Target, style: str, *, native: bool, with_locals: bool) -> int:
-    """Print the stacks of each process for itself."""
 
     def ask(process: Process) -> Backtrace:
         return process.backtrace(native=native, locals=with_locals)
@@ -91,7 +90,6 @@ def _render(found: Backtrace, screen: Screen) -> str:
 
 
 def _show_merged(target: Target, style: str, *, native: bool, lines: bool, looks: int) -> int:
-    """Print the stacks of all processes, equal ones once."""
     from ...cluster.ranks.question import gather_stacks
     from ...cluster.ranks.stack_classes import merge_stacks
     from ..ask.many import tell_coverage

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..ask.replies import show
+from ..ask.replies import fitted, show
 from ..command import AskCommand
 from ..options import style_option, watch_option
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...diagnosis.dataloading import LoaderReport
-    from ..output.terminal import Screen
 
 
 @click.command("dataloaders", cls=AskCommand)
@@ -34,10 +33,8 @@ def command(context: click.Context, *, style: str) -> None:
     from ...diagnosis.dataloading import report_on
     from ..render.training.dataloaders import render_loaders
 
-    def render(report: LoaderReport, screen: Screen) -> str:
-        return render_loaders(report, width=screen.width, color=screen.color)
-
-    context.exit(show(asked_target(context), style, report_on, render, _plain))
+    target = asked_target(context)
+    context.exit(show(target, style, report_on, fitted(render_loaders), _plain))
 
 
 def _plain(report: LoaderReport) -> Any:

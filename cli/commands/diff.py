@@ -73,7 +73,6 @@ def _two_runs(target: Target, runs: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _compare_runs(names: tuple[str, str], target: Target, style: str) -> None:
-    """Compare two runs, and print it."""
     from ...diagnosis.runs.reading import compare_members, find_run
 
     limit_s = min(FINDING_S, target.limit_s)
@@ -121,7 +120,6 @@ def _write_json(compared: RunComparison, findings: tuple[Finding, ...]) -> None:
 
 
 def _compare_ranks(context: click.Context, *, parameters: bool, style: str) -> None:
-    """Compare the ranks of a job, and print it."""
     from ...cluster.ranks.differences import compare_facts
     from ...cluster.ranks.gather_facts import gather_facts
     from ...cluster.ranks.naming import rank_words

@@ -208,7 +208,6 @@ def _exit_code(result: EvalResult) -> int:
 
 
 def _show(result: EvalResult, *, as_json: bool) -> None:
-    """Print one result."""
     if as_json:
         import json
 

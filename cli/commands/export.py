@@ -200,7 +200,6 @@ def _whom_and_where(target: Target, words: tuple[str, ...]) -> tuple[Target, str
 
 
 def _members(target: Target) -> tuple[Member, ...]:
-    """The processes that the endpoints mean."""
     from ..ask.many import membership_of
 
     return membership_of(target).seen
@@ -242,7 +241,6 @@ def _folder_of(member: Member) -> ProcessFolder:
 
 
 def _show(done: list[Exported], root: Path, style: str) -> None:
-    """Print what was exported."""
     if style == "json":
         terminal.write_json([dataclasses.asdict(one) for one in done])
         return

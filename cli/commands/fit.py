@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from ..ask.replies import show, telling
+from ..ask.replies import fitted, show, telling
 from ..command import AskCommand
 from ..options import style_option
 from ..output import terminal
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.memory.fit_measured import MeasuredFit
     from ...messages.about.fit import FitAnswer, FitRequest, LargestFit
-    from ..output.terminal import Screen
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -88,21 +87,13 @@ def command(
     def predictor(process: Process) -> Callable[[FitRequest], FitAnswer]:
         return _predictor(process, target, from_measured=from_measured, checks=not no_check)
 
-    def ask(process: Process) -> FitAnswer:
-        return predictor(process)(request)
-
     def search(process: Process) -> LargestFit:
         return _largest(predictor(process), request, memory=limit, margin=margin)
 
-    def draw(answer: FitAnswer, screen: Screen) -> str:
-        return render_fit(answer, limit_bytes=limit, width=screen.width, color=screen.color)
-
-    def draw_largest(found: LargestFit, screen: Screen) -> str:
-        return render_largest(found, width=screen.width, color=screen.color)
-
     if largest:
-        context.exit(show(target, style, search, draw_largest))
-    context.exit(show(target, style, ask, draw))
+        context.exit(show(target, style, search, fitted(render_largest)))
+    draw = fitted(render_fit, limit_bytes=limit)
+    context.exit(show(target, style, lambda process: predictor(process)(request), draw))
 
 
 def _largest(
@@ -112,42 +103,30 @@ def _largest(
     memory: int | None,
     margin: float,
 ) -> LargestFit:
-    """The largest batch that fits."""
-    from ...messages.about.fit import find_largest
+    from ..reports.fitting import largest_of
 
-    def try_batch(size: int | None) -> FitAnswer:
-        return predict(dataclasses.replace(request, batch=size))
-
-    return find_largest(try_batch, memory=memory, margin=margin)
+    return largest_of(predict, request, memory=memory, margin=margin)
 
 
 def _predictor(
     process: Process, target: Target, *, from_measured: bool, checks: bool
 ) -> Callable[[FitRequest], FitAnswer]:
     """What predicts: the process itself, or what was measured of it once."""
-    from ...messages.about.fit import with_missing
+    from ..reports.fitting import checking
 
     if from_measured:
         return _measured(process, target).answer
-    measured: list[FitAnswer] = []
+    check = functools.partial(_checked, process, target) if checks else None
 
     def simulate(request: FitRequest) -> FitAnswer:
         if target.is_single and request.batch is not None:
             terminal.progress(f"simulating a batch of {request.batch:,}")
         try:
-            answer = process.fit(request)
+            return process.fit(request)
         finally:
             terminal.progress("")
-        if not checks:
-            return answer
-        if not measured:
-            measured.append(_checked(process, target, answer))
-        first = measured[0]
-        return with_missing(
-            dataclasses.replace(answer, measured_bytes=first.measured_bytes, notes=first.notes)
-        )
 
-    return simulate
+    return checking(simulate, check)
 
 
 def _checked(process: Process, target: Target, answer: FitAnswer) -> FitAnswer:

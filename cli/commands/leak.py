@@ -8,7 +8,7 @@ import click
 
 from ...diagnosis.leaks.growth import WAYS
 from ...messages.common import MOST_STEPS
-from ..ask.replies import show, telling
+from ..ask.replies import fitted, show, telling
 from ..command import AskCommand
 from ..options import style_option
 from ..output import terminal
@@ -17,7 +17,6 @@ from ..target import asked_target, attach_option, target_options
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.leaks.report import LeakReport
-    from ..output.terminal import Screen
 
 
 @click.command("leak", cls=AskCommand)
@@ -57,7 +56,4 @@ def command(context: click.Context, *, steps: int, by: str, style: str) -> None:
             terminal.note(note)
         return report
 
-    def render(report: LeakReport, screen: Screen) -> str:
-        return render_leak(report, width=screen.width, color=screen.color)
-
-    context.exit(show(target, style, ask, render))
+    context.exit(show(target, style, ask, fitted(render_leak)))

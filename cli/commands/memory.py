@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from ..ask.replies import show
+from ..ask.replies import fitted, show
 from ..command import AskCommand
 from ..options import limit_option, style_option, watch_of, watch_option
 from ..reports.memory_cleaning import clean_and_show, cleaning_options, cleanings
@@ -108,14 +108,11 @@ def _report(target: Target, style: str, limit: int, *, theory: bool, referrers: 
     """Show where the memory is; returns the exit code."""
     from ..render.memory.report import memory_markdown, render_memory
 
-    def ask(process: Process) -> MemoryReport:
-        return _ask(process, target, limit, theory=theory, referrers=referrers)
-
     return show(
         target,
         style,
-        ask,
-        lambda report, screen: render_memory(report, width=screen.width, color=screen.color),
+        lambda process: _ask(process, target, limit, theory=theory, referrers=referrers),
+        fitted(render_memory),
         markdown=memory_markdown,
         notes=lambda report: report.notes,
     )

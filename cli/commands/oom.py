@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from ..ask.replies import show
+from ..ask.replies import fitted, show
 from ..command import AskCommand
 from ..options import limit_option, renamed_option, style_option, watch_option
 from ..target import asked_target, target_options
-
-if TYPE_CHECKING:
-    from ...client.base import Process
-    from ...diagnosis.memory.out_of_memory import OomReport
-    from ..output.terminal import Screen
 
 
 @click.command("oom", cls=AskCommand)
@@ -39,12 +32,11 @@ def command(context: click.Context, *, number: int | None, limit: int, style: st
     from ...diagnosis.memory.out_of_memory import report_on
     from ..render.memory.oom import render_oom
 
-    target = asked_target(context)
-
-    def ask(process: Process) -> OomReport:
-        return report_on(process, number)
-
-    def render(report: OomReport, screen: Screen) -> str:
-        return render_oom(report, most=limit, width=screen.width, color=screen.color)
-
-    context.exit(show(target, style, ask, render))
+    context.exit(
+        show(
+            asked_target(context),
+            style,
+            lambda process: report_on(process, number),
+            fitted(render_oom, most=limit),
+        )
+    )

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..ask.replies import show
+from ..ask.replies import fitted, show
 from ..command import AskCommand
 from ..options import style_option, watch_option
 from ..output import terminal
 from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
-    from ..output.terminal import Screen
     from ..reports.overview import Overview
 
 
@@ -38,10 +37,7 @@ def command(context: click.Context, *, style: str) -> None:
     from ..render.process.overview import render_overview
     from ..reports.overview import overview_of
 
-    def render(found: Overview, screen: Screen) -> str:
-        return render_overview(found, width=screen.width, color=screen.color)
-
-    context.exit(show(target, style, overview_of, render, _plain))
+    context.exit(show(target, style, overview_of, fitted(render_overview), _plain))
 
 
 def _plain(found: Overview) -> dict[str, Any]:

@@ -85,7 +85,6 @@ def command(
 
 
 def _list_questions() -> None:
-    """Print the saved questions."""
     from ..questions.library import all_questions
     from ..render.process.questions import render_questions
 

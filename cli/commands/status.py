@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from ..ask.replies import show
+from ..ask.replies import fitted, show
 from ..command import AskCommand
 from ..options import style_option, watch_option
 from ..target import asked_target, attach_option, target_options
-
-if TYPE_CHECKING:
-    from ..output.terminal import Screen
-    from ..reports.status_report import StatusReport
 
 
 @click.command("status", cls=AskCommand)
@@ -32,8 +26,4 @@ def command(context: click.Context, *, style: str) -> None:
     from ..render.process.status import render_status
     from ..reports.status_report import report_on
 
-    def render(report: StatusReport, screen: Screen) -> str:
-        return render_status(report, width=screen.width, color=screen.color)
-
-    target = asked_target(context)
-    context.exit(show(target, style, report_on, render))
+    context.exit(show(asked_target(context), style, report_on, fitted(render_status)))

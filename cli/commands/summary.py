@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..ask.replies import show
+from ..ask.replies import fitted, show
 from ..command import AskCommand
 from ..options import style_option, watch_option
 from ..target import Target, asked_target, attach_option, target_options
@@ -39,17 +39,14 @@ def command(context: click.Context, *, depth: int, style: str) -> None:
     """
     target = asked_target(context)
 
-    def ask(process: Process) -> Summary:
-        return _ask(process, target, depth)
-
     from ...diagnosis.model_summary import plain_summary
     from ..render.training.summary import render_summary, summary_markdown
 
     code = show(
         target,
         style,
-        ask,
-        lambda found, screen: render_summary(found, width=screen.width, color=screen.color),
+        lambda process: _ask(process, target, depth),
+        fitted(render_summary),
         plain_summary,
         markdown=summary_markdown,
         notes=lambda found: found.notes,

@@ -76,7 +76,6 @@ _DIFF = Output(
         "not_looked_at",
     )
 )
-_FINDINGS = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix")
 
 OUTPUTS: Mapping[str, Output] = {
     "list": Output(shape="array", record="client.listing:ProcessSummary"),

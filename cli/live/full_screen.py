@@ -195,7 +195,6 @@ class FullScreen:
         self.wake()
 
     def _end(self, number: int, _: FrameType | None) -> None:
-        """End as the signal says, without the screen."""
         self._leave()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

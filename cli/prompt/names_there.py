@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import UsageError
-from ..render.table import Heading, render_table
+from ..render.table import columns, render_table
 from ..render.text import escape_controls
 
 if TYPE_CHECKING:
@@ -83,6 +83,6 @@ def ask_for_names(process: Process, wanted: Sequence[str], session: str) -> list
 
 def render_names(names: Sequence[Name], *, width: int | None) -> str:
     """A line for each."""
-    headings = [Heading(name="name"), Heading(name="class"), Heading(name="value or size")]
+    headings = columns("name", "class", "value or size")
     rows: list[list[str | None]] = [[escape_controls(part) for part in name] for name in names]
     return render_table(headings, rows, width=width, color=False)

@@ -11,6 +11,8 @@ import difflib
 from ...errors import UsageError
 from ...plugins import Question, installed
 from ...tables import STEP_PHASES
+from .course import COURSE
+from .resources import RESOURCES
 
 OWN_TIMES = """
     WITH last AS (
@@ -236,6 +238,8 @@ FROM (FROM probing.overhead WHERE duration IS NOT NULL ORDER BY step DESC LIMIT 
 """,
         parameters={"steps": "100"},
     ),
+    *COURSE,
+    *RESOURCES,
 )
 """All of them, the commonest first."""
 

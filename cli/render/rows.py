@@ -156,7 +156,6 @@ def _slices(batches: Batches) -> Iterator[Any]:
 
 
 def _json_objects(schema: Any, batches: Batches) -> Iterator[list[str]]:
-    """The JSON objects of each portion of rows."""
     keys = [encode_basestring(name) for name in unique_names(schema)]
     template = "{" + ",".join(f"{key.replace('%', '%%')}:%s" for key in keys) + "}"
     for batch in _slices(batches):

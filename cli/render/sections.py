@@ -1,7 +1,4 @@
-"""Short reports: titles with tables below, for the eye or in Markdown.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""Short reports: titles with tables below, for the eye or in Markdown."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ class Section:
     """
 
     title: str
-    headings: tuple[Heading, ...]
+    headings: Sequence[Heading]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
 

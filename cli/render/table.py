@@ -49,6 +49,25 @@ class Heading:
         return not (self.is_number or self.is_whole or self.is_drawn)
 
 
+def columns(*names: str | Heading) -> list[Heading]:
+    """The columns of a table: ``columns("=file", "device", ">bytes")``.
+
+    Args:
+        names: What each is called, behind ``>`` where its values are numbers, and behind ``=``
+            where they are not to be cut; or a heading.
+    """
+    return [
+        name
+        if isinstance(name, Heading)
+        else Heading(
+            name=name.lstrip(">="),
+            is_number=name.startswith(">"),
+            is_whole=name.startswith("="),
+        )
+        for name in names
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
     """A table as lines: two of heading, then one per row.
@@ -215,7 +234,6 @@ def _wrapped(words: str, width: int | None) -> list[str]:
 
 
 def _natural_widths(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> list[int]:
-    """The cells that each column's widest text takes."""
     widths = [cell_len(name) for name in names]
     for row in rows:
         for index, text in enumerate(row):

@@ -1,7 +1,4 @@
-"""Small texts that several renderers share: safe text, ages, counts.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""Small texts that several renderers share: safe text, ages, counts."""
 
 from __future__ import annotations
 

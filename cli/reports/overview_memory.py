@@ -105,7 +105,6 @@ def memory_now(pid: int, before: MemoryUse | None) -> MemoryUse | None:
 
 
 def _live(process: Process, pid: int | None) -> Row | None:
-    """The process's own row of python.host_memory."""
     try:
         answer = host_memory_rows(pid) if pid is not None else process.live("host_memory")
     except ProbingError:

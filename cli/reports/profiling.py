@@ -138,7 +138,6 @@ def ask_for_samples(
 
 
 def _sentence(progress: ProfileProgress) -> str:
-    """How far a profile of steps is, in words."""
     if progress.state in {"idle", "waiting"}:
         return "waiting for the end of the step in progress"
     if progress.state == "ending":

@@ -129,7 +129,6 @@ def grid_of_members(
 
 
 def _state(process: Process, member: Member, rows: Sequence[Row]) -> str:
-    """What a member does, in a word."""
     from ...client.listing import summarize
 
     word = member.state_word

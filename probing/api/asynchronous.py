@@ -31,7 +31,6 @@ T = TypeVar("T")
 def _twin(
     method: Callable[Concatenate[Process, P], T],
 ) -> Callable[Concatenate[AsyncProcess, P], Awaitable[T]]:
-    """The method as one that is awaited."""
 
     @functools.wraps(method)
     async def ask(self: AsyncProcess, /, *args: P.args, **kwargs: P.kwargs) -> T:

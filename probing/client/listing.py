@@ -218,7 +218,6 @@ def _attach_problems(folder: ProcessFolder, state: State) -> tuple[str, ...]:
 
 
 def _agent_problems(folder: ProcessFolder) -> tuple[str, ...]:
-    """What the agent of a process could not do."""
     card = folder.read_card()
     if card is None:
         has_attach = AttachFiles(folder).read() is not None

@@ -113,7 +113,6 @@ def last_profile(path: Path) -> Profile | None:
 
 
 def _progress(address: Address, timeout_s: float) -> wire.ProfileProgress:
-    """How far the profile is."""
     return wire.decode(wire.ProfileProgress, ask(address, "profile_progress", timeout_s=timeout_s))
 
 

@@ -6,6 +6,7 @@ the process's files, live ones asked of its agent or had from outside.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import ProcessEnded
@@ -32,11 +33,15 @@ from ..tables import (
 from .transports import environment_of, live_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
     from ..messages.common import LiveRows
     from ..sql.process_columns import OneProcess
     from ..sql.scans import TableProvider
+
+    _HaveRows = Callable[[frozenset[str] | None], LiveRows]
 
 _WAIT_SHARE = 0.5
 """How much of a query's time the wait for a model's next call may take."""
@@ -58,19 +63,25 @@ def providers_for(
         notes: Gets sentences about how the rows were had.
     """
     told = notes if notes is not None else []
-    wait_s = min(WAIT_S, limit_s * _WAIT_SHARE)
-    return [
-        _Recorded(table, folder, told)
-        if table.kind == "recorded"
-        else _LastProfile(folder)
-        if table == KERNELS
-        else _HostMemory(folder)
-        if table == HOST_MEMORY
-        else _LastRecording(table, folder, told)
-        if table in (ALLOC_EVENTS, ALLOC_BLOCKS)
-        else _LiveTable(table, folder, timeout_s or ready_s(), wait_s, told)
-        for table in tables_of(folder)
-    ]
+    agent = _Agent(folder, timeout_s or ready_s(), min(WAIT_S, limit_s * _WAIT_SHARE))
+    return [_provider(table, folder, agent, told) for table in tables_of(folder)]
+
+
+def _provider(
+    table: Table, folder: ProcessFolder, agent: _Agent, notes: list[str]
+) -> TableProvider:
+    """Where the rows of one table come from."""
+    if table.kind == "recorded":
+        return _Recorded(table, folder, notes)
+    if table.name in stacks.STACK_TABLES:
+        return _Live(table, notes, lambda _: _stack_rows(table, folder, notes))
+    if table == KERNELS:
+        return _Live(table, notes, lambda _: _last_profile(folder))
+    if table == HOST_MEMORY:
+        return _Live(table, notes, lambda _: _host_memory(folder))
+    if table in (ALLOC_EVENTS, ALLOC_BLOCKS):
+        return _Live(table, notes, lambda _: _last_recording(table, folder))
+    return _Live(table, notes, partial(agent.rows, table))
 
 
 def over_record(folder: ProcessFolder, notes: list[str], *, timeout_s: float) -> OneProcess:
@@ -94,101 +105,77 @@ _AT_STEP_END = frozenset({*MEMORY_TABLES, PARAMETER_CHECKSUMS.name})
 """Live tables that the training fills at the end of a step."""
 
 
-class _LiveTable:
-    """A live table, asked of the agent once per query."""
+class _Live:
+    """A live table, whose rows are had once per query."""
 
-    def __init__(
-        self,
-        table: Table,
-        folder: ProcessFolder,
-        timeout_s: float,
-        wait_s: float,
-        notes: list[str],
-    ) -> None:
+    def __init__(self, table: Table, notes: list[str], rows: _HaveRows) -> None:
         self.table = table
-        self._folder = folder
-        self._timeout_s = timeout_s
-        self._wait_s = wait_s
-        self._notes = notes
+        self._notes, self._rows = notes, rows
 
     def load(self, columns: frozenset[str] | None) -> pa.Table:
-        """All rows; the training is waited for only where a column needs that."""
+        """All rows."""
         from ..ring.arrow_tables import live_to_arrow
 
-        if self.table.name in stacks.STACK_TABLES:
-            backtrace = ladder.backtrace_of(self._folder, self._notes)
-            if backtrace.note is not None:
-                self._notes.append(backtrace.note)
-            return live_to_arrow(stacks.rows_of(self.table, backtrace))
-        is_observed = self.table is MODULES and (columns is None or columns & OBSERVED_COLUMNS)
-        is_observed = bool(is_observed) or self.table.name in _AT_STEP_END
-        wait_s = self._wait_s if is_observed else None
-        if self.table is ENVIRONMENT:
-            live = environment_of(self._folder, lambda: self._ask(wait_s))
-        else:
-            live = self._ask(wait_s)
+        live = self._rows(columns)
         if live.note is not None:
             self._notes.append(live.note)
         return live_to_arrow(live, self.table)
 
-    def _ask(self, wait_s: float | None) -> LiveRows:
-        """What the agent answers."""
-        if not self._folder.is_alive():
-            raise ProcessEnded(self._folder.pid, f"{self.table.full_name} can no longer be asked")
+
+class _Agent:
+    """The agent of the process, which has the rows of most live tables."""
+
+    def __init__(self, folder: ProcessFolder, timeout_s: float, wait_s: float) -> None:
+        self._folder, self._timeout_s, self._wait_s = folder, timeout_s, wait_s
+
+    def rows(self, table: Table, columns: frozenset[str] | None) -> LiveRows:
+        """Ask it; the training is waited for only where a column needs that."""
+        is_observed = table is MODULES and (columns is None or columns & OBSERVED_COLUMNS)
+        wait_s = self._wait_s if is_observed or table.name in _AT_STEP_END else None
+        if table is ENVIRONMENT:
+            return environment_of(self._folder, lambda: self._ask(table, wait_s))
+        return self._ask(table, wait_s)
+
+    def _ask(self, table: Table, wait_s: float | None) -> LiveRows:
+        _require_alive(table, self._folder)
         ping(self._folder, timeout_s=self._timeout_s)
         address = Address(path=self._folder.socket)
-        return live_rows(address, self.table.name, timeout_s=self._timeout_s, wait_s=wait_s)
+        return live_rows(address, table.name, timeout_s=self._timeout_s, wait_s=wait_s)
 
 
-class _LastProfile:
+def _require_alive(table: Table, folder: ProcessFolder) -> None:
+    if not folder.is_alive():
+        raise ProcessEnded(folder.pid, f"{table.full_name} can no longer be asked")
+
+
+def _stack_rows(table: Table, folder: ProcessFolder, notes: list[str]) -> LiveRows:
+    """The stacks, by the agent or from outside."""
+    backtrace = ladder.backtrace_of(folder, notes)
+    if backtrace.note is not None:
+        notes.append(backtrace.note)
+    return stacks.rows_of(table, backtrace)
+
+
+def _last_profile(folder: ProcessFolder) -> LiveRows:
     """The table of the last profile, computed from its file."""
+    from ..profiling import kernel_rows
+    from .profile_client import last_profile
 
-    def __init__(self, folder: ProcessFolder) -> None:
-        self.table = KERNELS
-        self._folder = folder
-
-    def load(self, columns: frozenset[str] | None) -> pa.Table:
-        """All rows."""
-        from ..profiling import kernel_rows
-        from ..ring.arrow_tables import live_to_arrow
-        from .profile_client import last_profile
-
-        return live_to_arrow(kernel_rows(last_profile(self._folder.profile)))
+    return kernel_rows(last_profile(folder.profile))
 
 
-class _HostMemory:
+def _host_memory(folder: ProcessFolder) -> LiveRows:
     """The table of host memory, which the kernel tells without the help of the process."""
+    from ..linux.host_memory import host_memory_rows
 
-    def __init__(self, folder: ProcessFolder) -> None:
-        self.table = HOST_MEMORY
-        self._folder = folder
-
-    def load(self, columns: frozenset[str] | None) -> pa.Table:
-        """All rows."""
-        from ..linux.host_memory import host_memory_rows
-        from ..ring.arrow_tables import live_to_arrow
-
-        if not self._folder.is_alive():
-            raise ProcessEnded(self._folder.pid, f"{self.table.full_name} can no longer be asked")
-        return live_to_arrow(host_memory_rows(self._folder.pid))
+    _require_alive(HOST_MEMORY, folder)
+    return host_memory_rows(folder.pid)
 
 
-class _LastRecording:
+def _last_recording(table: Table, folder: ProcessFolder) -> LiveRows:
     """A table of the last recording of allocations, computed from its file."""
+    from ..allocations import block_rows, event_rows
+    from .recording_client import last_recording
 
-    def __init__(self, table: Table, folder: ProcessFolder, notes: list[str]) -> None:
-        self.table = table
-        self._folder = folder
-        self._notes = notes
-
-    def load(self, columns: frozenset[str] | None) -> pa.Table:
-        """All rows."""
-        from ..allocations import block_rows, event_rows
-        from ..ring.arrow_tables import live_to_arrow
-        from .recording_client import last_recording
-
-        make = event_rows if self.table is ALLOC_EVENTS else block_rows
-        live = make(last_recording(self._folder.allocations))
-        if live.note is not None:
-            self._notes.append(live.note)
-        return live_to_arrow(live)
+    make = event_rows if table is ALLOC_EVENTS else block_rows
+    return make(last_recording(folder.allocations))

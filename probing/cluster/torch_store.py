@@ -78,7 +78,6 @@ class TorchStore:
             raise self._lost(error.strerror or "it did not take the request in time") from None
 
     def _receive(self, size: int) -> bytes:
-        """Exactly so many bytes."""
         data = b""
         while len(data) < size:
             try:

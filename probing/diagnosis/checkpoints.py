@@ -216,7 +216,6 @@ def _is_container(value: Any) -> bool:
 
 
 def _entry(archive: zipfile.ZipFile, root: str, key: str, value: Any) -> Entry:
-    """A tensor or a value as it is shown."""
     if not isinstance(value, _Tensor):
         text = value.name if isinstance(value, (_Thing, _Named)) else _text(value)
         return Entry(key=key, kind=type(value).__name__.lstrip("_").lower(), value=text)
@@ -271,7 +270,6 @@ def _not_finite(
 
 
 def _rebuilt(storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> _Tensor:
-    """What torch makes a tensor from."""
     dtype = next((part.name for part in rest if isinstance(part, _Named)), None)
     shape, dense, expected = tuple(int(n) for n in size), True, 1
     for length, step in zip(reversed(shape), reversed([int(n) for n in stride]), strict=True):

@@ -1,7 +1,4 @@
-"""The errors of actions.
-
-Rules of this file: as those of `probing.errors`, whose tree they belong to.
-"""
+"""The errors of actions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The errors of putting an agent into a process.
-
-Rules of this file: as those of `probing.errors`, whose tree they belong to.
-"""
+"""The errors of putting an agent into a process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The errors of `eval`, its prompt and its jobs.
-
-Rules of this file: as those of `probing.errors`, whose tree they belong to.
-"""
+"""The errors of `eval`, its prompt and its jobs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The errors of `fit`.
-
-Rules of this file: as those of `probing.errors`, whose tree they belong to.
-"""
+"""The errors of `fit`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The errors of a history: runs that are kept as files.
-
-Rules of this file: as those of `probing.errors`, whose tree they belong to.
-"""
+"""The errors of a history: runs that are kept as files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The errors of a statement.
-
-Rules of this file: as those of `probing.errors`, whose tree they belong to.
-"""
+"""The errors of a statement."""
 
 from __future__ import annotations
 

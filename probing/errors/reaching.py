@@ -1,7 +1,4 @@
-"""The errors of finding a process, and of getting an answer from it.
-
-Rules of this file: as those of `probing.errors`, whose tree they belong to.
-"""
+"""The errors of finding a process, and of getting an answer from it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The errors of what is recorded, always or on demand.
-
-Rules of this file: as those of `probing.errors`, whose tree they belong to.
-"""
+"""The errors of what is recorded, always or on demand."""
 
 from __future__ import annotations
 

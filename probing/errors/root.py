@@ -1,7 +1,4 @@
-"""The root of the tree of errors, and its branches.
-
-Rules of this file: as those of `probing.errors`, whose tree they belong to.
-"""
+"""The root of the tree of errors, and its branches."""
 
 from __future__ import annotations
 

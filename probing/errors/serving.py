@@ -1,7 +1,4 @@
-"""The errors of a request that a server cannot or may not carry out.
-
-Rules of this file: as those of `probing.errors`, whose tree they belong to.
-"""
+"""The errors of a request that a server cannot or may not carry out."""
 
 from __future__ import annotations
 

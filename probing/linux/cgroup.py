@@ -108,7 +108,6 @@ def _upwards(place: str, inside: str) -> list[str]:
 
 
 def _mount(mounts: str, controller: str, *, is_new: bool) -> tuple[str, str] | None:
-    """What of the tree is mounted, and where."""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.partition(" ")

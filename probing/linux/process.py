@@ -265,7 +265,6 @@ def _switches(status: str) -> int | None:
 
 
 def _link(path: str) -> str | None:
-    """Where a link leads."""
     try:
         return os.readlink(path)
     except OSError:

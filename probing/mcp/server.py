@@ -72,7 +72,6 @@ def make_server(*, allow_eval: bool = False, allow_act: bool = False) -> MCPServ
 
 
 def _tables() -> str:
-    """Each table with its columns, a line each."""
     return "\n".join(
         f"{table.full_name}: {', '.join(column.name for column in table.columns)}"
         for table in TABLES
@@ -80,12 +79,10 @@ def _tables() -> str:
 
 
 def _questions() -> str:
-    """Each saved question, and what it answers."""
     return "\n".join(f"@{one.name}: {one.doc}" for one in all_questions())
 
 
 def _prompt(text: str) -> Any:
-    """What makes a prompt about an endpoint."""
 
     def prompt(endpoint: str = "") -> str:
         return f"{text}\nThe endpoint is: {endpoint}" if endpoint else text

@@ -48,7 +48,6 @@ else:
 
 
 def _plan_of(cls: type) -> _Plan:
-    """The members of a class."""
     plan = {field.name: field for field in dataclasses.fields(cls)}
     return _plans.setdefault(cls, plan)
 
@@ -83,7 +82,6 @@ def _init(self: Any, /, *values: Any, **named: Any) -> None:
 
 
 def _values(self: Any) -> tuple[Any, ...]:
-    """The members of a record in their order."""
     cls = type(self)
     return tuple([getattr(self, name) for name in _plans.get(cls) or _plan_of(cls)])
 

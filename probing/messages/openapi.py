@@ -73,7 +73,6 @@ def openapi(version: str, routes: tuple[Route, ...] = ROUTES) -> dict[str, Any]:
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
-    """What stands in the path and behind it."""
     found: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in ("key", "table")
@@ -89,7 +88,6 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _answer_content(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
-    """The content of a good answer."""
     if route.answer == "arrow":
         return {wire.ARROW_TYPE: {}}
     if route.answer in {"trace", "allocations"}:

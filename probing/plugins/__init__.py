@@ -169,7 +169,6 @@ def _found() -> tuple[Installed, ...]:
 
 
 def _load(point: EntryPoint) -> Installed:
-    """One plugin; never raises."""
     name, problem = point.name, None
     try:
         found = point.load()

@@ -156,8 +156,8 @@ def judge(
     """
     certain = [
         "It ended without a word: no exception, no fatal signal and no orderly end is on record, as"
-        " after SIGKILL (or os._exit, a signal that it has no handler for such as SIGTERM or SIGALRM,"
-        " or the end of its container)."
+        " after SIGKILL (or os._exit, SIGTERM or SIGALRM without a handler, or the end of its"
+        " container)."
     ]
     for kill in kills:
         if kill.pid == pid and kill.when_s >= started_s:

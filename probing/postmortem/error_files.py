@@ -12,6 +12,7 @@ import os
 from typing import NamedTuple
 
 from ..linux.foreign_files import read_end
+from ..messages.card import Card
 from ..rundir.folders import ProcessFolder
 
 _MOST_BYTES = 1 << 20
@@ -38,15 +39,19 @@ class WrittenError(NamedTuple):
 def written_error(folder: ProcessFolder) -> WrittenError | None:
     """The exception that a rank has written down; None where it has not, or was not asked to."""
     card = folder.read_card()
-    if card is None or not card.error_file or not os.path.isabs(card.error_file):
+    written = None if card is None else written_since_start(folder, card, card.error_file)
+    return None if written is None else parse(written)
+
+
+def written_since_start(folder: ProcessFolder, card: Card, path: str | None) -> bytes | None:
+    """The end of a file that the owner of a run folder has written to since the agent's start."""
+    if not path or not os.path.isabs(path):
         return None
     try:
         owner = os.stat(folder.path).st_uid
-        error, since_ns = card.error_file, card.started_ns
-        written = read_end(error, _MOST_BYTES, owner=owner, since_ns=since_ns)
+        return read_end(path, _MOST_BYTES, owner=owner, since_ns=card.started_ns)
     except OSError:
         return None
-    return None if written is None else parse(written)
 
 
 def parse(data: bytes) -> WrittenError | None:

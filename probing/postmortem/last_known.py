@@ -60,7 +60,6 @@ def last_known(folder: ProcessFolder) -> Backtrace | None:
 
 
 def _of_crash(folder: ProcessFolder, crash: CrashRecord) -> Backtrace:
-    """The stacks that a crash left."""
     note = describe(crash)
     if crash.step is not None:
         note += f"; it was in step {crash.step}"

@@ -8,15 +8,13 @@ very process; those of srun name ranks, which a job before may have had, too.
 
 from __future__ import annotations
 
-import os
 import re
 from typing import NamedTuple
 
-from ..linux.foreign_files import read_end
 from ..linux.process import signal_words
 from ..rundir.folders import ProcessFolder
+from .error_files import written_since_start
 
-_MOST_BYTES = 1 << 20
 _TORCHRUN = r"exitcode\s*: (?P<code>-?\d{{1,3}})(?:\) local_rank: \d+)? \(pid: {pid}\)"
 _MPIRUN = r"process rank \d+ with PID {pid} on node \S+ exited on signal (?P<signal>\d{{1,3}})\b"
 _PATTERNS = (_TORCHRUN, _MPIRUN)
@@ -42,15 +40,9 @@ class LauncherWord(NamedTuple):
 def launcher_word(folder: ProcessFolder) -> LauncherWord | None:
     """What the launcher of a process has written of its end; None where it has not."""
     card = folder.read_card()
-    if card is None or not card.launcher_log or not os.path.isabs(card.launcher_log):
+    if card is None or not card.launcher_log:
         return None
-    try:
-        owner = os.stat(folder.path).st_uid
-        log, since_ns = card.launcher_log, card.started_ns
-        written = read_end(log, _MOST_BYTES, owner=owner, since_ns=since_ns)
-    except OSError:
-        return None
-    code = parse(written or b"", card.pid)
+    code = parse(written_since_start(folder, card, card.launcher_log) or b"", card.pid)
     return LauncherWord(code, card.launcher_log) if code is not None else None
 
 

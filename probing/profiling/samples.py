@@ -112,7 +112,6 @@ def is_agents_thread(name: str) -> bool:
 
 
 def _frames(event: Event) -> tuple[str, ...]:
-    """An event's stack."""
     names: list[str] = []
     at: Event | None = event
     while at is not None:

@@ -120,7 +120,6 @@ def _by_pid(pid: int, directory: RunDirectory) -> Place:
 
 
 def _by_url(url: str, directory: RunDirectory, given: _Given) -> Address:
-    """An http(s) URL of host and port."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -217,7 +216,6 @@ def _last_ended(directory: RunDirectory, matches: Callable[[Card], bool]) -> Loc
 
 
 def _by_path(text: str) -> Place:
-    """A run folder, or a socket."""
     path = Path(text)
     for candidate in (path, path.parent):
         folder = folder_at(candidate)
@@ -258,6 +256,5 @@ def _the_one(text: str, directory: RunDirectory, matches: Callable[[Card], bool]
 
 
 def _alive(directory: RunDirectory) -> list[tuple[ProcessFolder, Card]]:
-    """The live processes with their cards."""
     cards = ((folder, folder.read_card()) for folder in directory.folders() if folder.is_alive())
     return [(folder, card) for folder, card in cards if card is not None]

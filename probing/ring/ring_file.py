@@ -191,7 +191,6 @@ def check_rows(header: RingHeader, source: str) -> None:
 
 
 def _dtype_of(header: RingHeader) -> np.dtype[Any]:
-    """The layout of a row for numpy."""
     import numpy as np
 
     return np.dtype(

@@ -172,7 +172,6 @@ class AttachFiles:
             time.sleep(_POLL_S)
 
     def _is_locked(self) -> bool:
-        """Whether somebody attaches now."""
         with contextlib.suppress(OSError):
             fd = open_file(self.lock)
             try:

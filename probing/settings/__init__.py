@@ -23,9 +23,15 @@ OBSOLETE: dict[str, str] = {}
 
 
 def _setting(
-    env: str, default: T, doc: str, *, live: bool = False, secret: bool = False, minimum: float = 0
+    default: T,
+    doc: str,
+    *,
+    env: str = "",
+    live: bool = False,
+    secret: bool = False,
+    minimum: float = 0,
 ) -> T:
-    """Declare one setting; the field's type is the setting's."""
+    """Declare one setting, whose variable is called as the field is where none is named."""
     metadata = {"env": env, "doc": doc, "live": live, "secret": secret, "minimum": minimum}
     value: T = field(default=default, repr=not secret, metadata=metadata)
     return value
@@ -36,182 +42,129 @@ class Settings:
     """All settings of one process, as they are in force."""
 
     mode: str = _setting(
-        "PROBING",
         "off",
         "`1` puts the agent into every Python process that imports torch, `all` into every"
         " Python process, `0` into none.",
+        env="PROBING",
     )
     disable: str = _setting(
-        "PROBING_DISABLE",
         "",
         "`1` (anything but `0`, `off`, `false`, `no`) switches all of probing off in a"
         " process: its start, `probing.start()`, and attaching.",
     )
     home: str = _setting(
-        "PROBING_HOME",
-        "",
-        "The run directory. Unset: `$XDG_RUNTIME_DIR/probing`, else `/dev/shm/probing-<uid>`.",
+        "", "The run directory. Unset: `$XDG_RUNTIME_DIR/probing`, else `/dev/shm/probing-<uid>`."
     )
     listen: str = _setting(
-        "PROBING_LISTEN",
         "",
         "`host:port` to listen on beside the unix socket, plus LOCAL_RANK; port 0 takes a"
         " free one. Unset: no TCP. Every TCP request needs a token.",
     )
     insecure_plaintext: bool = _setting(
-        "PROBING_INSECURE_PLAINTEXT",
         default=False,
         doc="`1` allows PROBING_LISTEN on an address that other machines reach without a"
         " certificate, and the command line to send its token there. Tokens, code and"
         " answers then cross the network unencrypted, and whoever is named gets the token.",
     )
     tls_cert: str = _setting(
-        "PROBING_TLS_CERT",
-        "",
-        "A PEM file with the certificate of TCP listeners and its chain. Unset: no encryption.",
+        "", "A PEM file with the certificate of TCP listeners and its chain. Unset: no encryption."
     )
     tls_key: str = _setting(
-        "PROBING_TLS_KEY",
         "",
         "A PEM file with its key, without a pass phrase. Unset: in the file of PROBING_TLS_CERT.",
     )
     tls_ca: str = _setting(
-        "PROBING_TLS_CA",
         "",
         "For the command line: a PEM file with trusted certificates of authorities or"
         " servers. `host:port` then means `https://host:port`. Unset: the system's"
         " authorities.",
     )
     tls_fingerprint: str = _setting(
-        "PROBING_TLS_FINGERPRINT",
         "",
         "For the command line: SHA-256 fingerprints, separated by commas, of the only trusted"
         " certificates. `host:port` then means `https://host:port`.",
     )
     pager: str = _setting(
-        "PROBING_PAGER",
         "",
         "For the command line: the pager of answers that are longer than the terminal; `cat` or"
         " nothing for none. Unset: `PAGER`, else less.",
     )
     history: str = _setting(
-        "PROBING_HISTORY",
         "",
         "The folder that `probing export` and `probing history` mean where none is named. A node"
         " server keeps all records of its machine there, in a process of its own.",
     )
-    history_every_s: float = _setting(
-        "PROBING_HISTORY_EVERY_S", 600.0, "How often a node server does so.", minimum=1
-    )
-    history_keep_days: int = _setting(
-        "PROBING_HISTORY_KEEP_DAYS", 0, "How many days of it a node server keeps; 0: all."
-    )
-    history_keep_mib: int = _setting(
-        "PROBING_HISTORY_KEEP_MIB", 0, "How much of it a node server keeps; 0: all of it."
-    )
+    history_every_s: float = _setting(600.0, "How often a node server does so.", minimum=1)
+    history_keep_days: int = _setting(0, "How many days of it a node server keeps; 0: all.")
+    history_keep_mib: int = _setting(0, "How much of it a node server keeps; 0: all of it.")
     allow_eval: bool = _setting(
-        "PROBING_ALLOW_EVAL",
         default=False,
         doc="`1` runs code that comes over TCP, and writes a checkpoint where such a request"
         " says. The unix socket may always.",
     )
     hosts: str = _setting(
-        "PROBING_HOSTS",
         "",
         "Further names, `host:port` separated by commas, by which TCP requests may address"
         " this process.",
     )
     token: str = _setting(
-        "PROBING_TOKEN",
         "",
         "The token of TCP requests, for agent and command line. Unset: the agent makes one,"
         " in the file `token` of its run folder. The agent takes it out of the environment.",
         secret=True,
     )
     read_token: str = _setting(
-        "PROBING_READ_TOKEN",
         "",
         "A token of TCP requests that may only read. Unset: the agent makes one, in the file"
         " `read_token` of its run folder.",
         secret=True,
     )
-    recording: bool = _setting(
-        "PROBING_RECORDING", default=True, doc="Whether the recorded tables grow.", live=True
-    )
+    recording: bool = _setting(default=True, doc="Whether the recorded tables grow.", live=True)
     native: bool = _setting(
-        "PROBING_NATIVE",
         default=True,
         doc="`0` has module calls recorded by Python also where the faster C part was built.",
     )
-    plugins: bool = _setting("PROBING_PLUGINS", default=True, doc="`0` loads no plugin.")
+    plugins: bool = _setting(default=True, doc="`0` loads no plugin.")
     trace_rows: int = _setting(
-        "PROBING_TRACE_ROWS",
         262_144,
         "Rows of python.torch_trace before the oldest is overwritten; 64 bytes each.",
         minimum=64,
     )
     step_rows: int = _setting(
-        "PROBING_STEP_ROWS",
         16_384,
         "Rows of python.steps, python.micro_batches and probing.overhead; 328, 128 and 80"
         " bytes each.",
         minimum=64,
     )
     mark_rows: int = _setting(
-        "PROBING_MARK_ROWS",
-        8_192,
-        "Rows of python.spans and python.metrics; 48 bytes each.",
-        minimum=64,
+        8_192, "Rows of python.spans and python.metrics; 48 bytes each.", minimum=64
     )
     overhead: float = _setting(
-        "PROBING_OVERHEAD",
         1.0,
         "Percent of a step that recording may cost; `status` says where it costs more. Without the"
         " C part, backward passes of the smallest modules are left out first, then these modules.",
     )
-    batch_rows: int = _setting(
-        "PROBING_BATCH_ROWS", 16_384, "Rows of python.batches; 96 bytes each.", minimum=64
-    )
+    batch_rows: int = _setting(16_384, "Rows of python.batches; 96 bytes each.", minimum=64)
     gradients_every: int = _setting(
-        "PROBING_GRADIENTS_EVERY",
-        0,
-        "Write python.gradients of one step in so many; 0: only when asked.",
-        live=True,
+        0, "Write python.gradients of one step in so many; 0: only when asked.", live=True
     )
-    gradient_rows: int = _setting(
-        "PROBING_GRADIENT_ROWS", 16_384, "Rows of python.gradients; 160 bytes each.", minimum=64
-    )
-    memory_rows: int = _setting(
-        "PROBING_MEMORY_ROWS", 16_384, "Rows of python.memory; 160 bytes each.", minimum=64
-    )
+    gradient_rows: int = _setting(16_384, "Rows of python.gradients; 160 bytes each.", minimum=64)
+    memory_rows: int = _setting(16_384, "Rows of python.memory; 160 bytes each.", minimum=64)
     sampling_hz: float = _setting(
-        "PROBING_SAMPLING_HZ",
-        0.0,
-        "How often per second python.samples notes where every thread is; 0: never.",
-        live=True,
+        0.0, "How often per second python.samples notes where every thread is; 0: never.", live=True
     )
-    sample_rows: int = _setting(
-        "PROBING_SAMPLE_ROWS", 8_192, "Rows of python.samples; 56 bytes each.", minimum=64
-    )
+    sample_rows: int = _setting(8_192, "Rows of python.samples; 56 bytes each.", minimum=64)
     rings_mib: int = _setting(
-        "PROBING_RINGS_MIB",
         0,
         "What the recorded tables of a process may take together; without room they hold"
         " fewer rows. 0: 64, and no more than a tenth of what is free.",
     )
     keep_hours: float = _setting(
-        "PROBING_KEEP_HOURS",
-        168.0,
-        "How long the record of an ended process is kept, from its last row on.",
+        168.0, "How long the record of an ended process is kept, from its last row on."
     )
-    keep_mib: int = _setting(
-        "PROBING_KEEP_MIB", 512, "How much the records of ended processes may take together."
-    )
-    query_timeout_s: float = _setting(
-        "PROBING_QUERY_TIMEOUT_S", 30.0, "The time limit of a remote query.", live=True
-    )
+    keep_mib: int = _setting(512, "How much the records of ended processes may take together.")
+    query_timeout_s: float = _setting(30.0, "The time limit of a remote query.", live=True)
     query_memory_mib: int = _setting(
-        "PROBING_QUERY_MEMORY_MIB",
         512,
         "The resident memory of a helper process that runs queries of others, about 100 MiB"
         " of it libraries, 192 at least. A node server's may hold four times that.",
@@ -219,129 +172,90 @@ class Settings:
         minimum=64,
     )
     query_max_rows: int = _setting(
-        "PROBING_QUERY_MAX_ROWS",
         1_000_000,
         "Rows of a remote answer, which is cut beyond, and says so. A larger live table is"
         " refused.",
         live=True,
     )
     query_max_bytes: int = _setting(
-        "PROBING_QUERY_MAX_BYTES",
         64 << 20,
         "Bytes of a remote answer, which is cut beyond, and says so. A larger live table is"
         " refused.",
         live=True,
     )
-    worker_idle_s: float = _setting(
-        "PROBING_WORKER_IDLE_S", 60.0, "How long the SQL worker process lives without a query."
-    )
-    eval_timeout_s: float = _setting(
-        "PROBING_EVAL_TIMEOUT_S", 10.0, "The time limit of an eval that names none.", live=True
-    )
-    eval_max_bytes: int = _setting(
-        "PROBING_EVAL_MAX_BYTES", 1 << 20, "Bytes kept of an eval's output.", live=True
-    )
+    worker_idle_s: float = _setting(60.0, "How long the SQL worker process lives without a query.")
+    eval_timeout_s: float = _setting(10.0, "The time limit of an eval that names none.", live=True)
+    eval_max_bytes: int = _setting(1 << 20, "Bytes kept of an eval's output.", live=True)
     eval_max_running: int = _setting(
-        "PROBING_EVAL_MAX_RUNNING",
-        4,
-        "Maximum concurrent evals, pending too.",
-        live=True,
-        minimum=1,
+        4, "Maximum concurrent evals, pending too.", live=True, minimum=1
     )
     metrics_from: str = _setting(
-        "PROBING_METRICS_FROM",
         "",
         "Trackers, separated by commas, of whose scalars `python.metrics` has a copy:"
         " `tensorboard`, `wandb`, `mlflow`.",
     )
     max_connections: int = _setting(
-        "PROBING_MAX_CONNECTIONS",
         64,
         "Connections at once; one more closes the one idle longest. 64 descriptors are left"
         " to the program in any case.",
         minimum=1,
     )
-    max_requests: int = _setting(
-        "PROBING_MAX_REQUESTS", 16, "Maximum concurrent requests.", live=True, minimum=1
-    )
+    max_requests: int = _setting(16, "Maximum concurrent requests.", live=True, minimum=1)
     max_requests_per_s: float = _setting(
-        "PROBING_MAX_REQUESTS_PER_S",
         200.0,
         "Requests per second of one process or address; more are refused.",
         live=True,
         minimum=1,
     )
-    max_body_bytes: int = _setting(
-        "PROBING_MAX_BODY_BYTES", 1 << 20, "Bytes of a request's body.", minimum=1024
-    )
-    max_sql_bytes: int = _setting(
-        "PROBING_MAX_SQL_BYTES", 64 << 10, "Bytes of a remote statement.", live=True, minimum=64
-    )
-    max_code_bytes: int = _setting(
-        "PROBING_MAX_CODE_BYTES", 64 << 10, "Bytes of the code of an eval.", live=True, minimum=64
-    )
+    max_body_bytes: int = _setting(1 << 20, "Bytes of a request's body.", minimum=1024)
+    max_sql_bytes: int = _setting(64 << 10, "Bytes of a remote statement.", live=True, minimum=64)
+    max_code_bytes: int = _setting(64 << 10, "Bytes of the code of an eval.", live=True, minimum=64)
     header_timeout_s: float = _setting(
-        "PROBING_HEADER_TIMEOUT_S",
-        5.0,
-        "How long a connection without a whole request header is held.",
-        minimum=0.5,
+        5.0, "How long a connection without a whole request header is held.", minimum=0.5
     )
     body_timeout_s: float = _setting(
-        "PROBING_BODY_TIMEOUT_S",
-        5.0,
-        "How long the body of a request may take to come.",
-        live=True,
-        minimum=0.5,
+        5.0, "How long the body of a request may take to come.", live=True, minimum=0.5
     )
     send_timeout_s: float = _setting(
-        "PROBING_SEND_TIMEOUT_S",
         8.0,
         "How long a client that takes nothing of its answer is waited for.",
         live=True,
         minimum=0.5,
     )
     job: str = _setting(
-        "PROBING_JOB",
         "",
         "The job's name, as in `-t job:NAME`. Unset: torchrun's run id, SLURM's job id, else"
         " where the ranks meet (`MASTER_ADDR:MASTER_PORT`).",
     )
     job_dir: str = _setting(
-        "PROBING_JOB_DIR",
         "",
         "A directory shared by all machines of a job, in which node servers and agents on TCP"
         " leave their address. Nobody else may write to it.",
     )
     node: bool = _setting(
-        "PROBING_NODE",
         default=False,
         doc="Whether the first agent of a machine starts a node server (`probing serve`).",
     )
     node_listen: str = _setting(
-        "PROBING_NODE_LISTEN",
         "127.0.0.1:9741",
         "`host:port` of the node server. On an address that other machines reach it needs"
         " PROBING_TLS_CERT, or PROBING_INSECURE_PLAINTEXT=1.",
     )
     node_idle_s: float = _setting(
-        "PROBING_NODE_IDLE_S",
-        300.0,
-        "How long a node server started by an agent outlives the last process with an agent.",
+        300.0, "How long a node server started by an agent outlives the last process with an agent."
     )
     watch: str = _setting(
-        "PROBING_WATCH",
         "",
         "A webhook (http:// or https://) that a node server tells what goes wrong on its"
         " machine, as `probing -t all doctor --watch --webhook` does; in a process of its own.",
     )
     otel: bool = _setting(
-        "PROBING_OTEL",
         default=False,
         doc="`1` has a node server send figures and steps by OTLP; see OTEL_EXPORTER_OTLP_ENDPOINT"
         " and OpenTelemetry's other variables.",
     )
     collective_rows: int = _setting(
-        "PROBING_COLLECTIVE_ROWS", 16_384, "Rows of python.collectives; 136 bytes each.", minimum=64
+        16_384, "Rows of python.collectives; 136 bytes each.", minimum=64
     )
 
     @classmethod
@@ -368,12 +282,16 @@ class Settings:
 
 
 def _default_of(spec: dataclasses.Field[Any]) -> Any:
-    """A field's default; every setting has one."""
     return spec.default
 
 
 SETTINGS: tuple[Setting, ...] = tuple(
-    Setting(name=f.name, type=str(f.type), default=_default_of(f), **f.metadata)
+    Setting(
+        name=f.name,
+        type=str(f.type),
+        default=_default_of(f),
+        **{**f.metadata, "env": f.metadata["env"] or f"PROBING_{f.name.upper()}"},
+    )
     for f in dataclasses.fields(Settings)
 )
 

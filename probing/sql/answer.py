@@ -12,7 +12,6 @@ import importlib
 import io
 import weakref
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -58,7 +57,57 @@ class ByteStream(Protocol):
         """Let go of the file."""
 
 
-class Answer:
+class Rows:
+    """The rows of an answer, in the forms in which programs take them."""
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as one table.
+
+        Raises:
+            ProbingError: They cannot be had.
+        """
+        raise NotImplementedError
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """All rows as Python values, a dictionary each."""
+        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
+        return rows
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows as Python values, a dictionary each."""
+        return self.to_pylist()
+
+    def arrow(self) -> pa.Table:
+        """All rows as a table of pyarrow."""
+        return self.to_arrow()
+
+    def df(self) -> Any:
+        """All rows as a `pandas.DataFrame`.
+
+        Raises:
+            MissingLibrary: pandas is not installed.
+        """
+        _need("pandas")
+        return self.to_arrow().to_pandas()
+
+    def pl(self) -> Any:
+        """All rows as a `polars.DataFrame`.
+
+        Raises:
+            MissingLibrary: polars is not installed.
+        """
+        return _need("polars").DataFrame(self.to_arrow())
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Each row as a dictionary."""
+        return iter(self.to_pylist())
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return int(self.to_arrow().num_rows)
+
+
+class Answer(Rows):
     """Rows with their types, read once as a stream or kept as one table.
 
     polars, DuckDB and pyarrow take an answer as it is, by the Arrow C stream protocol. A loop over
@@ -127,44 +176,6 @@ class Answer:
             self._table = pa.Table.from_batches(self.batches(), schema=self.schema)
         return self._table
 
-    def to_pylist(self) -> list[dict[str, Any]]:
-        """All rows as Python values, a dictionary each."""
-        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
-        return rows
-
-    def rows(self) -> list[dict[str, Any]]:
-        """All rows as Python values, a dictionary each."""
-        return self.to_pylist()
-
-    def arrow(self) -> pa.Table:
-        """All rows as a table of pyarrow."""
-        return self.to_arrow()
-
-    def df(self) -> Any:
-        """All rows as a `pandas.DataFrame`.
-
-        Raises:
-            MissingLibrary: pandas is not installed.
-        """
-        _need("pandas")
-        return self.to_arrow().to_pandas()
-
-    def pl(self) -> Any:
-        """All rows as a `polars.DataFrame`.
-
-        Raises:
-            MissingLibrary: polars is not installed.
-        """
-        return _need("polars").DataFrame(self.to_arrow())
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Each row as a dictionary."""
-        return iter(self.to_pylist())
-
-    def __len__(self) -> int:
-        """How many rows there are."""
-        return int(self.to_arrow().num_rows)
-
     def __arrow_c_schema__(self) -> Any:
         return self.schema.__arrow_c_schema__()
 
@@ -178,12 +189,7 @@ class Answer:
     def __enter__(self) -> Answer:  # noqa: PYI034 - `Self` is newer than Python 3.10
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -219,7 +225,6 @@ def _need(library: str) -> Any:
 
 
 def _html_cell(value: Any) -> str:
-    """One cell of a notebook's table."""
     import html
 
     return f"<td>{'<i>NULL</i>' if value is None else html.escape(str(value))}</td>"

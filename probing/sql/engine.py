@@ -212,7 +212,6 @@ class Query:
         self.schema = self._reader.schema
 
     def _plan(self, connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-        """Learn from the planner which columns the statement reads."""
         left_out = self._context.sql.removesuffix(sql)
         try:
             rows = connection.execute(_PLAN_PREFIX + sql).fetchall()
@@ -268,7 +267,6 @@ class Query:
 
 
 def _foreign_errors() -> tuple[type[BaseException], ...]:
-    """What DuckDB raises, and pyarrow where it is loaded."""
     arrow = sys.modules.get("pyarrow")
     ours = (duckdb.Error, OSError, MemoryError, RuntimeError)
     return ours if arrow is None else (*ours, arrow.ArrowException)
@@ -289,7 +287,6 @@ def check_types(names: Sequence[str], types: Sequence[Any]) -> None:
 
 
 def _kinds(connection: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
-    """The parser's names of the statements in a text."""
     try:
         return [statement.type.name for statement in connection.extract_statements(sql)]
     except (ValueError, TypeError):  # a kind that the Python side of DuckDB has no name for

@@ -118,59 +118,18 @@ def _declared() -> Iterator[Table]:
             yield from (value for value in vars(found).values() if isinstance(value, Table))
 
 
-_FIRST: tuple[Table, ...] = (
-    TORCH_TRACE,
-    STEPS,
-    MICRO_BATCHES,
-    OPTIMIZER_STEPS,
-    EVALUATIONS,
-    BATCHES,
-    SPANS,
-    METRICS,
-    CHECKPOINTS,
-    GRADIENTS,
-    NUMERICS,
-    NAN_STEPS,
-    SAMPLES,
-    BACKTRACE,
-    THREADS,
-    MODELS,
-    MODULES,
-    OPTIMIZERS,
-    DATALOADERS,
-    KERNELS,
-    OVERHEAD,
-    SOURCES,
-    MEMORY,
-    HOST_MEMORY,
-    TENSORS,
-    MEMORY_CATEGORIES,
-    ACTIVATIONS,
-    MEMORY_SEGMENTS,
-    OOMS,
-    OOM_CATEGORIES,
-    OOM_GROWTH,
-    ALLOC_EVENTS,
-    ALLOC_BLOCKS,
-    LEAKS,
-    LEAK_STEPS,
-    LEAK_GROWTH,
-    STALLS,
-    COLLECTIVES,
-    PROCESS_GROUPS,
-    REFERRERS,
-    FLIGHT_RECORDER,
-    ENVIRONMENT,
-    PARAMETER_CHECKSUMS,
-    EVALS,
-    DEVICE_TIMES,
-    DEVICES,
-    DEVICE_CHECKS,
-    ACTIONS,
-    CHANGES,
+_FIRST = (
+    "torch_trace steps micro_batches optimizer_steps evaluations batches spans metrics "
+    "checkpoints gradients numerics nan_steps samples backtrace threads models modules "
+    "optimizers dataloaders kernels overhead sources memory host_memory tensors "
+    "memory_categories activations memory_segments ooms oom_categories oom_growth alloc_events "
+    "alloc_blocks leaks leak_steps leak_growth stalls collectives process_groups referrers "
+    "flight_recorder environment parameter_checksums evals device_times devices device_checks "
+    "actions changes"
 )
+_ALL = {table.name: table for table in _declared()}
 
-TABLES: tuple[Table, ...] = tuple(dict.fromkeys((*_FIRST, *_declared())))
+TABLES: tuple[Table, ...] = tuple(_ALL[name] for name in dict.fromkeys((*_FIRST.split(), *_ALL)))
 """All tables: those that people ask most come first, in that order."""
 
 TABLES_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}

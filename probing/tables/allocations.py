@@ -1,7 +1,4 @@
-"""The tables of the last recording of allocations.
-
-Rules of this file: see the package.
-"""
+"""The tables of the last recording of allocations."""
 
 from __future__ import annotations
 
@@ -81,10 +78,7 @@ ALLOC_BLOCKS = Table(
         _STREAM,
         _CATEGORY,
         _MODULE,
-        count(
-            "step",
-            "The training step in which it was made; NULL if older than the recording.",
-        ),
+        count("step", "The training step in which it was made; NULL if older than the recording."),
         count("age_steps", "How many steps ago that was; NULL if older than the recording."),
         moment("time_ns", "When it was made; NULL if older than the recording."),
         _FRAME,

@@ -1,12 +1,9 @@
-"""The table of what was asked of the agent itself: its settings, its work, its way in and out.
-
-Rules of this file: see the package.
-"""
+"""The table of what was asked of the agent itself: its settings, its work, its way in and out."""
 
 from __future__ import annotations
 
 from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS
-from .records import OWN_SCHEMA, Table, choice, count, text
+from .records import OWN_SCHEMA, Table, choice, closing, count, text
 
 CHANGE_STATES = ("done", "vetoed", "refused", "failed")
 """How a change ended."""
@@ -25,18 +22,16 @@ CHANGES = Table(
             " `snapshot` of allocations, `fit`, `cancel` of an eval; in the audit event after"
             " `probing.`.",
         ),
-        text(
-            "arguments",
-            "Its arguments; NULL when there is no room for texts.",
+        text("arguments", "Its arguments; NULL when there is no room for texts."),
+        *closing(
+            choice(
+                "state",
+                CHANGE_STATES,
+                "How it ended: `vetoed` by an audit hook; `refused` beforehand; `failed`, or"
+                " given up. NULL until then.",
+            ),
+            text("error", "Why it was not done."),
         ),
-        choice(
-            "state",
-            CHANGE_STATES,
-            "How it ended: `vetoed` by an audit hook; `refused` beforehand; `failed`, or"
-            " given up. NULL until then.",
-            closing=True,
-        ),
-        text("error", "Why it was not done.", closing=True),
         count("uid", "The user who asked, if by the socket."),
         count("pid", "The process that asked, if by the socket."),
         text("address", "The address it came from, if by TCP."),

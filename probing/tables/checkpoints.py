@@ -1,12 +1,9 @@
-"""The table of the checkpoints that the script has written.
-
-Rules of this file: see the package.
-"""
+"""The table of the checkpoints that the script has written."""
 
 from __future__ import annotations
 
 from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, STEP, THREAD
-from .records import Table, choice, flag, size, text
+from .records import Table, choice, closing, flag, size, text
 
 SAVED_BY = ("torch.save", "torch.distributed.checkpoint")
 
@@ -22,15 +19,18 @@ CHECKPOINTS = Table(
         choice("saved_by", SAVED_BY, "What has written it."),
         flag("has_model", "Whether it has parameters of a trained model, by their names."),
         flag("has_optimizer", "Whether state of an optimizer is in it."),
-        flag(
-            "weights_finite",
-            "Whether all weights of the models were finite as it began; NULL also where a device"
-            " had not told when the file was written.",
-            closing=True,
+        *closing(
+            flag(
+                "weights_finite",
+                "Whether all weights of the models were finite as it began; NULL also where a"
+                " device had not told when the file was written.",
+            ),
         ),
         text("caller", "The line of the program that saves, as `file.py:123`."),
         DURATION,
-        size("bytes", "The size of the file.", closing=True),
+        *closing(
+            size("bytes", "The size of the file."),
+        ),
         FAILED,
         THREAD,
         START_NS,

@@ -1,12 +1,9 @@
-"""The tables of many ranks: collectives, and the process groups that they are of.
-
-Rules of this file: see the package.
-"""
+"""The tables of many ranks: collectives, and the process groups that they are of."""
 
 from __future__ import annotations
 
 from .columns import DURATION, DURATION_NS, FAILED, START_NS, STEP, THREAD
-from .records import Table, count, flag, moment, seconds, size, text
+from .records import Table, closing, count, flag, moment, seconds, size, text
 
 GROUP_NAME = text("process_group", "The process group, by torch's name: `0` is the default group.")
 _WHAT = (
@@ -46,44 +43,34 @@ COLLECTIVES = Table(
             " divides, then sums). NULL without a reduction, and for calls from C++ that do"
             " not tell.",
         ),
-        count(
-            "root",
-            "The rank in the whole job that sends to all or receives from all.",
-        ),
+        count("root", "The rank in the whole job that sends to all or receives from all."),
         count(
             "peer",
             "The other rank of a `send` or `recv`, as numbered in the whole job; NULL while"
             " it may be any.",
         ),
-        flag(
-            "is_async",
-            "Whether the call returned before the end.",
-        ),
-        text(
-            "caller",
-            "The line of the program, as `file.py:123`; else of the library.",
-        ),
+        flag("is_async", "Whether the call returned before the end."),
+        text("caller", "The line of the program, as `file.py:123`; else of the library."),
         DURATION,
-        count(
-            "wait_ns",
-            "How long the program waited for it; on a device only the time to queue it.",
-            unit="ns",
-            closing=True,
+        *closing(
+            count(
+                "wait_ns",
+                "How long the program waited for it; on a device only the time to queue it.",
+                unit="ns",
+            ),
+            seconds(
+                "device_s",
+                "Its time on the accelerator, waiting for other ranks included, in steps of"
+                " python.device_times, if the caller waits at once. The minimum over ranks is the"
+                " transfer.",
+            ),
+            size(
+                "growth_bytes",
+                "By how much memory in use grew: the accelerator allocator's, else the resident"
+                " set. Of each call while `probing PID leak` watches, else now and then.",
+            ),
+            text("error", "What it failed with."),
         ),
-        seconds(
-            "device_s",
-            "Its time on the accelerator, waiting for other ranks included, in steps of"
-            " python.device_times, if the caller waits at once. The minimum over ranks is the"
-            " transfer.",
-            closing=True,
-        ),
-        size(
-            "growth_bytes",
-            "By how much memory in use grew: the accelerator allocator's, else the resident"
-            " set. Of each call while `probing PID leak` watches, else now and then.",
-            closing=True,
-        ),
-        text("error", "What it failed with.", closing=True),
         FAILED,
         THREAD,
         START_NS,
@@ -101,10 +88,7 @@ PROCESS_GROUPS = Table(
         text("backend", "Such as `gloo` or `nccl`."),
         count("size", "How many ranks it has.", bits=32),
         count("group_rank", "Which of them this process is, from 0."),
-        text(
-            "ranks",
-            "Its ranks in the whole job: `0,1,2,3`, or ranges: `0-511`.",
-        ),
+        text("ranks", "Its ranks in the whole job: `0,1,2,3`, or ranges: `0-511`."),
         seconds("timeout_s", "After how long torch gives a collective up."),
         moment("created_ns", "When it was first seen."),
     ),

@@ -5,7 +5,7 @@ Rules of this file: a column stands here when it means the same in every table t
 
 from __future__ import annotations
 
-from .records import Column, Scaled, count, flag, moment, size, text
+from .records import Column, Scaled, closing, count, flag, moment, size, text
 
 STEP = count(
     "step",
@@ -36,12 +36,13 @@ ALLOCATED = Column(
     doc="`allocated_bytes` in MiB.",
 )
 START_NS = moment("start_ns", "When it started, since the epoch.")
-DURATION_NS = count("duration_ns", "`duration` as the exact integer.", unit="ns", closing=True)
-ALLOCATED_BYTES = size(
-    "allocated_bytes",
-    "Memory in use at the end, sampled every few milliseconds: the accelerator allocator's,"
-    " else the resident set.",
-    closing=True,
+DURATION_NS, ALLOCATED_BYTES = closing(
+    count("duration_ns", "`duration` as the exact integer.", unit="ns"),
+    size(
+        "allocated_bytes",
+        "Memory in use at the end, sampled every few milliseconds: the accelerator allocator's,"
+        " else the resident set.",
+    ),
 )
 THREAD = count("thread_id", "The kernel's number of its thread.", bits=32)
 FAILED = flag("failed", "Whether it ended by an exception; NULL while running.")

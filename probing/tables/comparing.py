@@ -1,7 +1,4 @@
-"""The tables by which ranks and runs are compared: what must be the same on all of them.
-
-Rules of this file: see the package.
-"""
+"""The tables by which ranks and runs are compared: what must be the same on all of them."""
 
 from __future__ import annotations
 

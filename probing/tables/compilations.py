@@ -1,7 +1,4 @@
-"""The table of what torch.compile has compiled.
-
-Rules of this file: see the package.
-"""
+"""The table of what torch.compile has compiled."""
 
 from __future__ import annotations
 

@@ -1,18 +1,11 @@
-"""The tables of the data that a training is fed with: batches and data loaders.
-
-Rules of this file: see the package.
-"""
+"""The tables of the data that a training is fed with: batches and data loaders."""
 
 from __future__ import annotations
 
 from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, STEP, THREAD
-from .records import Table, count, flag, seconds, size, text
+from .records import Table, closing, count, flag, seconds, size, text
 
-_LOADER = count(
-    "loader",
-    "The number of the `DataLoader`, from 0, as the agent met them.",
-    bits=32,
-)
+_LOADER = count("loader", "The number of the `DataLoader`, from 0, as the agent met them.", bits=32)
 
 BATCHES = Table(
     name="batches",
@@ -24,44 +17,20 @@ BATCHES = Table(
         _LOADER,
         count("batch", "Which batch of the epoch it is, from 0.", bits=32),
         DURATION,
-        count(
-            "worker",
-            "The worker process that made it, or whose turn it is.",
-        ),
-        count(
-            "samples",
-            "Its samples: the first size of its tensors.",
-            closing=True,
-        ),
-        count(
-            "tokens",
-            "The elements of its first integer tensor with two dimensions.",
-            closing=True,
-        ),
-        size(
-            "bytes",
-            "What its tensors take; NULL where one is not strided.",
-            closing=True,
-        ),
-        text(
-            "tensors",
-            "Names, types and sizes of its tensors, such as `input_ids: int64[4,128], labels:"
-            " int64[4,128]`; after 512 kinds only the first, such as `int64[4,?]`, after"
-            " 1,024 none.",
-            closing=True,
-        ),
-        text(
-            "device",
-            "Where its first tensor is, such as `cpu`.",
-            closing=True,
-        ),
-        flag(
-            "pinned",
-            "Whether its first tensor is in pinned memory.",
-            closing=True,
-        ),
-        flag(
-            "exhausted", "Whether there was no further batch: the end of the epoch.", closing=True
+        count("worker", "The worker process that made it, or whose turn it is."),
+        *closing(
+            count("samples", "Its samples: the first size of its tensors."),
+            count("tokens", "The elements of its first integer tensor with two dimensions."),
+            size("bytes", "What its tensors take; NULL where one is not strided."),
+            text(
+                "tensors",
+                "Names, types and sizes of its tensors, such as `input_ids: int64[4,128], labels:"
+                " int64[4,128]`; after 512 kinds only the first, such as `int64[4,?]`, after"
+                " 1,024 none.",
+            ),
+            text("device", "Where its first tensor is, such as `cpu`."),
+            flag("pinned", "Whether its first tensor is in pinned memory."),
+            flag("exhausted", "Whether there was no further batch: the end of the epoch."),
         ),
         FAILED,
         THREAD,
@@ -87,10 +56,7 @@ DATALOADERS = Table(
         count("num_workers", "Its worker processes; 0 for none."),
         count("prefetch_factor", "Batches that each worker makes in advance."),
         text("sampler", "The class of its sampler."),
-        count(
-            "sampler_epoch",
-            "The epoch that the sampler was told by `set_epoch`.",
-        ),
+        count("sampler_epoch", "The epoch that the sampler was told by `set_epoch`."),
         count("epochs", "How many iterators over the loader have begun since the agent met it."),
         flag("pin_memory", "Whether it puts batches into pinned memory."),
         flag("persistent_workers", "Whether its workers outlive the epoch."),
@@ -99,15 +65,9 @@ DATALOADERS = Table(
         seconds("mean_wait", "How long a batch was waited for, on average."),
         seconds("last_wait", "How long the last of them was waited for."),
         flag("waiting", "Whether a thread waits for its next batch right now."),
-        seconds(
-            "waited",
-            "For how long it has waited; NULL if since before the agent came.",
-        ),
+        seconds("waited", "For how long it has waited; NULL if since before the agent came."),
         count("thread_id", "The thread that waits; NULL when none does."),
-        count(
-            "outstanding",
-            "Batches that workers were asked for and that have not come.",
-        ),
+        count("outstanding", "Batches that workers were asked for and that have not come."),
         count("worker", "The worker's number in the loader; NULL without."),
         flag(
             "awaited",

@@ -1,12 +1,9 @@
-"""The table of what modules take on the device.
-
-Rules of this file: see the package.
-"""
+"""The table of what modules take on the device."""
 
 from __future__ import annotations
 
 from .columns import MODEL, ROOT, SEQ, START_NS, STEP, THREAD
-from .records import Table, choice, count, seconds, text
+from .records import Table, choice, closing, count, seconds, text
 
 DEVICE_STAGES = ("forward", "backward", "replay")
 
@@ -20,11 +17,12 @@ DEVICE_TIMES = Table(
         STEP,
         text("module", "The module's path from its root."),
         choice("stage", DEVICE_STAGES, "`forward`, `backward`, or `replay` of a CUDA graph."),
-        seconds(
-            "device_s",
-            "From the first to the last of its work in the device's queue, other work and"
-            " idle time included.",
-            closing=True,
+        *closing(
+            seconds(
+                "device_s",
+                "From the first to the last of its work in the device's queue, other work and"
+                " idle time included.",
+            ),
         ),
         text("class", "The class of the module."),
         ROOT,

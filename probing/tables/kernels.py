@@ -1,7 +1,4 @@
-"""The table of the last profile.
-
-Rules of this file: see the package.
-"""
+"""The table of the last profile."""
 
 from __future__ import annotations
 
@@ -30,11 +27,7 @@ KERNELS = Table(
             " `communication`, `memory` (copies, fills, allocation) or `other`.",
         ),
         count("calls", "How often it ran."),
-        count(
-            "self_cpu_ns",
-            "CPU time without that of the operators it called.",
-            unit="ns",
-        ),
+        count("self_cpu_ns", "CPU time without that of the operators it called.", unit="ns"),
         count("self_device_ns", "Time on the accelerator; NULL for an operator.", unit="ns"),
         number("share", "Its part of the time of all rows of its kind, from 0 to 1."),
         count("first_step", "The first step of the profile."),

@@ -26,10 +26,7 @@ HOLDERS = (
 _CATEGORY = choice("category", CATEGORIES, "What the storages are used for; see python.tensors.")
 
 HOLDER_COLUMNS = (
-    flag(
-        "has_graph",
-        "Whether one of them keeps an autograd graph alive.",
-    ),
+    flag("has_graph", "Whether one of them keeps an autograd graph alive."),
     choice(
         "holder",
         HOLDERS,

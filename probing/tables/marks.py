@@ -1,12 +1,9 @@
-"""The tables of what the script tells of itself.
-
-Rules of this file: see the package.
-"""
+"""The tables of what the script tells of itself."""
 
 from __future__ import annotations
 
 from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, STEP, THREAD
-from .records import Table, count, number, text
+from .records import Table, closing, count, number, text
 
 SPANS = Table(
     name="spans",
@@ -32,10 +29,8 @@ METRICS = Table(
     columns=(
         STEP,
         text("name", "What the script calls it."),
-        number(
-            "value",
-            "The number; NULL while it is on its way from a device.",
-            closing=True,
+        *closing(
+            number("value", "The number; NULL while it is on its way from a device."),
         ),
         THREAD,
         START_NS._replace(doc="When it was told, since the epoch."),

@@ -1,12 +1,9 @@
-"""The tables of memory: what was in use at each phase of each step, and what the host says.
-
-Rules of this file: see the package.
-"""
+"""The tables of memory: what was in use at each phase of each step, and what the host says."""
 
 from __future__ import annotations
 
 from .columns import SEQ, STEP
-from .records import Table, choice, count, moment, number, size, text
+from .records import Table, choice, closing, count, moment, number, size, text
 
 MEMORY_PHASES = (
     "attach",
@@ -40,55 +37,33 @@ MEMORY = Table(
             " `probing.see_memory(label)` or `memory --gc`.",
         ),
         text("label", "What the script calls a `mark`."),
-        text(
-            "device",
-            "Whose figures these are: `cuda:0`; `cpu` where no device is in use.",
-            closing=True,
-        ),
-        moment("time_ns", "When it was, since the epoch.", closing=True),
-        size("allocated_bytes", "What the device's allocator has handed out.", closing=True),
-        size(
-            "peak_bytes",
-            "The most of that since the program last reset its peaks.",
-            closing=True,
-        ),
-        size("reserved_bytes", "What the allocator has taken from the device.", closing=True),
-        size("peak_reserved_bytes", "The most of that, as `peak_bytes`.", closing=True),
-        size(
-            "device_used_bytes",
-            "In use on the whole device, by all programs, about a second old; it needs the"
-            " package nvidia-ml-py.",
-            closing=True,
-        ),
-        size("device_total_bytes", "What the device has, as NVML tells it.", closing=True),
-        size("resident_bytes", "The process's resident set.", closing=True),
-        size(
-            "cgroup_bytes",
-            "In use in the process's memory cgroup (the one with the tightest limit), file"
-            " cache included; 100 ms old at most.",
-            closing=True,
-        ),
-        size(
-            "cgroup_limit_bytes",
-            "What that cgroup may use; one second old at most.",
-            closing=True,
-        ),
-        count(
-            "cgroup_oom_kills",
-            "Processes in that cgroup killed by the kernel OOM killer.",
-            closing=True,
-        ),
-        size(
-            "node_used_bytes",
-            "What the machine could not give to a program; 100 ms old at most.",
-            closing=True,
-        ),
-        size("node_total_bytes", "What the machine has.", closing=True),
-        count(
-            "gc_ns",
-            "How long garbage was collected just before, for a `mark`.",
-            unit="ns",
-            closing=True,
+        *closing(
+            text("device", "Whose figures these are: `cuda:0`; `cpu` where no device is in use."),
+            moment("time_ns", "When it was, since the epoch."),
+            size("allocated_bytes", "What the device's allocator has handed out."),
+            size("peak_bytes", "The most of that since the program last reset its peaks."),
+            size("reserved_bytes", "What the allocator has taken from the device."),
+            size("peak_reserved_bytes", "The most of that, as `peak_bytes`."),
+            size(
+                "device_used_bytes",
+                "In use on the whole device, by all programs, about a second old; it needs the"
+                " package nvidia-ml-py.",
+            ),
+            size("device_total_bytes", "What the device has, as NVML tells it."),
+            size("resident_bytes", "The process's resident set."),
+            size(
+                "cgroup_bytes",
+                "In use in the process's memory cgroup (the one with the tightest limit), file"
+                " cache included; 100 ms old at most.",
+            ),
+            size("cgroup_limit_bytes", "What that cgroup may use; one second old at most."),
+            count("cgroup_oom_kills", "Processes in that cgroup killed by the kernel OOM killer."),
+            size(
+                "node_used_bytes",
+                "What the machine could not give to a program; 100 ms old at most.",
+            ),
+            size("node_total_bytes", "What the machine has."),
+            count("gc_ns", "How long garbage was collected just before, for a `mark`.", unit="ns"),
         ),
         SEQ,
     ),
@@ -131,10 +106,7 @@ HOST_MEMORY = Table(
             "In use without droppable file cache: at the limit, the kernel kills.",
         ),
         size("cgroup_limit_bytes", "What that cgroup may use."),
-        count(
-            "cgroup_oom_kills",
-            "Processes in that cgroup killed by the kernel OOM killer.",
-        ),
+        count("cgroup_oom_kills", "Processes in that cgroup killed by the kernel OOM killer."),
         number(
             "pressure_some",
             "The share of the last ten seconds in which some process waited for memory: in"

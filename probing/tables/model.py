@@ -1,7 +1,4 @@
-"""The tables of what is trained: models, their modules, and the optimizers' parameter groups.
-
-Rules of this file: see the package.
-"""
+"""The tables of what is trained: models, their modules, and the optimizers' parameter groups."""
 
 from __future__ import annotations
 
@@ -21,10 +18,7 @@ _TRAINING = flag("training", "Whether it is in training mode.")
 _TRAINABLE = count("trainable", "How many of `parameters` require gradients.")
 _BUFFERS = count("buffers", "How many numbers its buffers hold.")
 _BUFFER_BYTES = size("buffer_bytes", "What they take.")
-_DTYPE = text(
-    "dtype",
-    "The types of its parameters, else of its buffers.",
-)
+_DTYPE = text("dtype", "The types of its parameters, else of its buffers.")
 _DEVICE = text("device", "The devices of those.")
 
 MODELS = Table(
@@ -87,20 +81,14 @@ MODULES = Table(
         _TRAINING,
         number("dropout", "What part a dropout leaves out in training mode."),
         flag("compiled", "Whether torch.compile has compiled it, or a module around it."),
-        count(
-            "calls",
-            "How often it was called in that forward.",
-        ),
+        count("calls", "How often it was called in that forward."),
         text(
             "input_shapes",
             "The shapes of the tensors given to its last call, such as `[8, 128]`, with names"
             " where they had some.",
         ),
         text("input_dtypes", "The types of those tensors."),
-        size(
-            "input_bytes",
-            "What they take.",
-        ),
+        size("input_bytes", "What they take."),
         text(
             "input_layout",
             "How those with four dimensions lie in memory: `contiguous`, `channels_last`,"
@@ -141,10 +129,7 @@ PARAMETERS = Table(
     columns=(
         _MODEL,
         text("root", "The class of the root; NULL of what is in no model."),
-        text(
-            "parameter",
-            "Its qualified name in the root; else its place in the optimizer.",
-        ),
+        text("parameter", "Its qualified name in the root; else its place in the optimizer."),
         count("numel", "How many numbers it holds; NULL while it has no shape yet."),
         size("bytes", "What they take."),
         text("dtype", "Its type."),
@@ -154,10 +139,7 @@ PARAMETERS = Table(
             "How it lies in memory, of four dimensions, as `input_layout` of python.modules.",
         ),
         flag("trainable", "Whether it requires a gradient."),
-        flag(
-            "has_gradient",
-            "Whether it holds one right now.",
-        ),
+        flag("has_gradient", "Whether it holds one right now."),
         count(
             "gradient_version",
             "How often that gradient was changed in place: by backward passes once it is"
@@ -200,15 +182,9 @@ OPTIMIZERS = Table(
             " its first step, else its class; numbered where several share a name.",
         ),
         count("param_group", "The group's place in `param_groups`."),
-        number(
-            "lr",
-            "The learning rate now; NULL where it is a tensor on an accelerator.",
-        ),
+        number("lr", "The learning rate now; NULL where it is a tensor on an accelerator."),
         number("weight_decay", "NULL where it has none, as with `lr`."),
-        text(
-            "betas",
-            "Adam's and its relatives' decay rates, such as `0.9, 0.999`.",
-        ),
+        text("betas", "Adam's and its relatives' decay rates, such as `0.9, 0.999`."),
         number("momentum", "SGD's momentum; NULL where it has none."),
         number(
             "clip",

@@ -6,7 +6,7 @@ Rules of this file: see the package. It is empty until `act nan-guard` is in for
 from __future__ import annotations
 
 from .columns import FAILED, SEQ, STEP
-from .records import Table, choice, count, moment, number, text
+from .records import Table, choice, closing, count, moment, number, text
 
 NAN_OUTCOMES = ("warned", "skipped", "raised", "stepped")
 """What the guard has done about a step."""
@@ -20,36 +20,26 @@ NAN_STEPS = Table(
     columns=(
         STEP,
         count("action_id", "The guard, in python.actions.", bits=32),
-        choice(
-            "outcome",
-            NAN_OUTCOMES,
-            "`warned`: the optimizer stepped. `skipped`: nothing changed, the gradients are"
-            " 0. `raised`: the training got probing.nan_guard.NonFiniteStep. `stepped`: to be"
-            " skipped, but this optimizer changes parameters without gradients. NULL until the"
-            " step has ended.",
-            closing=True,
+        *closing(
+            choice(
+                "outcome",
+                NAN_OUTCOMES,
+                "`warned`: the optimizer stepped. `skipped`: nothing changed, the gradients are"
+                " 0. `raised`: the training got probing.nan_guard.NonFiniteStep. `stepped`: to be"
+                " skipped, but this optimizer changes parameters without gradients. NULL until the"
+                " step has ended.",
+            ),
+            count("consecutive", "Which bad step of this optimizer in a row it is."),
+            number("loss", "The loss of the last backward pass, unscaled."),
+            count(
+                "bad_parameters", "Parameters of the optimizer with a gradient that is not finite."
+            ),
+            text(
+                "parameter",
+                "The first of them, by its name in the model; else its place in the optimizer.",
+            ),
+            text("optimizer", "The class of the optimizer."),
         ),
-        count(
-            "consecutive",
-            "Which bad step of this optimizer in a row it is.",
-            closing=True,
-        ),
-        number(
-            "loss",
-            "The loss of the last backward pass, unscaled.",
-            closing=True,
-        ),
-        count(
-            "bad_parameters",
-            "Parameters of the optimizer with a gradient that is not finite.",
-            closing=True,
-        ),
-        text(
-            "parameter",
-            "The first of them, by its name in the model; else its place in the optimizer.",
-            closing=True,
-        ),
-        text("optimizer", "The class of the optimizer.", closing=True),
         FAILED,
         moment("start_ns", "When it was found."),
         SEQ,

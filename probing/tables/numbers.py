@@ -6,7 +6,7 @@ Rules of this file: see the package. Both are empty until somebody asks for thei
 from __future__ import annotations
 
 from .columns import MODEL, SEQ, STEP
-from .records import Table, choice, count, moment, number, text
+from .records import Table, choice, closing, count, flag, moment, number, text
 
 _TAKEN = moment("start_ns", "When it was measured.")
 
@@ -21,71 +21,51 @@ GRADIENTS = Table(
     " subclasses such as DTensor, and steps skipped by a gradient scaler are left out.",
     columns=(
         STEP,
-        text(
-            "parameter",
-            "The parameter's name in its root; else its place in the optimizer.",
-            closing=True,
+        *closing(
+            text("parameter", "The parameter's name in its root; else its place in the optimizer."),
+            number("norm", "The gradient's Euclidean norm; NaN or infinite where an element is."),
+            number(
+                "unclipped_norm",
+                "The norm before the script's `clip_grad_norm_`, in steps asked for one by one.",
+            ),
+            number("max_abs", "Its largest finite absolute value."),
+            count("nan_count", "Elements that are NaN."),
+            count("inf_count", "Elements that are infinite."),
+            number("zero_share", "The part of its elements that is 0."),
+            number("weight_norm", "The parameter's own norm, before the optimizer's step."),
+            number(
+                "update_ratio",
+                "The norm of the optimizer's change by `weight_norm`, where asked for. NULL where"
+                " copies would take over 256 MiB or an eighth of the device's free memory, and"
+                " where all weights are 0.",
+            ),
+            count(
+                "passes",
+                "Backward passes of the step that gave it, where asked for; NULL with a closure.",
+            ),
+            count(
+                "kept_passes",
+                "How many of those are in it: fewer where gradients were set to None or replaced"
+                " between them. NULL where that cannot be told, as where the script changed it.",
+            ),
+            flag(
+                "has_older",
+                "Whether what the optimizer used in its step before is in it, too: it was not set"
+                " to zero since. NULL in the first step asked for, and where it cannot be told.",
+            ),
+            number(
+                "subnormal_share",
+                "The part of it below the smallest normal number, with which a processor is far"
+                " slower: of 65,536 elements at most, where asked for. NULL on an accelerator, and"
+                " of half precision.",
+            ),
+            number("weight_subnormal_share", "The same of the parameter."),
+            number("state_subnormal_share", "The same of the optimizer's state for it."),
+            count("numel", "Elements of the parameter."),
+            text("root", "The class of its root module."),
+            MODEL,
+            text("optimizer", "The class of the optimizer."),
         ),
-        number(
-            "norm",
-            "The gradient's Euclidean norm; NaN or infinite where an element is.",
-            closing=True,
-        ),
-        number(
-            "unclipped_norm",
-            "The norm before the script's `clip_grad_norm_`, in steps asked for one by one.",
-            closing=True,
-        ),
-        number(
-            "max_abs",
-            "Its largest finite absolute value.",
-            closing=True,
-        ),
-        count("nan_count", "Elements that are NaN.", closing=True),
-        count("inf_count", "Elements that are infinite.", closing=True),
-        number(
-            "zero_share",
-            "The part of its elements that is 0.",
-            closing=True,
-        ),
-        number(
-            "weight_norm", "The parameter's own norm, before the optimizer's step.", closing=True
-        ),
-        number(
-            "update_ratio",
-            "The norm of the optimizer's change by `weight_norm`, where asked for. NULL where"
-            " copies would take over 256 MiB or an eighth of the device's free memory, and"
-            " where all weights are 0.",
-            closing=True,
-        ),
-        count(
-            "passes",
-            "Backward passes of the step that gave it, where asked for; NULL with a closure.",
-            closing=True,
-        ),
-        count(
-            "kept_passes",
-            "How many of those are in it: fewer where gradients were set to None or replaced"
-            " between them. NULL where that cannot be told, as where the script changed it.",
-            closing=True,
-        ),
-        number(
-            "subnormal_share",
-            "The part of it below the smallest normal number, with which a processor is far"
-            " slower: of 65,536 elements at most, where asked for. NULL on an accelerator, and"
-            " of half precision.",
-            closing=True,
-        ),
-        number("weight_subnormal_share", "The same of the parameter.", closing=True),
-        number(
-            "state_subnormal_share",
-            "The same of the optimizer's state for it.",
-            closing=True,
-        ),
-        count("numel", "Elements of the parameter.", closing=True),
-        text("root", "The class of its root module.", closing=True),
-        MODEL._replace(closing=True),
-        text("optimizer", "The class of the optimizer.", closing=True),
         _TAKEN,
         SEQ,
     ),
@@ -102,53 +82,37 @@ NUMERICS = Table(
     " the first finding and what followed in its step, at most 64 rows.",
     columns=(
         STEP,
-        text(
-            "module",
-            "The module's name in its root; NULL for a loss made outside of any.",
-            closing=True,
+        *closing(
+            text("module", "The module's name in its root; NULL for a loss made outside of any."),
+            choice("stage", NUMERIC_STAGES, "`forward` or `backward`."),
+            choice(
+                "role",
+                ROLES,
+                "`producer`: finite inputs, non-finite results, made by no module inside it."
+                " `propagator`: such values came in, or from a module inside. `given`: they came"
+                " from outside of any module, such as the data; a `parameter` or `buffer` held them"
+                " before the watch began.",
+            ),
+            choice(
+                "what",
+                NUMERIC_KINDS,
+                "What is not finite: an `input` or `output`, an `intermediate` value handed to a"
+                " module inside, a `parameter`, a `buffer` or the `loss`. In a backward pass, the"
+                " gradient of that input (`grad`), intermediate value or parameter.",
+            ),
+            text("tensor", "Which one, such as `0` for the first argument, or `weight`."),
+            count("nan_count", "Its elements that are NaN."),
+            count("inf_count", "Its elements that are infinite."),
+            number("share", "The part of its elements that is either."),
+            number("finite_max", "Its largest finite absolute value."),
+            text("shape", "Its type and sizes, such as `float16[8,128]`."),
+            text("given", "Types and sizes of the module's inputs, or gradients."),
+            number("given_max", "The largest absolute value in those inputs."),
+            text("class", "The module's class."),
+            text("root", "The class of its root."),
+            MODEL,
+            count("arming", "The number of the arming that found it, from 1."),
         ),
-        choice("stage", NUMERIC_STAGES, "`forward` or `backward`.", closing=True),
-        choice(
-            "role",
-            ROLES,
-            "`producer`: finite inputs, non-finite results, made by no module inside it."
-            " `propagator`: such values came in, or from a module inside. `given`: they came"
-            " from outside of any module, such as the data; a `parameter` or `buffer` held them"
-            " before the watch began.",
-            closing=True,
-        ),
-        choice(
-            "what",
-            NUMERIC_KINDS,
-            "What is not finite: an `input` or `output`, an `intermediate` value handed to a"
-            " module inside, a `parameter`, a `buffer` or the `loss`. In a backward pass, the"
-            " gradient of that input (`grad`), intermediate value or parameter.",
-            closing=True,
-        ),
-        text("tensor", "Which one, such as `0` for the first argument, or `weight`.", closing=True),
-        count("nan_count", "Its elements that are NaN.", closing=True),
-        count("inf_count", "Its elements that are infinite.", closing=True),
-        number("share", "The part of its elements that is either.", closing=True),
-        number(
-            "finite_max",
-            "Its largest finite absolute value.",
-            closing=True,
-        ),
-        text("shape", "Its type and sizes, such as `float16[8,128]`.", closing=True),
-        text(
-            "given",
-            "Types and sizes of the module's inputs, or gradients.",
-            closing=True,
-        ),
-        number(
-            "given_max",
-            "The largest absolute value in those inputs.",
-            closing=True,
-        ),
-        text("class", "The module's class.", closing=True),
-        text("root", "The class of its root.", closing=True),
-        MODEL._replace(closing=True),
-        count("arming", "The number of the arming that found it, from 1.", closing=True),
         _TAKEN,
         SEQ,
     ),

@@ -1,12 +1,9 @@
-"""The tables of out-of-memory errors.
-
-Rules of this file: see the package.
-"""
+"""The tables of out-of-memory errors."""
 
 from __future__ import annotations
 
 from .columns import MODEL, SEQ, STEP, THREAD
-from .records import Table, choice, count, moment, seconds, size, text
+from .records import Table, choice, closing, count, moment, seconds, size, text
 
 OOM_PHASES = ("data", "forward", "loss", "backward", "optimizer", "other")
 """What was being done when memory ran out."""
@@ -23,51 +20,37 @@ OOMS = Table(
     " elsewhere those that end the process or a thread.",
     columns=(
         STEP,
-        count("micro_batch", "The micro-batch of the step, from 0.", closing=True),
-        choice(
-            "phase",
-            OOM_PHASES,
-            "`forward`, `backward` (recomputed activations included), `optimizer`; `data`:"
-            " while a batch was made; `loss`: after the model's call, outside of any module;"
-            " `other`: elsewhere.",
-            closing=True,
+        *closing(
+            count("micro_batch", "The micro-batch of the step, from 0."),
+            choice(
+                "phase",
+                OOM_PHASES,
+                "`forward`, `backward` (recomputed activations included), `optimizer`; `data`:"
+                " while a batch was made; `loss`: after the model's call, outside of any module;"
+                " `other`: elsewhere.",
+            ),
+            text("device", "`cpu`, or a device such as `cuda:0`."),
+            size("requested_bytes", "What was asked for."),
+            size("free_bytes", "What was free of `total_bytes`."),
+            size("total_bytes", "What there is in all, within the limit that `bounded_by` names."),
+            choice(
+                "bounded_by",
+                OOM_BOUNDS,
+                "`device`: the device's memory. On the host `address_space` (`ulimit -v`), where"
+                " limited; else `machine`.",
+            ),
+            size("allocated_bytes", "What the device's allocator had handed out."),
+            size("reserved_bytes", "What it had taken from the device."),
+            size("resident_bytes", "The process's resident set."),
+            text(
+                "module", "The innermost module being called, or whose backward pass was under way."
+            ),
+            text("root", "The class of its root module."),
+            MODEL,
+            text("batch", "Names and shapes of the root module's inputs."),
+            count("samples", "Its first dimension."),
+            text("error", "The class of the error and its first line."),
         ),
-        text("device", "`cpu`, or a device such as `cuda:0`.", closing=True),
-        size(
-            "requested_bytes",
-            "What was asked for.",
-            closing=True,
-        ),
-        size("free_bytes", "What was free of `total_bytes`.", closing=True),
-        size(
-            "total_bytes",
-            "What there is in all, within the limit that `bounded_by` names.",
-            closing=True,
-        ),
-        choice(
-            "bounded_by",
-            OOM_BOUNDS,
-            "`device`: the device's memory. On the host `address_space` (`ulimit -v`), where"
-            " limited; else `machine`.",
-            closing=True,
-        ),
-        size(
-            "allocated_bytes",
-            "What the device's allocator had handed out.",
-            closing=True,
-        ),
-        size("reserved_bytes", "What it had taken from the device.", closing=True),
-        size("resident_bytes", "The process's resident set.", closing=True),
-        text(
-            "module",
-            "The innermost module being called, or whose backward pass was under way.",
-            closing=True,
-        ),
-        text("root", "The class of its root module.", closing=True),
-        MODEL._replace(closing=True),
-        text("batch", "Names and shapes of the root module's inputs.", closing=True),
-        count("samples", "Its first dimension.", closing=True),
-        text("error", "The class of the error and its first line.", closing=True),
         THREAD,
         moment("time_ns", "When, since the epoch."),
         SEQ,
@@ -84,11 +67,13 @@ OOM_CATEGORIES = Table(
     " largest first; none without memory to look.",
     columns=(
         _OOM,
-        text("category", "As in python.tensors.", closing=True),
-        text("device", "Where they were.", closing=True),
-        size("bytes", "Bytes of their storages, each counted once.", closing=True),
-        count("tensors", "How many storages.", closing=True),
-        text("dtype", "The type of most of these bytes.", closing=True),
+        *closing(
+            text("category", "As in python.tensors."),
+            text("device", "Where they were."),
+            size("bytes", "Bytes of their storages, each counted once."),
+            count("tensors", "How many storages."),
+            text("dtype", "The type of most of these bytes."),
+        ),
         _WHEN,
         SEQ,
     ),
@@ -102,11 +87,13 @@ OOM_GROWTH = Table(
     columns=(
         _OOM,
         STEP._replace(doc="The training step of the call."),
-        text("module", "The module or optimizer.", closing=True),
-        text("stage", "As in python.torch_trace.", closing=True),
-        size("growth_bytes", "By how much the memory in use had grown.", closing=True),
-        size("allocated_bytes", "The memory in use after that.", closing=True),
-        seconds("age_s", "How long before the error the call had ended.", closing=True),
+        *closing(
+            text("module", "The module or optimizer."),
+            text("stage", "As in python.torch_trace."),
+            size("growth_bytes", "By how much the memory in use had grown."),
+            size("allocated_bytes", "The memory in use after that."),
+            seconds("age_s", "How long before the error the call had ended."),
+        ),
         _WHEN,
         SEQ,
     ),

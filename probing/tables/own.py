@@ -1,12 +1,9 @@
-"""The tables about probing itself: what it records, and what that costs.
-
-Rules of this file: see the package.
-"""
+"""The tables about probing itself: what it records, and what that costs."""
 
 from __future__ import annotations
 
 from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, STEP
-from .records import OWN_SCHEMA, Table, choice, count, number, seconds, text
+from .records import OWN_SCHEMA, Table, choice, closing, count, number, seconds, text
 
 SOURCE_STATES = ("on", "off", "failed", "absent")
 """Whether a source records."""
@@ -21,19 +18,16 @@ OVERHEAD = Table(
     columns=(
         STEP,
         DURATION._replace(doc="How long the step took."),
-        seconds("cost_s", "What recording has cost of that.", closing=True),
-        number("share", "`cost_s` by `duration`; see the setting `overhead`.", closing=True),
-        count("rows", "Rows that the step has in python.torch_trace.", closing=True),
-        count(
-            "backward_modules",
-            "Modules whose backward pass is recorded at every step.",
-            closing=True,
-        ),
-        count(
-            "thinned",
-            "The smallest modules, left out of this step's record; `probing ENDPOINT status`"
-            " names them. 0 where the C part records.",
-            closing=True,
+        *closing(
+            seconds("cost_s", "What recording has cost of that."),
+            number("share", "`cost_s` by `duration`; see the setting `overhead`."),
+            count("rows", "Rows that the step has in python.torch_trace."),
+            count("backward_modules", "Modules whose backward pass is recorded at every step."),
+            count(
+                "thinned",
+                "The smallest modules, left out of this step's record; `probing ENDPOINT status`"
+                " names them. 0 where the C part records.",
+            ),
         ),
         FAILED,
         START_NS,
@@ -56,10 +50,7 @@ SOURCES = Table(
             " failures; `absent`: not in this torch.",
         ),
         text("table", "The table that its rows are in."),
-        seconds(
-            "cost_s",
-            "Its cost in the last step looked at.",
-        ),
+        seconds("cost_s", "Its cost in the last step looked at."),
         count("faults", "How often it has failed."),
         text("note", "What it leaves out, or how it failed last."),
     ),

@@ -88,48 +88,46 @@ class Table(NamedTuple):
         return tuple(column for column in self.columns if column.name not in names)
 
 
-def text(name: str, doc: str, *, closing: bool = False) -> Column:
+def text(name: str, doc: str) -> Column:
     """A column of texts."""
-    return Column(name=name, type="text", doc=doc, closing=closing)
+    return Column(name=name, type="text", doc=doc)
 
 
-def flag(name: str, doc: str, *, closing: bool = False) -> Column:
+def flag(name: str, doc: str) -> Column:
     """A column of what is so or not."""
-    return Column(name=name, type="bool", doc=doc, closing=closing)
+    return Column(name=name, type="bool", doc=doc)
 
 
-def choice(name: str, values: tuple[str, ...], doc: str, *, closing: bool = False) -> Column:
+def choice(name: str, values: tuple[str, ...], doc: str) -> Column:
     """A column of one of some words."""
-    return Column(name=name, type="enum", values=values, doc=doc, closing=closing)
+    return Column(name=name, type="enum", values=values, doc=doc)
 
 
-def count(
-    name: str,
-    doc: str,
-    *,
-    unit: str | None = None,
-    closing: bool = False,
-    bits: Literal[8, 32, 64] = 64,
-) -> Column:
+def count(name: str, doc: str, *, unit: str | None = None, bits: Literal[8, 32, 64] = 64) -> Column:
     """A column of whole numbers."""
-    return Column(name=name, type="int64", unit=unit, doc=doc, closing=closing, bits=bits)
+    return Column(name=name, type="int64", unit=unit, doc=doc, bits=bits)
 
 
-def size(name: str, doc: str, *, closing: bool = False) -> Column:
+def size(name: str, doc: str) -> Column:
     """A column of bytes."""
-    return count(name, doc, unit="bytes", closing=closing)
+    return count(name, doc, unit="bytes")
 
 
-def number(name: str, doc: str, *, unit: str | None = None, closing: bool = False) -> Column:
+def number(name: str, doc: str, *, unit: str | None = None) -> Column:
     """A column of numbers."""
-    return Column(name=name, type="float64", unit=unit, doc=doc, closing=closing)
+    return Column(name=name, type="float64", unit=unit, doc=doc)
 
 
-def seconds(name: str, doc: str, *, closing: bool = False) -> Column:
+def seconds(name: str, doc: str) -> Column:
     """A column of seconds."""
-    return number(name, doc, unit="s", closing=closing)
+    return number(name, doc, unit="s")
 
 
-def moment(name: str, doc: str, *, closing: bool = False) -> Column:
+def moment(name: str, doc: str) -> Column:
     """A column of points in time."""
-    return Column(name=name, type="time", unit="ns", doc=doc, closing=closing)
+    return Column(name=name, type="time", unit="ns", doc=doc)
+
+
+def closing(*columns: Column) -> tuple[Column, ...]:
+    """Columns whose values are known only as a row is completed."""
+    return tuple(column._replace(closing=True) for column in columns)

@@ -1,12 +1,9 @@
-"""The table of stack samples.
-
-Rules of this file: see the package.
-"""
+"""The table of stack samples."""
 
 from __future__ import annotations
 
 from .columns import SEQ, START_NS, STEP, THREAD
-from .records import Table, count, text
+from .records import Table, closing, count, text
 
 SAMPLES = Table(
     name="samples",
@@ -15,15 +12,16 @@ SAMPLES = Table(
     " code holds the GIL.",
     columns=(
         STEP,
-        text("thread", "The thread's name.", closing=True),
-        text("func", "The innermost Python function it was in.", closing=True),
-        text("file", "Its source file.", closing=True),
-        count("lineno", "The line that was being executed.", closing=True),
-        text(
-            "stack",
-            "All functions, outermost first, each with its file, separated by `;` as flame"
-            " graphs need; the 64 innermost. NULL after 5,000 different stacks.",
-            closing=True,
+        *closing(
+            text("thread", "The thread's name."),
+            text("func", "The innermost Python function it was in."),
+            text("file", "Its source file."),
+            count("lineno", "The line that was being executed."),
+            text(
+                "stack",
+                "All functions, outermost first, each with its file, separated by `;` as flame"
+                " graphs need; the 64 innermost. NULL after 5,000 different stacks.",
+            ),
         ),
         THREAD,
         START_NS._replace(doc="When it was taken, since the epoch."),

@@ -1,7 +1,4 @@
-"""The table of warnings that the process has shown.
-
-Rules of this file: see the package.
-"""
+"""The table of warnings that the process has shown."""
 
 from __future__ import annotations
 

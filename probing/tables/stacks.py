@@ -1,7 +1,4 @@
-"""The tables of what threads are doing.
-
-Rules of this file: see the package.
-"""
+"""The tables of what threads are doing."""
 
 from __future__ import annotations
 
@@ -61,27 +58,15 @@ THREADS = Table(
         text("func", "The innermost function it is in."),
         text("file", "The file of that function."),
         count("lineno", "The line being executed there."),
-        text(
-            "waiting",
-            "What it waits for or does, such as `waiting for a lock`.",
-        ),
-        flag(
-            "holds_gil",
-            "Whether it holds the GIL; NULL where unknown, as to the agent.",
-        ),
-        text(
-            "wchan",
-            "The kernel function that it sleeps in.",
-        ),
+        text("waiting", "What it waits for or does, such as `waiting for a lock`."),
+        flag("holds_gil", "Whether it holds the GIL; NULL where unknown, as to the agent."),
+        text("wchan", "The kernel function that it sleeps in."),
         text(
             "awaits",
             "What another thread has that it waits for, such as `the lock self._lock`, `the"
             " import of module x` or `thread x to end`.",
         ),
-        count(
-            "holder_thread_id",
-            "The number of the thread that has it.",
-        ),
+        count("holder_thread_id", "The number of the thread that has it."),
         _SOURCE,
     ),
 )

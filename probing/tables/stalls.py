@@ -1,7 +1,4 @@
-"""The table of stalls, written from outside.
-
-Rules of this file: see the package.
-"""
+"""The table of stalls, written from outside."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
-"""The tables of what a training does beside its steps, and of what they consist of.
-
-Rules of this file: see the package.
-"""
+"""The tables of what a training does beside its steps, and of what they consist of."""
 
 from __future__ import annotations
 
 from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, STEP, THREAD
-from .records import Table, count, number, seconds, text
+from .records import Table, closing, count, number, seconds, text
 
 OPTIMIZER_STEPS = Table(
     name="optimizer_steps",
@@ -15,33 +12,18 @@ OPTIMIZER_STEPS = Table(
     " step inside one backward pass share a row.",
     columns=(
         STEP,
-        text(
-            "optimizer",
-            "The variable that holds the optimizer, else its class.",
-            closing=True,
-        ),
-        text("class", "Its class.", closing=True),
-        count(
-            "optimizers",
-            "How many optimizers the row is of.",
-            closing=True,
-        ),
-        text(
-            "model",
-            "The models called in the step whose parameters it steps.",
-            closing=True,
-        ),
-        number(
-            "loss",
-            "What `backward()` was called on since the previous optimizer stepped; without a"
-            " pass in between, the previous one's.",
-            closing=True,
-        ),
-        number("lr", "The rate of its first parameter group.", closing=True),
-        number(
-            "grad_norm",
-            "The norm of its gradients before clipping, where it was taken.",
-            closing=True,
+        *closing(
+            text("optimizer", "The variable that holds the optimizer, else its class."),
+            text("class", "Its class."),
+            count("optimizers", "How many optimizers the row is of."),
+            text("model", "The models called in the step whose parameters it steps."),
+            number(
+                "loss",
+                "What `backward()` was called on since the previous optimizer stepped; without a"
+                " pass in between, the previous one's.",
+            ),
+            number("lr", "The rate of its first parameter group."),
+            number("grad_norm", "The norm of its gradients before clipping, where it was taken."),
         ),
         FAILED,
         THREAD,
@@ -59,13 +41,13 @@ EVALUATIONS = Table(
     columns=(
         STEP._replace(doc="The step of the training that comes next, or goes on."),
         DURATION,
-        text("model", "The first model that was called.", closing=True),
-        count("calls", "Calls of models.", closing=True),
-        count(
-            "samples", "Samples: the first dimensions of the models' first inputs.", closing=True
+        *closing(
+            text("model", "The first model that was called."),
+            count("calls", "Calls of models."),
+            count("samples", "Samples: the first dimensions of the models' first inputs."),
+            seconds("data_wait_s", "Waiting for a DataLoader's next batch."),
+            seconds("forward_s", "In calls of models."),
         ),
-        seconds("data_wait_s", "Waiting for a DataLoader's next batch.", closing=True),
-        seconds("forward_s", "In calls of models.", closing=True),
         FAILED,
         THREAD,
         START_NS,

@@ -1,7 +1,4 @@
-"""The tables of where memory is: storages of tensors, categories, activations, segments.
-
-Rules of this file: see the package.
-"""
+"""The tables of where memory is: storages of tensors, categories, activations, segments."""
 
 from __future__ import annotations
 
@@ -69,10 +66,7 @@ TENSORS = Table(
         size("bytes", "The whole storage, not the view of it."),
         flag("requires_grad", "Whether that tensor requires gradients."),
         count("tensors", "How many tensors over it Python holds; 0 if only autograd holds it."),
-        count(
-            "tensor_id",
-            "The `id()` of a live tensor over it.",
-        ),
+        count("tensor_id", "The `id()` of a live tensor over it."),
         count("address", "Where the storage begins."),
         count(
             "age_steps",
@@ -152,10 +146,7 @@ MEMORY_SEGMENTS = Table(
         size("pending_bytes", "Given back by tensors, but a stream may still be using it."),
         size("free_bytes", "What can be handed out."),
         size("largest_free_bytes", "The largest free block in it: a larger tensor does not fit."),
-        size(
-            "rounding_bytes",
-            "What allocated blocks take beyond what was asked for.",
-        ),
+        size("rounding_bytes", "What allocated blocks take beyond what was asked for."),
         count("blocks", "Its blocks, free ones included."),
         flag("expandable", "Whether it can grow."),
         text(

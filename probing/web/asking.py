@@ -42,9 +42,11 @@ from .reports import (
     doctor_of,
     doctor_of_job,
     findings_of,
+    fit_of,
     gradients_of,
     holders_of,
     merged_stacks,
+    run_report_of,
 )
 from .routes import PageAct, PageEval, PageQuery, PageQuestion
 
@@ -55,6 +57,8 @@ _FINDINGS_AT_ONCE = 1
 """Each holds the rows that it is about in this process: for a grid of ranks they come in turn."""
 _TRIM_AFTER_S = 0.5
 _BATCH_ROWS = 1 << 16
+_FILE_TYPE = "application/octet-stream"
+"""Not as what it is: the browser is to save it, and never to show it under this origin."""
 _PARQUET_TYPE = "application/vnd.apache.parquet"
 
 
@@ -125,6 +129,17 @@ class Asking:
     async def holders(self, request: web.Request) -> web.StreamResponse:
         """Who refers to its largest tensors."""
         return await self._report(request, holders_of)
+
+    async def fit(self, request: web.Request) -> web.StreamResponse:
+        """The largest batch that fits."""
+        return await self._report(request, fit_of)
+
+    async def report(self, request: web.Request) -> web.StreamResponse:
+        """The run in one file."""
+        asked = await read_body(request, PageQuestion)
+        process = await self._in_thread(self._processes.process, asked.endpoint)
+        text = await self._looked(run_report_of, process)
+        return web.Response(body=text.encode(), content_type=_FILE_TYPE)
 
     async def stacks(self, request: web.Request) -> web.StreamResponse:
         """Where its threads are."""

@@ -10,9 +10,13 @@ from typing import Any
 
 from ..client.listing import summarize
 from ..cluster.job.membership import Member
+from ..postmortem.endings import ending_of
 from ..rundir.folders import folder_at, from_env
 
 _MOST = 20
+_TOLD_AT_ONCE = 5
+"""For so many a look finds out how they have ended; none of those that it sees for the first time,
+so that the first view of the page does not wait for it."""
 
 
 class Ended:
@@ -20,11 +24,15 @@ class Ended:
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, Any]] = {}
+        self._told: set[str] = set()
 
     def look(self) -> tuple[dict[str, Any], ...]:
         """All of them, newest first, as entries of the page's list."""
         folders = [one for one in from_env().folders() if not one.is_alive()][:_MOST]
         known, self._known = self._known, {}
+        for path in [path for path in known if path not in self._told][:_TOLD_AT_ONCE]:
+            self._told.add(path)
+            known[path] = _with_ending(known[path])
         for folder in folders:
             path = str(folder.path)
             entry = known.get(path) or _entry(path)
@@ -51,6 +59,17 @@ def _entry(path: str) -> dict[str, Any] | None:
         "host": card.host, "pid": card.pid, "state": "dead", "step": seen.step,
         "command": seen.command, "began_s": card.started_ns / 1e9, "problems": list(seen.problems),
     }  # fmt: skip
+
+
+def _with_ending(entry: dict[str, Any]) -> dict[str, Any]:
+    """The same with how it has ended before what else is to be told of it."""
+    folder = folder_at(Path(entry["endpoint"]))
+    ending = ending_of(folder, ()) if folder is not None else None
+    if ending is None:
+        return entry
+    told = ending.certain[0]
+    rest = [one for one in entry["problems"] if one.casefold().rstrip(".") not in told.casefold()]
+    return {**entry, "problems": [told, *rest]}
 
 
 def command_of(endpoint: str) -> str:

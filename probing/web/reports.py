@@ -12,17 +12,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..api.process import Process
+from ..cli.render.memory.fit import basis_lines, largest_lines
 from ..cli.render.memory.holder import holder_text
 from ..cli.reports.cheap_findings import find_cheaply
+from ..cli.reports.fitting import checking, largest_of
 from ..cli.reports.overview import about
+from ..cli.reports.run.report import report_of
 from ..cluster.job.membership import Member
 from ..cluster.ranks.question import Asking, gather_stacks
 from ..cluster.ranks.stack_classes import merge_stacks
 from ..diagnosis.doctor.examine import examine
 from ..diagnosis.doctor.report import plain_findings, plain_report
+from ..diagnosis.memory.fit_measured import checked
+from ..messages.about.fit import FitRequest
+from ..page.report_file import report_file
 from .processes import Target
 
 _LARGEST = 10
+_MARGIN = 0.1
+"""The share of the memory that a batch which fits leaves free."""
 
 
 def findings_of(process: Process) -> dict[str, Any]:
@@ -72,6 +80,25 @@ def holders_of(process: Process) -> dict[str, Any]:
         ],
         "notes": list(report.notes),
     }
+
+
+def fit_of(process: Process) -> dict[str, Any]:
+    """The largest batch that fits, predicted as by `fit --max`."""
+    predict = checking(process.fit, lambda answer: checked(process, answer))
+    found = largest_of(predict, FitRequest(), memory=None, margin=_MARGIN)
+    answer = found.answer
+    return {
+        "now": dataclasses.asdict(answer.now),
+        "asked": dataclasses.asdict(answer.asked),
+        "fixed_bytes": answer.fixed_bytes,
+        "lines": [*largest_lines(found), *basis_lines(answer)],
+    }
+
+
+def run_report_of(process: Process) -> str:
+    """What `report` writes into a file."""
+    report = report_of(process)
+    return report_file(f"probing: {report.title}", report.record)
 
 
 def merged_stacks(members: Sequence[Member], timeout_s: float, token: str | None) -> dict[str, Any]:

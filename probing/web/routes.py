@@ -85,6 +85,8 @@ DATA_ROUTES: tuple[Route, ...] = (
     _asking("doctor", "All that `doctor` finds.", PageQuestion, "change"),
     _asking("gradients", "Has the gradients of the next step recorded.", PageQuestion, "change"),
     _asking("holders", "Who refers to the largest tensors.", PageQuestion, "change"),
+    _asking("fit", "Predicts the largest batch that fits.", PageQuestion, "change"),
+    _asking("report", "A run in one file.", PageQuestion),
     _asking("eval", "Runs code in a process.", PageEval, "eval"),
     _asking("act", "Changes something in a training.", PageAct, "eval"),
     _asking("stacks", "Where the threads of a process are.", PageQuestion),

@@ -149,7 +149,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (copy / "cli/commands/weather.py").write_text(COMMAND)
     tasks = copy / "cli/tasks.py"
     tasks.write_text(
-        tasks.read_text().replace('"list": "list_",', '"list": "list_", "weather": "weather",')
+        tasks.read_text().replace('("list", "overview",', '("list", "weather", "overview",')
     )
     return copy
 

@@ -155,11 +155,7 @@ def test_uninstalling_leaves_nothing(wheel: Path, tmp_path: Path) -> None:
 
 def test_the_wheel_holds_the_tree(wheel: Path, wheel_from_sdist: Path, source: Path) -> None:
     """Every module is in the wheel exactly once, by its installed name, from both sources."""
-    pages = {
-        f"probing/cli/render/{name}.html"
-        for name in ("memory/recording_page", "profiling/flamegraph")
-    }
-    expected = {"probing/py.typed", *pages, *HOOK_FILES}
+    expected = {"probing/py.typed", "probing/cli/render/memory/recording_page.html", *HOOK_FILES}
     expected |= {f"probing/page/static/{name}" for name in PAGE_FILES}
     for top, under in (("probing", ""), ("agent", "probing/"), ("cli", "probing/")):
         files = (source / top).rglob("*.py")  # which does not follow the links in probing

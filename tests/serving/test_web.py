@@ -18,6 +18,7 @@ import probing.page
 from probing.errors import PageMissing
 from probing.page import page_file
 from probing.web.__main__ import main
+from probing.web.routes import DATA_ROUTES, PageQuestion
 from tests.harness.targets import Target, run_command, start_program, wait_until
 from tests.harness.web import Web, needs_page, web
 
@@ -139,9 +140,11 @@ def test_nothing_is_changed_unless_that_was_allowed(served: Web) -> None:
 
 def test_only_what_is_seen_is_asked(served: Web) -> None:
     """An endpoint that is not in the list leads nowhere, whatever it could mean elsewhere."""
+    routes = [route.path for route in DATA_ROUTES if route.request is PageQuestion]
+    assert len(routes) > 8
     for endpoint in ("1", "127.0.0.1:1", "/etc", ""):
-        for route in ("about", "stacks", "findings", "doctor", "gradients", "holders", "merged"):
-            assert served.ask(f"/page/{route}", {"endpoint": endpoint}).status == 404, endpoint
+        for route in routes:
+            assert served.ask(route, {"endpoint": endpoint}).status == 404, endpoint
 
 
 def test_a_statement_ends_when_the_page_goes_away(served: Web) -> None:
@@ -205,6 +208,8 @@ def test_who_has_ended_is_there_with_its_record(target: Target, tmp_path: Path) 
     killed.reap()
     with web(tmp_path / "in", target.home) as started:
         (seen,) = wait_until(lambda: started.ask(SERVED).json()["ended"], "the ended one")
+        known = wait_until(lambda: started.ask(SERVED).json()["ended"][0]["problems"], "its end")
+        assert "ended without a word" in known[0]
         assert (seen["endpoint"], seen["pid"], seen["state"]) == (folder, killed.pid, "dead")
         assert seen["command"].endswith("idle.py named")
         assert folder not in started.endpoints()

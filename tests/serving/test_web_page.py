@@ -9,12 +9,14 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 
+from probing.cli.render.profiling.flamegraph import render_flamegraph
+from probing.profiling import parse_folded
 from probing.tables import TABLES_BY_NAME
 from tests.harness.browser import CHROMIUM, Browser, browser
+from tests.harness.page import click, view
 from tests.harness.ring_writer import RingWriter
 from tests.harness.targets import Target, start_program
 from tests.harness.web import Web, needs_page, two_ranks, web
@@ -80,21 +82,6 @@ def page(served: Web, blank: Browser) -> Iterator[Browser]:
     assert served.errors == ""
 
 
-def view(page: Browser, name: str, **part: str) -> None:
-    """Go to a view of the first process."""
-    of = page.evaluate("document.querySelector('header select option:nth-child(2)').value")
-    words = "".join(f"&{key}={quote(value, safe='')}" for key, value in part.items())
-    page.evaluate(f"location.hash = '#/{name}?of={quote(of, safe='')}{words}'")
-
-
-def click(page: Browser, word: str) -> None:
-    """Press the button with that word."""
-    buttons = "[...document.querySelectorAll('button')]"
-    find = f"{buttons}.find(one => one.textContent === {json.dumps(word)})"
-    page.wait_for(f"{find} && !{find}.disabled")
-    page.evaluate(f"{find}.click()")
-
-
 def test_the_token_leaves_the_address_at_once(page: Browser, served: Web) -> None:
     """Neither the address nor the history has it, and a reload needs none."""
     assert page.evaluate("location.href") == f"http://127.0.0.1:{served.port}/"
@@ -156,6 +143,10 @@ def test_one_step(page: Browser) -> None:
     page.wait_for(f"document.querySelector('.told').textContent !== {json.dumps(whole)}")
     page.press("0")
     page.wait_for(f"document.querySelector('.told').textContent === {json.dumps(whole)}")
+    page.press("ArrowDown")
+    page.wait_for("document.querySelector('.told').textContent.startsWith('step · ')")
+    page.press("ArrowDown")
+    page.wait_for("document.querySelector('.told').textContent.includes(' · forward · ')")
     stages = page.evaluate(
         "[...document.querySelectorAll('td:nth-child(3)')].map(x => x.innerText)"
     )
@@ -220,6 +211,9 @@ def test_memory(page: Browser) -> None:
     click(page, "Look at the next step")
     page.wait_for("document.querySelectorAll('.split').length === 2")
     assert "activations" in page.text()
+    click(page, "The largest batch that fits")
+    heads = "[...document.querySelectorAll('thead')]"
+    page.wait_for(f"{heads}.some((one) => one.textContent.includes('now: batch 4'))")
     click(page, "Who holds the largest")
     page.wait_for("document.body.innerText.includes('of the module <img')")
     page.wait_for("document.body.innerText.includes('memory --record on')")
@@ -229,6 +223,8 @@ def test_the_doctor(page: Browser) -> None:
     """It shows what the record shows, by which SQL, and on a button all that the command does."""
     view(page, "doctor")
     page.wait_for("document.querySelector('.ran pre').textContent.includes('FROM python.')")
+    page.evaluate("document.querySelector('.environment summary').click()")
+    page.wait_for("document.querySelector('.environment tbody').textContent.includes('torch')")
     click(page, "Examine all")
     page.wait_for("document.body.innerText.includes('Healthy')")
     assert "Not looked at" in page.text()
@@ -297,6 +293,11 @@ def test_names_are_text(page: Browser) -> None:
         assert f"<img src=x onerror=\"hit = '{name}'\">" in shown
     view(page, "model")
     page.wait_for("document.querySelector('.tree')?.textContent.includes('turned\\\\u202egnp')")
+    view(page, "steps")
+    named = "[...document.querySelectorAll('figcaption')]"
+    page.wait_for(f"{named}.some(one => one.textContent.includes(\"hit = 'metric'\"))")
+    view(page, "model")
+    page.wait_for("document.querySelector('.tree')")
     wide = "document.querySelector('.tree').scrollWidth"
     assert page.evaluate(f"{wide} <= document.documentElement.clientWidth"), "a name hides figures"
     view(page, "sql", sql="SELECT DISTINCT module, class FROM python.torch_trace")
@@ -340,6 +341,7 @@ def test_it_acts_and_goes_on_with_the_record(blank: Browser, tmp_path: Path) -> 
             ended = "document.querySelector('[role=status]')?.textContent.includes('has ended')"
             blank.wait_for(ended)
             blank.wait_for("document.querySelector('.about').innerText.includes('without a word')")
+            assert blank.evaluate("document.title").startswith("dead: process ")
             view(blank, "stacks")
             blank.wait_for("document.querySelector('.thread')?.textContent.includes('step ')")
             view(blank, "sql", sql="SELECT count(*) > 50 AS enough FROM python.steps")
@@ -349,6 +351,19 @@ def test_it_acts_and_goes_on_with_the_record(blank: Browser, tmp_path: Path) -> 
             blank.open("about:blank")
     finally:
         target.reap()
+
+
+def test_a_report_is_saved_from_the_page(page: Browser) -> None:
+    """It is the file that the command writes, handed on as one."""
+    view(page, "steps")
+    page.evaluate(
+        "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text });"
+        " return 'data:,' }"
+    )
+    click(page, "Save a report")
+    page.wait_for("window.saved?.startsWith('<!doctype html>')")
+    assert page.evaluate("window.saved.includes('id=\"record\"')")
+    assert page.evaluate("document.querySelector('[role=alert]')") is None
 
 
 def test_a_report_is_whole_in_one_file(blank: Browser, target: Target, tmp_path: Path) -> None:
@@ -369,6 +384,31 @@ def test_a_report_is_whole_in_one_file(blank: Browser, target: Target, tmp_path:
     }
 
 
+def test_a_flame_graph_is_whole_in_one_file(blank: Browser, tmp_path: Path) -> None:
+    """It draws the stacks of a profile in the order of their names; a search and keys find them."""
+    stacks = "t;blocks.10 (B);<img src=x> (/f.py:1) 3\nt;blocks.2 (B);g 1\n"
+    path = tmp_path / "p.html"
+    path.write_text(render_flamegraph(parse_folded(stacks, seconds=1, hz=1), title="<b>both"))
+    blank.open(path.as_uri())
+    told = "document.querySelector('.told')?.textContent"
+    blank.wait_for(f"{told} === '4 s are shown of 4 s'")
+    assert blank.evaluate("document.querySelector('h1').textContent") == "<b>both"
+    blank.evaluate("document.querySelector('.icicle canvas').focus()")
+    for key, said in (
+        ("ArrowDown", "t · 4 s, 100 %"),
+        ("ArrowDown", "blocks.2 · B · 1 s, 25.0 %"),
+        ("ArrowDown", "g · 1 s, 25.0 %"),
+    ):
+        blank.press(key)
+        blank.wait_for(f"{told} === {json.dumps(said)}")
+    search = "document.querySelector('[type=search]')"
+    blank.evaluate(f"{search}.value = 'img'; {search}.dispatchEvent(new Event('input'))")
+    blank.evaluate(f"{search}.focus()")
+    blank.press("Enter")
+    blank.wait_for(f"{told} === '<img src=x> · /f.py:1 · 3 s, 75.0 %'")
+    assert blank.faults == []
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_thousand_ranks(blank: Browser, tmp_path: Path, theme: str) -> None:
@@ -382,6 +422,15 @@ def test_a_thousand_ranks(blank: Browser, tmp_path: Path, theme: str) -> None:
             blank.open(started.link)
             blank.wait_for("document.querySelectorAll('.cells button').length === 1000")
             blank.wait_for("document.querySelector('.scale')?.textContent.includes('250 ms')")
+            blank.evaluate("document.querySelector('.cells [tabindex=\"0\"]').focus()")
+            blank.press("ArrowRight")
+            blank.press("ArrowDown")
+            columns = (
+                "[...document.querySelectorAll('.cells button')].filter("
+                "(one, _, all) => one.offsetTop === all[0].offsetTop).length"
+            )
+            reached = f"rank {blank.evaluate(columns) + 1}: "
+            assert blank.evaluate("document.activeElement.ariaLabel").startswith(reached)
             blank.evaluate("document.querySelectorAll('.cells button')[500].click()")
             blank.wait_for("document.querySelector('.list strong').textContent === 'rank 500'")
             blank.wait_for("!document.querySelector('td.found').textContent.includes('…')")

@@ -12,14 +12,19 @@ from typing import Any
 
 import pytest
 
+import probing
 from probing.cli.questions.library import QUESTIONS
-from tests.harness.targets import Target, start_training
+from probing.cli.questions.records import put_in
+from tests.harness.targets import ROOT, Target, start_training
 
 pytestmark = pytest.mark.torch
 
+PAGE_SQL = ROOT / "probing" / "page" / "src" / "sql"
+
 FILLED = {
     "slowest-modules", "slowest-calls", "phases", "last-steps", "since-when", "loss",
-    "gradient-norms", "learning-rate", "data-waits", "inside", "throughput", "memory",
+    "gradient-norms", "learning-rate", "data-waits", "inside", "throughput", "memory", "classes",
+    "accumulation", "optimizers", "memory-phases", "batch-sizes", "loader-workers", "processor",
 }  # fmt: skip
 """Those to which the bundled training has an answer after some steps."""
 
@@ -48,11 +53,28 @@ def rows(target: Target, *words: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("name", [question.name for question in QUESTIONS])
-def test_it_is_answered(stopped: Target, name: str) -> None:
+def test_each_is_answered(stopped: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a process that is stopped; those that the training can fill have rows."""
-    found = rows(stopped, f"@{name}")
-    assert bool(found) or name not in FILLED
+    monkeypatch.setenv("PROBING_HOME", str(stopped.home))
+    process = probing.connect(stopped.pid)
+    assert len(QUESTIONS) >= 40
+    for one in QUESTIONS:
+        found = process.query(put_in(one.sql, {}, one.parameters)).to_pylist()
+        assert bool(found) or one.name not in FILLED, one.name
+
+
+def test_the_page_draws_what_is_on_record(stopped: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its statements over recorded tables are answered, and calls have the waits for data."""
+    monkeypatch.setenv("PROBING_HOME", str(stopped.home))
+    process = probing.connect(stopped.pid)
+    found = {}
+    for name in ("acts", "beside", "calls", "marks", "memory_steps", "model_record", "steps"):
+        sql = (PAGE_SQL / f"{name}.sql").read_text().replace("$range", "step < 30")
+        found[name] = process.query(sql.replace("$step", "20")).to_pylist()
+    assert {row["stage"] for row in found["calls"]} > {"step", "data_wait", "forward", "backward"}
+    assert found["steps"][0]["avg_lr"] > 0
+    assert found["memory_steps"]
+    assert found["model_record"]
 
 
 def test_the_phases_are_the_whole_step(stopped: Target) -> None:

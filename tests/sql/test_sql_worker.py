@@ -560,5 +560,5 @@ def test_what_is_long_stands_far_behind_and_what_follows_does_not() -> None:
     courtesy.run(lambda: seen.append(niceness()))
     assert seen[2:] in ([before], [FAR])  # its time has not come back, or has by a little
     assert os.getpriority(os.PRIO_PROCESS, own) == before
-    with pytest.raises(KeyError):
-        courtesy.run(lambda: {}["nothing"])
+    with pytest.raises(ZeroDivisionError):
+        courtesy.run(lambda: seen.append(1 // 0))

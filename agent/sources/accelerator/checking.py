@@ -62,7 +62,6 @@ def check_devices(
 
 
 def _check(name: str, index: int, copy: Callable[[Tensor], PendingNumber | None]) -> DeviceCheck:
-    """One of them."""
     with captures.quiet() as may_ask:
         if not may_ask:
             return DeviceCheck(name, None, error="a graph is being captured: ask again")

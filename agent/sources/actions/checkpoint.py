@@ -84,7 +84,6 @@ class Checkpointing:
         return applied._replace(changes=(change,))
 
     def _refuse_place(self) -> None:
-        """Make sure that a file can be made there."""
         folder = self._path.parent
         if not folder.is_dir():
             raise ActRefused(f"there is no folder {folder}")
@@ -98,7 +97,6 @@ class Checkpointing:
             raise ActRefused(f"the process may not write to {folder}")
 
     def _refuse_size(self, size: int) -> None:
-        """Make sure that there is room."""
         disk = os.statvfs(self._path.parent)
         free = disk.f_bavail * disk.f_frsize
         if size + _SLACK > free:
@@ -107,7 +105,6 @@ class Checkpointing:
             )
 
     def _write(self, state: dict[str, object]) -> None:
-        """Write the file under its other name."""
         try:
             self._torch.save(state, str(self._unfinished))
         except (OSError, RuntimeError, TypeError, AttributeError) as error:

@@ -89,7 +89,6 @@ def _memory(scene: Scene) -> tuple[int | None, int | None, int | None]:
 
 
 def _resident() -> int | None:
-    """The resident set of the process."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             pages = int(file.read().split()[1])

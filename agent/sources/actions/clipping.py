@@ -13,9 +13,9 @@ import sys
 from typing import Any
 
 from ....errors import ActRefused
-from ....messages.about.act import Change, Clip
+from ....messages.about.act import Clip
 from ..torch_types import Optimizer, Tensor
-from .ledger import Applied, Undone
+from .ledger import Applied
 from .moments.step_hooks import StepHooks, exchange
 from .targets.scene import Scene
 
@@ -50,17 +50,7 @@ class Clipping:
         if self._max_norm is not None:
             work = functools.partial(clip, max_norm=self._max_norm)
             hooks = StepHooks("clip", f"{self._max_norm:g}", with_gradients=work)
-        put_back = exchange(scene.hooks, "clip", hooks, self._optimizers)
-
-        def undo() -> Undone:
-            was, now = put_back()
-            return Undone((Change(what=_WHAT, before=was, after=now),))
-
-        change = Change(
-            what=_WHAT,
-            before=old.value if old is not None else None,
-            after=hooks.value if hooks is not None else None,
-        )
+        change, undo = exchange(scene.hooks, "clip", hooks, self._optimizers, what=_WHAT)
         notes = self._notes + self._script_notes(scene)
         return Applied(changes=(change,), notes=notes, undo=undo, kind="clip")
 

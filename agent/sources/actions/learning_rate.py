@@ -134,22 +134,20 @@ class LearningRate:
 def _hold(asked: Lr, optimizers: list[Optimizer], named: tuple[str, ...], scene: Scene) -> Applied:
     """Put the rate in place before every step, and the script's back after it."""
     recording = scene.recording
-    held, old = _Held(asked, recording), scene.hooks.get("lr")
+    held = _Held(asked, recording)
     hooks = StepHooks("lr", held.text, before=held.put_in, after=held.give_back)
-    put_back = exchange(scene.hooks, "lr", hooks, optimizers)
     what = "lr at every optimizer step"
     if len(optimizers) > 1:
         what = f"{what} of {scene.listed(optimizers)}"
-    before = old.value if old is not None else None
+    change, put_back = exchange(scene.hooks, "lr", hooks, optimizers, what=what)
 
     def undo() -> Undone:
-        was, now = put_back()
+        undone = put_back()
         recording.objects.held_lr.clear()
-        return Undone((Change(what=what, before=was, after=now),))
+        return undone
 
     rates = ", ".join(f"{number_of(one.param_groups[0]['lr']):g}" for one in optimizers)
     note = f"between the steps the script still sees its own rate, now {rates}"
-    change = Change(what=what, before=before, after=held.text)
     return Applied(changes=(change,), notes=(note, *named), undo=undo, kind="lr")
 
 
@@ -272,7 +270,6 @@ class _Rates:
         return any(are_same(rates, one) for one in expected)
 
     def _named(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
-        """Changes with the optimizer that they are of."""
         if not self._name:
             return changes
         return tuple(dataclasses.replace(c, what=f"{self._name}: {c.what}") for c in changes)

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 from ....errors import ActRefused
-from ....messages.about.act import GUARD_ACTIONS, Change, NanGuard
+from ....messages.about.act import GUARD_ACTIONS, NanGuard
 from ....nan_guard import NonFiniteStep
 from ....ring.format import DONE
 from ....tables import NAN_OUTCOMES, NAN_STEPS
@@ -27,7 +27,7 @@ from ...recording.source import SourceReport
 from ..accelerator import is_capturing
 from ..numbers.gradient_tensors import is_plain, norms_of, parameters_of
 from ..torch_types import Optimizer, Tensor
-from .ledger import Applied, Undone
+from .ledger import Applied
 from .moments.step_hooks import StepHooks, exchange
 from .targets.scene import Scene
 
@@ -70,19 +70,9 @@ class NanGuarding:
             return Applied(notes=("no guard was in force",))
         if self._guard is not None:
             hooks = _Hooks(self._guard, self._asked.do)
-        put_back = exchange(scene.hooks, KIND, hooks, self._optimizers)
+        change, undo = exchange(scene.hooks, KIND, hooks, self._optimizers, what=_WHAT)
         in_force = scene.hooks
         scene.training.on_demand[KIND] = lambda: _report(in_force.get(KIND))
-
-        def undo() -> Undone:
-            was, now = put_back()
-            return Undone((Change(what=_WHAT, before=was, after=now),))
-
-        change = Change(
-            what=_WHAT,
-            before=old.value if old is not None else None,
-            after=hooks.value if hooks is not None else None,
-        )
         return Applied(changes=(change,), notes=self._notes(), undo=undo, kind=KIND)
 
     def finish(self, scene: Scene, applied: Applied, until: float) -> Applied:
@@ -249,7 +239,6 @@ class _Guard:
         return _Row(self._ring, self._ring.open_named(opening), values)
 
     def _name(self, parameters: list[Tensor], place: int) -> str:
-        """What a parameter is called."""
         known: str | None = self._names.get(id(parameters[place]))
         return known or f"parameter {place} of the optimizer"
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....errors import ActRefused, ActTimedOut
-from ....messages.about.act import Change, KeepLayers, SkipAttention
+from ....messages.about.act import KeepLayers, SkipAttention
 from ..model.blocks import Blocks, repeated_blocks
 from ..torch_types import Module, Tensor
 from .bypass import Bypasses, Call, CallLook
-from .ledger import Applied, Undone
+from .ledger import Applied
 from .moments.step_hooks import exchange
 from .moments.step_start import StepStart
 from .targets.attention import attention_modules, only_inside
@@ -152,15 +152,8 @@ class _Part:
         more = [p for h in others if isinstance(h, Bypasses) for p in h.idle]
         _refuse_nothing_left(scene, [*idle, *more])
         new = Bypasses(self._kind, self.value, calls, idle)
-        old = scene.hooks.get(self._kind)
-        put_back = exchange(scene.hooks, self._kind, new, [])
+        change, undo = exchange(scene.hooks, self._kind, new, [], what=what, usual=all_of_them)
         self._bypasses = new
-
-        def undo() -> Undone:
-            was, now = put_back()
-            return Undone((Change(what=what, before=was, after=now or all_of_them),))
-
-        change = Change(what=what, before=old.value if old else all_of_them, after=self.value)
         note = (
             f"skipped, each giving back a copy of its input: {_listed([n for n, _ in named])};"
             f" their {len(idle)} parameters ({sum(p.numel() for p in idle):,} numbers) get no"
@@ -228,6 +221,5 @@ def _refuse_nothing_left(scene: Scene, idle: list[Tensor]) -> None:
 
 
 def _listed(names: list[str]) -> str:
-    """Names in a sentence."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more

@@ -246,7 +246,6 @@ class _Replay:
             self._free(self._open.pop(address), _Seen(time_ns, address, 0, -1))
 
     def _free(self, block: _Block, seen: _Seen) -> None:
-        """A block is in use no more."""
         self._settle(block)
         for action in ("free_requested", "free_completed"):
             self._add(action, seen, block.bytes)
@@ -262,7 +261,6 @@ class _Replay:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two frames are of one function."""
     return one is not None and (one.file_name, one.function_name) == (
         other.file_name,
         other.function_name,
@@ -270,7 +268,6 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _start(event: Any) -> int:
-    """When an event began."""
     start: int = event.start_time_ns
     return start
 

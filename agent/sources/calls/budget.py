@@ -264,7 +264,6 @@ class Budget:
         return [key for key, ids in self._names.known.copy().items() if ids and ids not in roots]
 
     def _calls_of(self, modules: Iterable[int]) -> int:
-        """How often modules are called in a step."""
         nothing = _Share(0, 0)
         return sum(self._shares.get(self._names.ids_of(key), nothing).calls for key in modules)
 

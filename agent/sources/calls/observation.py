@@ -136,13 +136,11 @@ class Observation:
                 self.guard.run(self._functions.start)
 
     def _hook(self, module: Module) -> None:
-        """Have one module's calls noted."""
         entered, left = self._hooks
         self._handles.append(module.register_forward_pre_hook(entered))
         self._handles.append(module.register_forward_hook(left, with_kwargs=True))
 
     def _remove_hooks(self) -> None:
-        """Leave the modules as they were."""
         handles, self._handles = self._handles, []
         self._root, self._thread, self._current = None, 0, {}
         self._calls.clear()
@@ -241,7 +239,6 @@ def is_compiled(module: Module) -> bool:
 
 
 def _has_compiled() -> bool:
-    """Whether torch.compile has compiled anything in this process."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     return bool(counters.get("frames"))
 

@@ -154,7 +154,6 @@ class StepsProfile:
         self._mark(step)
 
     def _make_profiler(self) -> Any:
-        """A profiler of torch's that is not yet on."""
         return self._torch.profiler._KinetoProfile(activities=self._activities())
 
     def _activities(self) -> list[Any]:

@@ -22,7 +22,6 @@ def flat_tensors(tensors: Any) -> list[Any]:
 
 
 def _first(tensors: Any) -> Any:
-    """The first tensor of lists of lists."""
     while type(tensors) in (list, tuple):
         tensors = tensors[0] if tensors else None
     return tensors

@@ -71,7 +71,6 @@ def rows_of_dump(dump: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _row(entry: Mapping[str, Any], completed: Mapping[str, int | None]) -> dict[str, Any]:
-    """One entry."""
     name, description = _group_of(entry)
     backend, _, op = str(entry.get("profiling_name", "")).rpartition(":")
     is_p2p = bool(entry.get("is_p2p"))
@@ -101,14 +100,12 @@ def _row(entry: Mapping[str, Any], completed: Mapping[str, int | None]) -> dict[
 
 
 def _group_of(entry: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """The name and the description of its group."""
     name, *rest = entry.get("process_group") or (None,)
     description = rest[0] if rest else None
     return name, None if description in ("", "undefined") else description
 
 
 def _dtype(name: str) -> str:
-    """A data type by its name in Python."""
     return _DTYPES.get(name, name.lower())
 
 
@@ -118,7 +115,6 @@ def _list(entry: Mapping[str, Any], field: str) -> list[Any]:
 
 
 def _joined(parts: Any) -> str | None:
-    """Several texts in one; None for none."""
     return ";".join(parts) or None
 
 

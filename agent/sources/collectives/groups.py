@@ -116,7 +116,6 @@ class Groups:
         return list(self.by_id.values())
 
     def _meet(self, torch_group: ProcessGroup) -> Group:
-        """Write the row of a new group."""
         number = id(torch_group)
 
         def forget(_: object) -> None:
@@ -149,7 +148,6 @@ class Groups:
 
 
 def _name_of(torch_group: ProcessGroup) -> str:
-    """Torch's name of a group."""
     world = sys.modules["torch.distributed.distributed_c10d"]._world
     named = world.pg_names.get(torch_group)
     return str(named if named is not None else getattr(torch_group, "group_name", "?"))
@@ -175,7 +173,6 @@ def _begun_in(torch_group: Any) -> int:
 
 
 def _backend_of(torch_group: ProcessGroup) -> str | None:
-    """What carries its messages."""
     world = sys.modules["torch.distributed.distributed_c10d"]._world
     found = world.pg_map.get(torch_group)
     return str(found[0]) if found else None
@@ -192,7 +189,6 @@ def _timeout_of(torch_group: ProcessGroup) -> float:
 
 
 def _written(ranks: list[int]) -> str:
-    """The ranks in one text."""
     text = ",".join(map(str, ranks))
     if len(text) <= _LONGEST_LIST:
         return text

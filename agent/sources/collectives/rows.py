@@ -373,7 +373,6 @@ def _next_number(operation: Operation, group: Group, peer: int | None) -> int:
 
 
 def _next_message(group: Group, op: str, peer: int | None) -> int:
-    """The number of a message between two ranks."""
     group.counted += 1
     if peer is None:
         return NULL_INT

@@ -151,7 +151,6 @@ def tensors_of(batch: Any, plain: object) -> list[tuple[str, Any]]:
 
 
 def _search(batch: object, plain: object) -> list[tuple[str, Any]]:
-    """The tensors in any batch."""
     found: list[tuple[str, Any]] = []
     items = 0
     todo: list[tuple[str, Any, int]] = [("", batch, 0)]

@@ -112,7 +112,6 @@ def _compare(labels: Any, tokens: Any, is_trained: Any) -> tuple[int, int]:
 
 
 def _shift(shares: tuple[_Share, _Share, _Share]) -> str | None:
-    """How labels lie to tokens, in words."""
     words = ("equal", "shifted by one", "shifted backwards")
     if not shares[0].of:
         return None

@@ -184,7 +184,6 @@ def _is_tokens(tensor: Tensor) -> bool:
 
 
 def _kind(tensor: Tensor) -> str:
-    """Type and size of a tensor."""
     sizes = ",".join(str(size) for size in tensor.shape)
     return f"{str(tensor.dtype).removeprefix('torch.')}[{sizes}]"
 
@@ -214,5 +213,4 @@ def _named(tensors: Iterable[tuple[str, Tensor]], names: tuple[str, ...]) -> tup
 
 
 def _is_mask(tensor: Tensor) -> bool:
-    """Whether a tensor holds nothing but zeros and ones."""
     return int(tensor.min()) >= 0 and int(tensor.max()) <= 1

@@ -27,7 +27,6 @@ from .stepped_in_pass import InPass
 
 CUDA_GRAIN = 512
 """The allocator of CUDA hands out multiples of this."""
-PHASES = ("forward", "loss", "backward", "optimizer")
 KEPT = "kept by variables"
 
 
@@ -63,7 +62,7 @@ class Peak(NamedTuple):
     """The most that was in use at one time.
 
     Attributes:
-        phase: One of `PHASES`: when that was.
+        phase: ``forward``, ``loss``, ``backward`` or ``optimizer``: when that was.
         parts: What it consisted of, by category.
     """
 
@@ -222,7 +221,6 @@ def _run_phases(step: Step, live: LiveBytes, torch: ModuleType) -> None:
 
 
 def _trained(step: Step) -> list[Any]:
-    """The parameters that get gradients, each once."""
     found = {id(p): p for p in step.model.parameters() if p.requires_grad}
     return list(found.values())
 

@@ -108,7 +108,6 @@ def _field(model: Module, count: int) -> str | None:
 
 
 def _drop(optimizer: Optimizer, parameter: Tensor) -> None:
-    """A parameter is no longer there."""
     optimizer.state.pop(parameter, None)
     for group in optimizer.param_groups:
         group["params"] = [p for p in group["params"] if p is not parameter]

@@ -142,7 +142,6 @@ def address_of(tensor: Tensor) -> int | None:
 
 
 def _inner(node: Node) -> list[Any]:
-    """The nodes that a node continues to."""
     return [following for following, _ in node.next_functions if following is not None]
 
 

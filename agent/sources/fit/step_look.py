@@ -344,7 +344,6 @@ def plain_result(result: object) -> Any:
 
 
 def _autocasts(torch: ModuleType) -> list[tuple[str, Any]]:
-    """The autocasts in force."""
     found = []
     for device in ("cpu", "cuda"):
         try:
@@ -356,5 +355,4 @@ def _autocasts(torch: ModuleType) -> list[tuple[str, Any]]:
 
 
 def _weight(module: Any) -> int:
-    """How many bytes a module's parameters have."""
     return sum(p.numel() * p.element_size() for p in module.parameters())

@@ -122,7 +122,6 @@ def _is_searched(kind: type) -> bool:
 
 
 def _lengths(step: Callable[[], int]) -> Lengths:
-    """How long each collection is now."""
     there, before = _collections(), step()
     found = {id(c): length for c in there if (length := len(c)) >= _LEAST_LENGTH}
     return Lengths((before + step()) / 2, found)

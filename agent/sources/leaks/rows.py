@@ -117,7 +117,6 @@ def _row(kept: Kept, holder: Holder, steps: int) -> dict[str, Any]:
 
 
 def _of_holder(holder: Holder) -> dict[str, Any]:
-    """What is known of who refers to it."""
     file, after = holder.file, holder.line_of or 0
     lines = (line_that_adds(file, name, after=after) for name in holder.names[:_MOST_NAMES] if file)
     line = next((line for line in lines if line is not None), None)

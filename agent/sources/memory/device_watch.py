@@ -72,7 +72,6 @@ class DeviceWatch(RegularLooks):
         return "no accelerator is in use" if self._thread is None else None
 
     def _look(self) -> None:
-        """One look."""
         self._see_collectives()
         sample = self._accelerator.device_sample()
         if sample is not None:
@@ -88,7 +87,6 @@ class DeviceWatch(RegularLooks):
                     collectives.rows.poll(time.perf_counter_ns())
 
     def _write(self, sample: DeviceSample) -> None:
-        """One row."""
         ring = self._ring
         if ring is None:
             with forks.held_back(timeout_s=_MAKING_S):  # else a child would keep it

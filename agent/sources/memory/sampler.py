@@ -115,7 +115,6 @@ class MemorySampler:
         self.now.due_ns = self.taken_ns + min(interval, _MOST_INTERVAL_NS)
 
     def _resident(self) -> int:
-        """The resident set of the process in bytes."""
         return int(os.pread(self._statm, 64, 0).split()[1]) * self._page
 
     def close(self) -> None:

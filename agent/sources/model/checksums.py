@@ -112,7 +112,6 @@ def take_checksums(
 
 
 def _parameter_rows(recording: Recording, step: int | None, *, reads_devices: bool) -> list[Row]:
-    """A row for each parameter and buffer."""
     torch: Any = sys.modules["torch"]
     roots = outermost(recording.objects.roots.alive()) or found_roots()
     with torch.no_grad():
@@ -183,7 +182,6 @@ def _mark(tensor: Tensor, *, reads_devices: bool) -> Any:
 
 
 def _of_memory(tensor: Tensor) -> str:
-    """The checksum of a tensor in main memory."""
     size = tensor.numel() * tensor.element_size()
     data = (ctypes.c_char * size).from_address(tensor.data_ptr()) if size else b""
     return f"crc32:{zlib.crc32(data):08x}"

@@ -46,7 +46,6 @@ class GivenNames:
         return name
 
     def _variable_of(self, thing: Any) -> str | None:
-        """The variable that holds an object."""
         return variable_of(thing)
 
     def _forget_dead(self) -> None:

@@ -165,7 +165,6 @@ def scalers_there_are() -> list[Any]:
 
 
 def _draws_from(loader: object, sampler: object) -> bool:
-    """Whether a loader draws its numbers from a sampler."""
     own = _own(loader)
     return own.get("batch_sampler") is sampler or own.get("sampler") is sampler
 

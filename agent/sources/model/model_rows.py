@@ -148,7 +148,6 @@ def _model_row(number: int, root: Module, name: str) -> Row:
 
 
 def _module_rows(number: int, root: Module, name: str, seen: dict[int, Observed]) -> list[Row]:
-    """The rows of one root's modules, outermost first."""
     root_class = class_name(unwrap(root))
     parts = list(_parts(root))
     shown = _with_containers(parts, seen)
@@ -277,7 +276,6 @@ def _wrappers(root: Any) -> list[str]:
 
 
 def _own(tensors: dict[str, object]) -> dict[int, Any]:
-    """A module's own tensors by identity."""
     return {id(tensor): tensor for tensor in list(tensors.values()) if tensor is not None}
 
 

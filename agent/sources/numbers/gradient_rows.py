@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ....ring.format import DONE, NULL_FLOAT, NULL_NAME
+from ....ring.format import DONE, NULL_BOOL, NULL_FLOAT, NULL_NAME
 from ....ring.writer import RingWriter
 from ....safety.guard import Guard
 from ..accelerator import Accelerator, PendingNumbers, is_capturing
@@ -157,12 +157,12 @@ class GradientRows:
         """
         are_several = len(self._recording.objects.counted_optimizers()) > 1
         self._from_step = self._recording.step + are_several
-        self._armed = steps
+        self._kept, self._armed = KeptPasses(), steps
 
     def disarm(self, steps: GradientSteps) -> None:
         """Write no more for these."""
         if self._armed is steps:
-            self._armed = None
+            self._kept, self._armed = KeptPasses(), None
         self._recording.safe_points.end_job(steps)
 
     def step_ended(self) -> None:
@@ -203,6 +203,8 @@ class GradientRows:
 
     def _count_pass(self) -> None:
         """Note what a backward pass has done to the gradients of all optimizers."""
+        if is_capturing():
+            return
         for optimizer in self._recording.objects.counted_optimizers():
             self._kept.passed(parameters_of(optimizer))
 
@@ -231,7 +233,6 @@ class GradientRows:
             self._weights = copies_of(trained)
 
     def _sample(self, optimizer: Optimizer) -> None:
-        """Write the rows of one optimizer's gradients."""
         if is_capturing():
             return
         places = {
@@ -255,7 +256,6 @@ class GradientRows:
             self._write(readable(found.pairs), _User(NULL_NAME, found.places), by_pass=True)
 
     def _write(self, found: Gradients, user: _User, *, by_pass: bool = False) -> None:
-        """Write the rows of some gradients."""
         torch: Any = sys.modules["torch"]
         armed = self._armed
         self._write_late()
@@ -350,7 +350,8 @@ class GradientRows:
         for (parameter, gradient), row in zip(pairs, values, strict=True):
             counted = self._kept.take(parameter, gradient)
             if counted is not None:
-                row["passes"], row["kept_passes"] = counted
+                row["passes"], row["kept_passes"] = counted.passes, counted.kept
+                row["has_older"] = NULL_BOOL if counted.has_older is None else counted.has_older
 
     def _look_at_elements(
         self, pairs: Sequence[tuple[Tensor, Tensor]], values: list[Values], scale: float

@@ -116,7 +116,7 @@ def elements_of(gradient: Tensor, scale: float, *, is_finite: bool = False) -> d
     torch: Any = sys.modules["torch"]
     nans = infs = zeros = 0
     largest: float | None = None
-    for piece in _pieces(gradient):
+    for piece in pieces_of(gradient):
         if is_finite:
             zeros += piece.numel() - int(torch.count_nonzero(piece))
             here = max(map(abs, map(float, torch.aminmax(piece)))) if piece.numel() else 0.0
@@ -221,7 +221,7 @@ def _names_in(recording: Recording, roots: list[Any]) -> dict[int, tuple[str, st
     return found
 
 
-def _pieces(tensor: Tensor) -> Any:
+def pieces_of(tensor: Tensor) -> Any:
     """A large tensor, piece by piece, without a copy."""
     if tensor.dim() == 0 or tensor.numel() <= _PIECE:
         return [tensor]

@@ -9,7 +9,33 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Counted(NamedTuple):
+    """What a gradient is made of as the optimizer uses it.
+
+    Attributes:
+        passes: Backward passes of the step that have made or changed it.
+        kept: How many of those are in it.
+        has_older: Whether what the optimizer has used in its step before is in it, too; None where
+            that step was not seen.
+    """
+
+    passes: int
+    kept: int
+    has_older: bool | None
+
+
+class _Used(NamedTuple):
+    """A gradient as an optimizer has used it."""
+
+    reference: weakref.ref[Any]
+    version: int
+
+    def is_in(self, gradient: Any, *, changes: int) -> bool:
+        """Whether it is that one, after so many changes."""
+        return gradient._version == self.version + changes and self.reference() is gradient
 
 
 class _Gradient:
@@ -18,13 +44,16 @@ class _Gradient:
     Attributes:
         passes: So many passes have made or changed it since it was last used.
         kept: The results of so many are in it; None where that cannot be told.
+        has_older: Whether the first of them has added to what was used before; None if unknown.
     """
 
-    __slots__ = ("kept", "passes", "reference", "version", "weights_version")
+    __slots__ = ("_used", "has_older", "kept", "passes", "reference", "version", "weights_version")
 
-    def __init__(self, parameter: Any) -> None:
+    def __init__(self, parameter: Any, used: _Used | None) -> None:
         self.passes = 0
         self.kept: int | None = 0
+        self.has_older = None if used is None else False
+        self._used = used
         self.reference: Any = None
         self.version = 0
         self.weights_version = parameter._version
@@ -34,16 +63,34 @@ class _Gradient:
         is_same = self.reference is not None and self.reference() is gradient
         if is_same and gradient._version == self.version:
             return
+        if self._is_of_others(gradient):
+            return
         if parameter._version != self.weights_version:  # changed by what was there before
             self.passes, self.kept = 0, 0
         if not is_same:
             # One with a graph of its own is made anew in each pass, and has those before in it.
             self.kept = None if gradient.requires_grad else 1
+            if self._used is not None:
+                self.has_older = self._used.is_in(gradient, changes=1)
         elif self.kept is not None:
             self.kept = self.kept + 1 if gradient._version == self.version + 1 else None
         self.passes += 1
         self.reference, self.version = weakref.ref(gradient), gradient._version
         self.weights_version = parameter._version
+
+    def _is_of_others(self, gradient: Any) -> bool:
+        """Whether the first pass seen since it was used has left it alone.
+
+        It may have been set to zero in place meanwhile, which is a change as a pass is one.
+        """
+        used = self._used
+        if used is None or used.is_in(gradient, changes=0):
+            return used is not None
+        if not used.is_in(gradient, changes=1) or gradient.detach().any():
+            return False
+        self._used, self.has_older, self.kept = None, False, 0
+        self.reference, self.version = weakref.ref(gradient), gradient._version
+        return True
 
 
 class KeptPasses:
@@ -51,6 +98,7 @@ class KeptPasses:
 
     def __init__(self) -> None:
         self._known: dict[int, _Gradient] = {}
+        self._used: dict[int, _Used] = {}
 
     def passed(self, parameters: Iterable[Any]) -> None:
         """A backward pass has ended."""
@@ -58,21 +106,26 @@ class KeptPasses:
             gradient = parameter.grad
             if gradient is None or gradient.is_inference():
                 continue
-            known = self._known.get(id(parameter))
+            key = id(parameter)
+            known = self._known.get(key)
             if known is None:
-                known = self._known[id(parameter)] = _Gradient(parameter)
+                known = self._known[key] = _Gradient(parameter, self._used.get(key))
             known.passed(parameter, gradient)
 
-    def take(self, parameter: Any, gradient: Any) -> tuple[int, int] | None:
-        """How many passes there were and are kept, of a gradient that is about to be used.
+    def take(self, parameter: Any, gradient: Any) -> Counted | None:
+        """What a gradient that is about to be used is made of.
 
-        None where none was seen, or it cannot be told: the script has put another in its place.
+        None where no pass was seen, or it cannot be told: the script has put another in its place.
         """
         known = self._known.pop(id(parameter), None)
-        if known is None or known.kept is None or known.reference() is not gradient:
+        if not gradient.is_inference():
+            self._used[id(parameter)] = _Used(weakref.ref(gradient), gradient._version)
+        if known is None or known.kept is None or known.reference is None:
             return None
-        return known.passes, known.kept
+        if known.reference() is not gradient:
+            return None
+        return Counted(known.passes, known.kept, known.has_older)
 
     def clear(self) -> None:
-        """Begin anew."""
+        """A step has ended: what was not used in it belongs to none."""
         self._known.clear()

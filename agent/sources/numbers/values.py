@@ -58,7 +58,6 @@ def describe(value: object) -> str:
 
 
 def _scalar(value: object) -> str | None:
-    """The text of a number, a string or nothing."""
     if value is None or value is Ellipsis:
         return repr(value)
     kind: Any = _builtin_base(value, (*_NUMBERS, str, bytes))
@@ -88,7 +87,6 @@ def _container(value: object) -> str | None:
 
 
 def _items(kind: Any, value: Any) -> list[str]:
-    """The texts of the first items of a container."""
     try:
         if kind is dict:
             pairs = list(islice(dict.items(value), _ITEMS))
@@ -99,7 +97,6 @@ def _items(kind: Any, value: Any) -> list[str]:
 
 
 def _item(value: object) -> str:
-    """A value within a container."""
     kind: Any = _builtin_base(value, _COLLECTIONS)
     if kind is not None:
         return f"<{_SHORT_NAME(type(value))} of {kind.__len__(value):,}>"
@@ -155,7 +152,6 @@ def _by_class(value: object) -> str:
 
 
 def _full_name(cls: type) -> str:
-    """Module and name of a class."""
     module = _CLASS_MODULE(cls)
     if not isinstance(module, str) or module == "builtins":
         return _CLASS_NAME(cls)

@@ -58,7 +58,6 @@ def _address_space_limit(limits: str) -> int | None:
 
 
 def _figure(figures: str, name: str) -> int:
-    """A line of /proc/meminfo, in bytes."""
     for line in figures.splitlines():
         if line.startswith(name):
             return int(line.split()[1]) << 10
@@ -66,7 +65,6 @@ def _figure(figures: str, name: str) -> int:
 
 
 def _read(path: str) -> str:
-    """A small file of the kernel's."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(fd, 1 << 14).decode("ascii", "replace")

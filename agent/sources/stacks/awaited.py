@@ -289,7 +289,6 @@ def _join(thread: object) -> _Wait | None:
 
 
 def _import(lock: object) -> _Wait | None:
-    """The wait for a module that another thread imports."""
     own = own_attributes(lock)
     name, owner = own.get("name"), own.get("owner")
     if type(name) is not str or type(owner) is not int:

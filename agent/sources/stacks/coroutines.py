@@ -75,7 +75,6 @@ def _of_loop(coroutine: object, loop: object, loops: Mapping[int, Any]) -> Corou
 
 
 def _ready(loop: object) -> Iterator[Any]:
-    """What an event loop is to call next."""
     kind: Any = getattr(sys.modules.get("asyncio.events"), "Handle", None)
     for handle in list(own_attributes(loop).get("_ready") or ()):
         if issubclass(type(handle), kind):
@@ -94,7 +93,6 @@ def _enclosed(function: object) -> Iterator[Any]:
 
 
 def _name(coroutine: object) -> str:
-    """The function of a coroutine."""
     if type(coroutine) is CoroutineType:
         return coroutine.cr_code.co_name
     return coroutine.gi_code.co_name if type(coroutine) is GeneratorType else _NAMELESS

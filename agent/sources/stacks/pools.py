@@ -188,7 +188,6 @@ def _queued(queue: object) -> Iterator[Any]:
 
 
 def _name(item: object) -> str:
-    """What people call a task: its function."""
     own = own_attributes(item)
     task = own.get("task")
     function = task[0] if type(task) is tuple and task else own.get("fn")

@@ -72,7 +72,6 @@ class StackSamples(RegularLooks):
         self._recording.costs.count("stack samples", took, is_within=False)
 
     def _sample(self, now: int) -> None:
-        """One sample of each thread of the program."""
         frames = current_frames()
         del frames[threading.get_ident()]  # this very frame, which would hold itself and all others
         known = {thread.ident: thread for thread in threading.enumerate()}
@@ -84,7 +83,6 @@ class StackSamples(RegularLooks):
                 self._write(now, name, native, frame)
 
     def _write(self, now_ns: int, name: str, native_id: int, innermost: FrameType) -> None:
-        """One row."""
         stack: list[str] = []
         leaf: FrameType | None = None
         for frame in stack_of(innermost):

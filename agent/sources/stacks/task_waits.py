@@ -69,7 +69,6 @@ class TaskWaits:
         return "".join(f", {words}" for words in found)
 
     def _wanted(self, task: int) -> Any:
-        """The lock that a task waits for."""
         kind = getattr(sys.modules.get("asyncio.locks"), "Lock", ())
         for frame in self._frames[task]:
             code = frame.f_code

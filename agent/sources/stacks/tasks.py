@@ -101,7 +101,6 @@ def _thread_of(loop: object) -> int | None:
 
 
 def _all_tasks(module: Any, frames: Mapping[int, FrameType]) -> list[Any]:
-    """The tasks that asyncio knows."""
     found: dict[int, Any] = {}
     for name in _WEAK_SETS:
         for _ in range(_TRIES):
@@ -118,7 +117,6 @@ def _all_tasks(module: Any, frames: Mapping[int, FrameType]) -> list[Any]:
 
 
 def _loops(frames: Mapping[int, FrameType]) -> Iterator[Any]:
-    """The event loops that run on these threads."""
     for innermost in frames.values():
         for frame in stack_of(innermost):
             file, func = _LOOP_FRAME
@@ -170,7 +168,6 @@ def _greenlets() -> Iterator[TaskStack]:
 
 
 def _frame(frame: FrameType) -> Frame:
-    """A frame as it travels."""
     code = frame.f_code
     func = getattr(code, "co_qualname", code.co_name)  # 3.11 and newer know the class
     return Frame(func=func, file=code.co_filename, lineno=frame.f_lineno or 0)

@@ -117,7 +117,6 @@ class Marks:
                 recording.safe_points.step_ended()
 
     def _end_span(self, begun: object, failed: bool) -> None:  # noqa: FBT001 - as the guard calls it
-        """A span has ended."""
         thread = self._recording.threads.state
         thread.spans = max(0, thread.spans - 1)
         if isinstance(begun, int) and self._spans.still_holds(begun):

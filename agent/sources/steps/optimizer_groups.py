@@ -70,7 +70,6 @@ def _row(
 
 
 def _implementation_of(group: dict[str, Any]) -> str | None:
-    """By which of torch's implementations the group is stepped."""
     if "foreach" not in group and "fused" not in group:
         return None
     if group.get("fused"):
@@ -98,7 +97,6 @@ def _clip_of(optimizer: Optimizer, group: dict[str, object], clip: Clip | None) 
 
 
 def _state_of(optimizer: Any, params: list[object]) -> Sizes:
-    """What the optimizer keeps for some parameters."""
     tensor_class = sys.modules["torch"].Tensor
     tensors = []
     for param in params:
@@ -109,7 +107,6 @@ def _state_of(optimizer: Any, params: list[object]) -> Sizes:
 
 
 def _betas(value: object) -> str | None:
-    """The decay rates as text."""
     if not isinstance(value, (tuple, list)):
         return None
     return ", ".join("?" if (beta := _number(item)) is None else f"{beta:g}" for item in value)

@@ -120,7 +120,6 @@ class OptimizerSteps:
     def _made(
         self, original: Callable[..., object], optimizer: Optimizer, *args: object, **kwargs: object
     ) -> None:
-        """An optimizer is made."""
         original(optimizer, *args, **kwargs)
         self.guard.run(self._recording.objects.made.add, optimizer)
 
@@ -192,7 +191,6 @@ class OptimizerSteps:
     def _step_ends(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
-        """Complete the row, and with it perhaps the step."""
         recording, thread = self._recording, self._recording.threads.state
         clock = recording.costs.clock
         entered = clock()

@@ -42,7 +42,6 @@ def held_by_generators(generators: list[object], plain: type) -> Iterator[Any]:
 
 
 def _values(frame: FrameType) -> list[Any]:
-    """The values of a frame's variables."""
     is_function = frame.f_code.co_flags & inspect.CO_OPTIMIZED
     module = frame.f_globals.get("__name__")
     if not is_function and module != "__main__":

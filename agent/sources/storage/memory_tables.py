@@ -161,7 +161,6 @@ def _pinned_rows(pinned: PinnedMemory | None) -> Iterator[Row]:
 
 
 def _largest(storages: list[Storage]) -> str | None:
-    """The largest storages by name and size."""
     large = sorted((s for s in storages if s.bytes >= _LARGE), key=lambda s: -s.bytes)
     named = [f"{_label(one)} {one.bytes / _LARGE:.1f} MiB" for one in large[:_LARGEST]]
     return ", ".join(named) or None

@@ -110,7 +110,6 @@ def survey_now() -> Survey:
 
 
 def _wanted(torch: ModuleType) -> list[type]:
-    """The classes of what holds tensors."""
     data = sys.modules.get("torch.utils.data")
     wanted = [torch.Tensor, torch.nn.Module, torch.optim.Optimizer, GeneratorType]
     return [*wanted, data.Dataset] if data is not None else wanted
@@ -194,7 +193,6 @@ class _Look:
         return attributes
 
     def _module(self, module: Any, place: str, attributes: list[tuple[str, str, object]]) -> None:
-        """Claim what one module holds itself."""
         for name, tensor in list(module._parameters.items()):
             if tensor is not None:
                 self._names.setdefault(id(tensor), (place, name))

@@ -56,7 +56,6 @@ def _part(tensor: Tensor) -> Part | None:
 
 
 def _pieces(tensor: Tensor, torch: ModuleType) -> tuple[Any, ...]:
-    """The tensors that a sparse one consists of."""
     layout = tensor.layout
     if layout is torch.strided:
         return ()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..table import Heading, render_table
+from ..table import columns, render_table
 from ..text import escape_controls, render_count
 
 if TYPE_CHECKING:
@@ -21,15 +21,7 @@ _COMMIT = 10
 
 def render_runs(runs: Sequence[Run], *, width: int | None, color: bool) -> str:
     """One line for each run."""
-    headings = [
-        Heading(name="run", is_whole=True),
-        Heading(name="started", is_whole=True),
-        Heading(name="ranks", is_number=True),
-        Heading(name="step", is_number=True),
-        Heading(name="end"),
-        Heading(name="command"),
-        Heading(name="commit", is_whole=True),
-    ]
+    headings = columns("=run", "=started", ">ranks", ">step", "end", "command", "=commit")
     rows = [
         [
             escape_controls(run.run),

@@ -1,13 +1,10 @@
-"""A prediction of memory: its parts now and as asked, and whether it fits.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""A prediction of memory: its parts now and as asked, and whether it fits."""
 
 from __future__ import annotations
 
 from .... import units
 from ....messages.about.fit import MISSING, FitAnswer, FitPeak, LargestFit, error_of, needed_bytes
-from ..table import Heading, render_table
+from ..table import columns, render_table
 from ..text import escape_controls, plural
 
 
@@ -22,12 +19,20 @@ def render_fit(
     lines = [_head(answer), _table(answer, width=width, color=color)]
     limit = answer.room_bytes if limit_bytes is None else limit_bytes
     where = (answer.room or "") if limit_bytes is None else "what was given"
-    lines.append("\n".join([_verdict(needed_bytes(answer), limit, where), *_basis(answer)]))
+    lines.append("\n".join([_verdict(needed_bytes(answer), limit, where), *basis_lines(answer)]))
     return "\n\n".join(lines)
 
 
 def render_largest(found: LargestFit, *, width: int | None, color: bool) -> str:
     """The largest batch that fits, and the prediction for it."""
+    answer = found.answer
+    told = "\n".join(largest_lines(found))
+    shown = [_head(answer), _table(answer, width=width, color=color), told]
+    return "\n\n".join([*shown, "\n".join(basis_lines(answer))])
+
+
+def largest_lines(found: LargestFit) -> list[str]:
+    """The largest batch, how to keep the samples of a step with it, and what was tried."""
     answer = found.answer
     most = answer.asked.shape.batch
     beyond = f"; {found.next_batch:,} does not fit" if found.next_batch else ""
@@ -37,13 +42,11 @@ def render_largest(found: LargestFit, *, width: int | None, color: bool) -> str:
     samples = found.pairs[0][0] * found.pairs[0][1] if found.pairs else 0
     tried = ", ".join(f"{batch:,}" for batch in found.tried)
     how = "simulated" if answer.basis is None else "computed"
-    text = [
+    return [
         f"largest batch: {most:,} in {limit}{beyond}",
         f"for the {plural(samples, 'sample')} per step of now, batch x accumulation: {pairs}",
         f"{how} batches: {tried}",
     ]
-    shown = [_head(answer), _table(answer, width=width, color=color), "\n".join(text)]
-    return "\n\n".join([*shown, "\n".join(_basis(answer))])
 
 
 def _head(answer: FitAnswer) -> str:
@@ -66,7 +69,6 @@ def _peaks(answer: FitAnswer) -> list[tuple[str, FitPeak]]:
 
 
 def _table(answer: FitAnswer, *, width: int | None, color: bool) -> str:
-    """The parts of both peaks side by side."""
     named = _peaks(answer)
     peaks = [peak for _, peak in named]
     sizes = [{part.category: part.bytes for part in peak.parts} for peak in peaks]
@@ -81,8 +83,7 @@ def _table(answer: FitAnswer, *, width: int | None, color: bool) -> str:
         rows.append(["beside tensors", *(units.size(fixed) for _ in peaks)])
         rows.append(["needed", *(units.size(peak.bytes + fixed) for peak in peaks)])
     rows.append(["the peak is in", *(peak.phase for peak in peaks)])
-    headings = [Heading(name="memory")]
-    headings += [Heading(name=name, is_number=True) for name, _ in named]
+    headings = columns("memory", *(f">{name}" for name, _ in named))
     return render_table(headings, rows, width=width, color=color)
 
 
@@ -107,7 +108,7 @@ def _verdict(needed: int, limit: int | None, where: str) -> str:
     return f"it does not fit: {units.size(needed)} is {share}"
 
 
-def _basis(answer: FitAnswer) -> list[str]:
+def basis_lines(answer: FitAnswer) -> list[str]:
     """What the prediction rests on, and how good it is."""
     if answer.basis is not None:
         return _measured_basis(answer)

@@ -1,7 +1,4 @@
-"""Whether memory grows, and which mistake it is.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""Whether memory grows, and which mistake it is."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ....diagnosis.leaks.series import LEAST_STEPS
 from ....diagnosis.leaks.words import SERIES_WAYS_OUT, TITLES
 from ....units import size, size_change
-from ..table import Heading, render_table
+from ..table import columns, render_table
 from ..text import escape_controls, plural
 from .holder import holder_text, short_file
 
@@ -20,22 +17,8 @@ if TYPE_CHECKING:
     from ....diagnosis.leaks.report import LeakReport
     from ....diagnosis.leaks.series import Trend
 
-_SERIES = (
-    Heading(name="series"),
-    Heading(name="verdict"),
-    Heading(name="per step", is_number=True),
-    Heading(name="since step", is_number=True),
-    Heading(name="R²", is_number=True),
-    Heading(name="steps", is_number=True),
-    Heading(name="now", is_number=True),
-)
-_CATEGORIES = (
-    Heading(name="category"),
-    Heading(name="before", is_number=True),
-    Heading(name="after", is_number=True),
-    Heading(name="growth", is_number=True),
-    Heading(name="tensors", is_number=True),
-)
+_SERIES = columns("series", "verdict", ">per step", ">since step", ">R²", ">steps", ">now")
+_CATEGORIES = columns("category", ">before", ">after", ">growth", ">tensors")
 _WITH_TENSORS = frozenset({"allocated", "resident set"})
 """Figures that grow where tensors stay; by less than they move by themselves, that is not seen."""
 _UNSEEN = "no growth seen yet"
@@ -90,7 +73,7 @@ def _growth(report: LeakReport, *, width: int | None, color: bool) -> list[str]:
         [name, size(first), size(last), size_change(last - first), f"{n:+,}" if n else "0"]
         for name, first, last, n in shown
     ]
-    headings = (Heading(name=report.by), *_CATEGORIES[1:])
+    headings = columns(report.by, *_CATEGORIES[1:])
     return [render_table(headings, cells, width=width, color=color)]
 
 
@@ -101,10 +84,7 @@ def _phases(report: LeakReport, *, width: int | None, color: bool) -> list[str]:
     cells = [[each.name, size_change(each.bytes_per_step)] for each in report.phases]
     total = sum(each.bytes_per_step for each in report.phases)
     cells.append(["TOTAL", size_change(total)])
-    headings = (
-        Heading(name="phase"),
-        Heading(name=f"{report.phases[0].figure}, per step", is_number=True),
-    )
+    headings = columns("phase", f">{report.phases[0].figure}, per step")
     return [render_table(headings, cells, width=width, color=color)]
 
 

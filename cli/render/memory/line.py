@@ -97,7 +97,6 @@ def render_cleaned(cleaned: Cleaned) -> list[str]:
 
 
 def _title(moment: MemoryMoment) -> str:
-    """Which moment it was."""
     batch = "" if moment.micro_batch is None else f".{moment.micro_batch}"
     name = moment.phase if moment.label is None else escape_controls(moment.label)
     return f"step {moment.step}{batch} {name}"

@@ -1,7 +1,4 @@
-"""An out-of-memory error: what was there, what grew, what to do.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""An out-of-memory error: what was there, what grew, what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from datetime import datetime, timezone
 from ....diagnosis.memory.out_of_memory import OomReport, Row
 from ....units import age, percent, size
 from ..sections import Section, render_sections
-from ..table import Heading
+from ..table import columns
 from ..text import escape_controls, plural
 
 _NOTHING = "no out-of-memory error has been recorded"
@@ -113,19 +110,11 @@ def _categories(report: OomReport) -> list[Section]:
         )
         for row in report.categories
     )
-    headings = (
-        Heading(name="tensors"),
-        Heading(name="device"),
-        Heading(name="size", is_number=True),
-        Heading(name="share", is_number=True),
-        Heading(name="storages", is_number=True),
-        Heading(name="mostly"),
-    )
+    headings = columns("tensors", "device", ">size", ">share", ">storages", "mostly")
     return [Section(title="Tensors", headings=headings, rows=rows)]
 
 
 def _growth(report: OomReport, most: int) -> list[Section]:
-    """What grew before."""
     if not report.growth:
         return []
     shown = report.growth[:most] if most else report.growth
@@ -140,21 +129,13 @@ def _growth(report: OomReport, most: int) -> list[Section]:
         )
         for row in shown
     )
-    headings = (
-        Heading(name="grew in"),
-        Heading(name="stage"),
-        Heading(name="step", is_number=True),
-        Heading(name="by", is_number=True),
-        Heading(name="to", is_number=True),
-        Heading(name="ended", is_number=True),
-    )
+    headings = columns("grew in", "stage", ">step", ">by", ">to", ">ended")
     left = len(report.growth) - len(shown)
     note = f"{plural(left, 'earlier call')} not shown: -n 0" if left else ""
     return [Section(title="Growth", headings=headings, rows=rows, note=note)]
 
 
 def _ending(report: OomReport, width: int | None) -> list[str]:
-    """How the process ended."""
     ending = report.ending
     if ending is None:
         return []

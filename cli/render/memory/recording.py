@@ -1,7 +1,4 @@
-"""What a recording of allocations says, in words and tables.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""What a recording of allocations says, in words and tables."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ....units import duration, size, size_change
 from ..sections import Section, render_sections
-from ..table import Heading
+from ..table import Heading, columns
 from ..text import plural
 
 if TYPE_CHECKING:
@@ -76,11 +73,7 @@ def _temporaries(history: History) -> Section | None:
     left = len(peaks) - len(rows)
     return Section(
         title="Temporary memory",
-        headings=(
-            Heading(name="temporary memory, by module"),
-            Heading(name="at most", is_number=True),
-            Heading(name="made", is_number=True),
-        ),
+        headings=columns("temporary memory, by module", ">at most", ">made"),
         rows=tuple(rows),
         note=f"{plural(left, 'module')} more with less" if left > 0 else "",
     )
@@ -113,7 +106,6 @@ def render_difference(
 
 
 def _cost(step_s: float | None, plain_step_s: float | None) -> str:
-    """What recording costs."""
     if step_s is None or plain_step_s is None:
         return ""
     return f"a recorded step took {duration(step_s)}, one before {duration(plain_step_s)}"
@@ -152,18 +144,13 @@ def _sites(recording: Recording, history: History, is_one_of_many: bool) -> Sect
     )
     left = len(history.sites) - len(rows)
     note = f"{plural(left, 'place')} with less" if left > 0 else ""
-    headings = (
-        Heading(name=f"place in the program{where}"),
-        *(
-            Heading(name=name, is_number=True)
-            for name in ("at the peak", "at the end", "made", "bytes in all")
-        ),
+    headings = columns(
+        f"place in the program{where}", ">at the peak", ">at the end", ">made", ">bytes in all"
     )
     return Section(title="places", headings=headings, rows=rows, note=note)
 
 
 def _side(letter: str, name: str, difference: Difference, number: int) -> str:
-    """One of two recordings."""
     steps = difference.steps[number]
     shape = _shape(difference.peaks[number], difference.lows[number])
     covers = "" if steps is None else f"{plural(steps, 'step')}, "
@@ -176,7 +163,7 @@ def _shape(peak: int, low: int) -> str:
     return f"{'a hill' if share > 0.1 else 'flat'}: {100 * share:.0f} % of it comes and goes"
 
 
-def _changed(title: str) -> tuple[Heading, ...]:
+def _changed(title: str) -> list[Heading]:
     """The headings of a table of changes."""
-    numbers = ("A at its peak", "B at its peak", "difference", "difference at the end")
-    return (Heading(name=title), *(Heading(name=name, is_number=True) for name in numbers))
+    numbers = (">A at its peak", ">B at its peak", ">difference", ">difference at the end")
+    return columns(title, *numbers)

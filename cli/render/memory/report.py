@@ -16,7 +16,7 @@ from ....diagnosis.memory.activation_theory import FORMULA, bytes_of_layers
 from ....diagnosis.memory.memory_report import room_of, scattered_bytes
 from ....tables import CATEGORIES, MOMENTS, PINNED
 from ..sections import Section, markdown_sections, render_sections
-from ..table import Heading
+from ..table import columns
 from ..text import escape_controls, plural
 from .holder import holder_text, short_file
 
@@ -178,11 +178,10 @@ def _sections(report: MemoryReport) -> list[Section]:
 def _categories(report: MemoryReport, device: Device) -> Section:
     """The categories of one device, with what they take at each moment seen."""
     moments = [moment for moment in reversed(MOMENTS) if moment in device.categories]
-    headings = [Heading(name=device.name)]
+    headings = columns(device.name)
     for moment in moments:
-        headings.append(Heading(name=_SHOWN_AS[moment], is_number=True))
-        headings.append(Heading(name="share", is_number=True))
-    headings += [Heading(name="storages", is_number=True), Heading(name="largest")]
+        headings += columns(f">{_SHOWN_AS[moment]}", ">share")
+    headings += columns(">storages", "largest")
     found = {m: {row["category"]: row for row in device.categories[m]} for m in moments}
     rows = []
     for category in CATEGORIES:
@@ -229,7 +228,6 @@ def _quantized(rows: Any) -> Iterator[str]:
 
 
 def _tensors(report: MemoryReport) -> Section:
-    """The largest storages."""
     rows = tuple(
         (
             units.size(row["bytes"]),
@@ -242,15 +240,7 @@ def _tensors(report: MemoryReport) -> Section:
         )
         for row in report.tensors
     )
-    headings = (
-        Heading(name="size", is_number=True),
-        Heading(name="category"),
-        Heading(name="module"),
-        Heading(name="tensor"),
-        Heading(name="device"),
-        Heading(name="age", is_number=True),
-        Heading(name="made in"),
-    )
+    headings = columns(">size", "category", "module", "tensor", "device", ">age", "made in")
     known = [any(row[at] for row in rows) for at in range(len(headings))]
     return Section(
         title="Largest tensors",
@@ -261,18 +251,13 @@ def _tensors(report: MemoryReport) -> Section:
 
 
 def _referrers(report: MemoryReport) -> Section:
-    """Who refers to the largest storages."""
     rows: list[tuple[str, ...]] = []
     for tensor in report.tensors:
         found = (report.referrers or {}).get(tensor["address"], ())
         names = list(dict.fromkeys(holder_text(row) for row in found))
         about = (units.size(tensor["bytes"]), _tensor_name(tensor))
         rows += [(*about, name) for name in names or ["gone by the end of the next step"]]
-    headings = (
-        Heading(name="size", is_number=True),
-        Heading(name="tensor"),
-        Heading(name="referred to by"),
-    )
+    headings = columns(">size", "tensor", "referred to by")
     return Section(title="Who refers to them", headings=headings, rows=tuple(rows))
 
 
@@ -297,12 +282,7 @@ def _theory(report: MemoryReport) -> Section:
     rows.append(
         ("all layers", units.size(model.all_bytes), units.size(total) if total else "", ratio)
     )
-    headings = (
-        Heading(name="layer"),
-        Heading(name="formula", is_number=True),
-        Heading(name="measured", is_number=True),
-        Heading(name="ratio", is_number=True),
-    )
+    headings = columns("layer", ">formula", ">measured", ">ratio")
     note = (
         f"formula: {FORMULA} bytes per layer, with B={model.batch} T={model.length}"
         f" C={model.width} D={model.inner}; for two-byte numbers, nothing shared or recomputed"

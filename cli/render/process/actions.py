@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ....cluster.job.rank_sets import rank_set
 from ....cluster.ranks.naming import Rank, rank_words
 from ....units import age, duration, size
-from ..table import Heading, render_table
+from ..table import columns, render_table
 from ..text import escape_controls
 
 if TYPE_CHECKING:
@@ -63,14 +63,9 @@ def render_acts(acts: Sequence[Act], *, width: int | None) -> str:
     """The last actions."""
     if not acts:
         return "no actions yet"
-    headings = [
-        Heading(name="id", is_number=True, is_whole=True),
-        *(Heading(name=name) for name in ("action", "arguments", "state")),
-        Heading(name="step", is_number=True),
-        Heading(name="ago", is_whole=True),
-        Heading(name="paused", is_whole=True),
-        *(Heading(name=name) for name in ("undo", "who", "changes")),
-    ]
+    headings = columns(
+        ">id", "action", "arguments", "state", ">step", "=ago", "=paused", "undo", "who", "changes"
+    )
     rows = [
         [
             str(act.number),

@@ -9,7 +9,7 @@ from ....messages.common import TablesAnswer, TableStatus
 from ....messages.frozen import dataclass
 from ....tables import Column, Table
 from ....units import age
-from ..table import Heading, draw_table
+from ..table import columns, draw_table
 from ..text import cut_words, first_sentence, plural, render_count, wrap_doc
 
 _SQL_TYPES = {
@@ -107,8 +107,7 @@ def render_tables(
 
 def _short(standings: Sequence[Standing], width: int | None, *, color: bool) -> list[str]:
     """Name, rows and the first sentence of the meaning."""
-    headings = [Heading(name="table", is_whole=True), Heading(name="rows", is_number=True)]
-    headings.append(Heading(name="meaning"))
+    headings = columns("=table", ">rows", "meaning")
     names = max((len(standing.name) for standing in standings), default=0)
     room = None if width is None else max(20, width - names - 15)
     rows = []
@@ -123,10 +122,8 @@ def _short(standings: Sequence[Standing], width: int | None, *, color: bool) -> 
 
 
 def _whole(standings: Sequence[Standing], width: int | None, *, color: bool) -> list[str]:
-    """All that is known of each."""
     counts = ("rows", "oldest row", "written", "lost")
-    headings = [Heading(name="table"), Heading(name="kind")]
-    headings += [Heading(name=name, is_number=True) for name in counts]
+    headings = columns("table", "kind", *(f">{name}" for name in counts))
     rows = [
         [
             standing.name,
@@ -153,7 +150,7 @@ def render_columns(
     """What a table is, how it stands, and every column with its type, unit and meaning."""
     lines = [f"{table.full_name} ({table.kind})", *wrap_doc(table.doc, width)]
     lines += _counts(Standing.of(status, now_ns), width) + _problem(status, width) + [""]
-    headings = [Heading(name="column"), Heading(name="type"), Heading(name="unit")]
+    headings = columns("column", "type", "unit")
     rows = [[column.name, sql_type(column), column.unit or ""] for column in table.columns]
     drawing = draw_table(headings, rows, width=width, color=color)
     lines += drawing.heading

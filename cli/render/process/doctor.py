@@ -1,7 +1,4 @@
-"""What is wrong with a training: the verdict, the evidence and the next command of each finding.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""What is wrong with a training: the verdict, the evidence and the next command of each finding."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....units import duration
-from ..table import Heading, render_table
+from ..table import columns, render_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,10 +17,7 @@ def render_jobs(jobs: Sequence[EvalJob]) -> str:
     """The pending and running evals."""
     if not jobs:
         return "no eval is pending or running"
-    headings = [
-        Heading(name="id", is_number=True, is_whole=True),
-        *(Heading(name=name) for name in ("who", "state", "for", "where", "at", "code")),
-    ]
+    headings = columns(">id", "who", "state", "for", "where", "at", "code")
     rows = [
         [
             str(job.number),

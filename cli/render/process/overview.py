@@ -64,7 +64,6 @@ def _named(name: str, text: str) -> str:
 
 
 def _head(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
-    """Who it is, and what it does."""
     rank = "" if overview.rank is None else f", rank {overview.rank}"
     of = "" if overview.rank is None or not overview.world_size else f" of {overview.world_size}"
     host = f" on {escape_controls(overview.host)}" if overview.host else ""
@@ -149,7 +148,6 @@ def _phases(pace: Pace, room: int, *, color: bool) -> Iterator[str]:
 
 
 def _memory(memory: MemoryUse, room: int, *, color: bool) -> Iterator[str]:
-    """The memory in use beside what there is."""
     when = " when last recorded" if memory.is_old else ""
     if memory.resident is not None:
         words = f"{size(memory.resident)} resident{when}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....units import age
-from ..table import Heading, render_table
+from ..table import columns, render_table
 from ..text import escape_controls, render_count
 
 if TYPE_CHECKING:
@@ -19,14 +19,7 @@ def render_processes(processes: Sequence[ProcessSummary], *, width: int | None, 
     The address only where any listens; whether there is torch and a way in only where there is any
     process without an agent.
     """
-    headings = [
-        Heading(name="pid", is_number=True),
-        Heading(name="rank", is_number=True),
-        Heading(name="state"),
-        Heading(name="step", is_number=True),
-        Heading(name="step age", is_number=True),
-        Heading(name="command"),
-    ]
+    headings = columns(">pid", ">rank", "state", ">step", ">step age", "command")
     rows = [
         [
             str(process.pid),
@@ -39,11 +32,11 @@ def render_processes(processes: Sequence[ProcessSummary], *, width: int | None, 
         for process in processes
     ]
     if any(process.listen for process in processes):
-        headings.insert(5, Heading(name="listens on"))
+        headings[5:5] = columns("listens on")
         for row, process in zip(rows, processes, strict=True):
             row.insert(5, process.listen or "")
     if any(process.folder is None for process in processes):
-        headings[-1:-1] = [Heading(name="torch"), Heading(name="attach")]
+        headings[-1:-1] = columns("torch", "attach")
         for row, process in zip(rows, processes, strict=True):
             row[-1:-1] = [_yes_or_no(process.has_torch), _attach(process)]
     return render_table(headings, rows, width=width, color=color)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..table import Heading, render_table
+from ..table import Heading, columns, render_table
 
 if TYPE_CHECKING:
     from ....plugins import Question
@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 def render_questions(questions: Sequence[Question], *, width: int | None, color: bool) -> str:
     """One line per question."""
-    headings = [
-        Heading(name="question", is_whole=True),
-        Heading(name="what it answers", least=30),
-        Heading(name="parameters"),
-    ]
+    headings = columns("=question", Heading(name="what it answers", least=30), "parameters")
     rows = [
         [
             f"@{question.name}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....messages.common import SettingValue
-from ..table import Heading, draw_table
+from ..table import columns, draw_table
 from ..text import escape_controls, plural, wrap_doc
 
 
@@ -24,12 +24,7 @@ def render_settings(
         most: How many settings; 0 for all.
         is_whole: With the meaning of each below it.
     """
-    headings = [
-        Heading(name="setting"),
-        Heading(name="value"),
-        Heading(name="from"),
-        Heading(name="changes"),
-    ]
+    headings = columns("setting", "value", "from", "changes")
     shown = settings[: most or None]
     rows = [
         [

@@ -130,7 +130,6 @@ def _render_thread(thread: ThreadStack, wait: str, *, is_whole: bool, color: boo
 
 
 def _render_task(task: TaskStack, *, is_whole: bool, color: bool) -> str:
-    """What takes turns on a thread."""
     on = f" (on thread {task.thread_id})" if task.thread_id else ""
     word = {"asyncio": "Task"}.get(task.kind, escape_controls(task.kind).capitalize())
     doing = f": {escape_controls(task.waiting)}" if task.waiting else ""

@@ -6,7 +6,7 @@ from ....messages.card import FAILED_START
 from ....settings import Settings
 from ....units import duration
 from ...reports.status_report import SourceStatus, StatusReport
-from ..table import Heading, draw_table
+from ..table import columns, draw_table
 from ..text import escape_controls, wrap_doc
 
 
@@ -36,7 +36,6 @@ def render_status(report: StatusReport, *, width: int | None, color: bool) -> st
 
 
 def _cost(report: StatusReport) -> str:
-    """What recording costs."""
     if report.cost_s is None or report.share is None:
         if report.passes:
             return (
@@ -67,14 +66,7 @@ def _cost(report: StatusReport) -> str:
 
 def _table(sources: tuple[SourceStatus, ...], *, width: int | None, color: bool) -> list[str]:
     """One line per source, its note below it."""
-    headings = [
-        Heading(name="source"),
-        Heading(name="state"),
-        Heading(name="table"),
-        Heading(name="cost per step", is_number=True),
-        Heading(name="rows", is_number=True),
-        Heading(name="lost", is_number=True),
-    ]
+    headings = columns("source", "state", "table", ">cost per step", ">rows", ">lost")
     rows = [
         [
             source.source,

@@ -1,7 +1,7 @@
 """Weighted stacks for the tools that draw them: a page of our own, a picture, speedscope.
 
-Rules of this file: pure functions of their arguments. The page loads nothing: data, style and
-script are in it; the picture is SVG, without a script.
+Rules of this file: pure functions of their arguments. The page is drawn as a report in one file
+is; the picture is SVG, without a script.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import html
 import json
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....units import duration
@@ -18,7 +17,6 @@ from ..text import cut_middle, escape_controls
 if TYPE_CHECKING:
     from ....profiling import Samples
 
-_PAGE = Path(__file__).with_name("flamegraph.html")
 _INSTALLED = re.compile(
     r"(?<=\()/[^()]*/(?:site|dist)-packages/|(?<=\()/[^()]*/lib/python3[^/()]*/"
 )
@@ -29,12 +27,14 @@ _LEAST = 0.3
 
 
 def render_flamegraph(samples: Samples, *, title: str) -> str:
-    """A page that shows the stacks as a flame graph."""
-    data = {**_tree(samples), "scale": _seconds_per_weight(samples)}
-    # In a script, `<` could end it; in JSON it may be written so.
-    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    page = _PAGE.read_text("utf-8")
-    return page.replace("TITLE", html.escape(title)).replace("null /* DATA */", text)
+    """A page that shows the stacks as a flame graph.
+
+    Raises:
+        PageMissing: The page was not built when probing was installed.
+    """
+    from ....page.report_file import report_file
+
+    return report_file(title, {"stacks": {**_tree(samples), "scale": _seconds_per_weight(samples)}})
 
 
 def render_svg(samples: Samples, *, title: str) -> str:

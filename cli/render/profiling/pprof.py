@@ -67,17 +67,14 @@ def _line(function: int, line: int) -> bytes:
 
 
 def _message(field: int, body: bytes) -> bytes:
-    """A field of bytes, a text or a message."""
     return _varint(field << 3 | 2) + _varint(len(body)) + body
 
 
 def _number(field: int, value: int) -> bytes:
-    """A field of a number."""
     return _varint(field << 3) + _varint(value)
 
 
 def _packed(field: int, values: Iterable[int]) -> bytes:
-    """A field of several numbers."""
     return _message(field, b"".join(map(_varint, values)))
 
 

@@ -1,7 +1,4 @@
-"""What a profile says, in words and tables.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""What a profile says, in words and tables."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import TYPE_CHECKING
 from ....diagnosis.device_use import sample_words
 from ....units import duration
 from ..sections import Section
-from ..table import Heading
+from ..table import columns
 from ..text import escape_controls, plural
 
 if TYPE_CHECKING:
@@ -29,8 +26,7 @@ _PHASES = {
     "gradient_sync": "waiting for other ranks",
 }
 """What phases are called; the others by their own names."""
-_SHARE = Heading(name="share", is_number=True)
-_CALLS = Heading(name="calls/step", is_number=True)
+_SHARE, _CALLS = ">share", ">calls/step"
 
 
 def profile_head(profile: Profile, device: DeviceUse | None = None) -> list[str]:
@@ -143,7 +139,7 @@ def samples_sections(samples: Samples) -> list[Section]:
     return [
         Section(
             title="Threads",
-            headings=(Heading(name="thread"), _SHARE),
+            headings=columns("thread", _SHARE),
             rows=tuple(
                 (name, render_share(weight, total))
                 for name, weight in sorted(threads.items(), key=lambda item: -item[1])[:_ROWS]
@@ -151,11 +147,7 @@ def samples_sections(samples: Samples) -> list[Section]:
         ),
         Section(
             title="Functions",
-            headings=(
-                Heading(name="function"),
-                Heading(name="own", is_number=True),
-                Heading(name="with calls", is_number=True),
-            ),
+            headings=columns("function", ">own", ">with calls"),
             rows=tuple(
                 (
                     _short(frame.frame),
@@ -182,12 +174,7 @@ def _categories(profile: Profile) -> Section:
     steps = len(profile.steps)
     return Section(
         title="Kinds of work",
-        headings=(
-            Heading(name="kind of work"),
-            _SHARE,
-            Heading(name="time/step", is_number=True),
-            _CALLS,
-        ),
+        headings=columns("kind of work", _SHARE, ">time/step", _CALLS),
         rows=tuple(
             (
                 each.category,
@@ -204,13 +191,7 @@ def _kernels(profile: Profile, kernels: list[Kernel], noun: str, time: str) -> S
     steps = len(profile.steps)
     return Section(
         title=f"{noun.capitalize()}s",
-        headings=(
-            Heading(name=noun),
-            _SHARE,
-            Heading(name=time, is_number=True),
-            _CALLS,
-            Heading(name="kind"),
-        ),
+        headings=columns(noun, _SHARE, f">{time}", _CALLS, "kind"),
         rows=tuple(
             (
                 each.name.removeprefix("autograd::engine::evaluate_function: "),
@@ -229,12 +210,7 @@ def _modules(profile: Profile) -> Section:
     steps = len(profile.steps)
     return Section(
         title="Modules",
-        headings=(
-            Heading(name="module"),
-            Heading(name="stage"),
-            _SHARE,
-            Heading(name="time/step", is_number=True),
-        ),
+        headings=columns("module", "stage", _SHARE, ">time/step"),
         rows=tuple(
             (
                 each.module or "(none)",
@@ -252,14 +228,7 @@ def _module_kernels(profile: Profile) -> Section:
     steps = len(profile.steps)
     return Section(
         title="Kernels by module",
-        headings=(
-            Heading(name="module"),
-            Heading(name="stage"),
-            Heading(name="kernel"),
-            _SHARE,
-            Heading(name="time/step", is_number=True),
-            _CALLS,
-        ),
+        headings=columns("module", "stage", "kernel", _SHARE, ">time/step", _CALLS),
         rows=tuple(
             (
                 each.module or "(none)",
@@ -281,13 +250,7 @@ def _gaps(profile: Profile) -> Section:
     rest = f"; {_time(idle_ns / len(profile.steps))} of each step is in gaps"
     return Section(
         title="Longest gaps",
-        headings=(
-            Heading(name="longest gaps", is_number=True),
-            Heading(name="step", is_number=True),
-            Heading(name="after"),
-            Heading(name="before"),
-            Heading(name="inside"),
-        ),
+        headings=columns(">longest gaps", ">step", "after", "before", "inside"),
         rows=tuple(
             (
                 _time(gap.duration_ns),

@@ -70,7 +70,6 @@ def _verdict(compared: Comparison, *, color: bool) -> Iterator[str]:
 
 
 def _block(kind: str, differences: Sequence[Difference]) -> Iterator[str]:
-    """All of one kind."""
     yield f"{plural(len(differences), _NOUNS[kind])} not the same:"
     yield from _lines(differences[:_SHOWN])
     if len(differences) > _SHOWN:
@@ -87,7 +86,6 @@ def _lines(differences: Sequence[Difference]) -> Iterator[str]:
 
 
 def _value(one: Difference, group: Group) -> str:
-    """What a group of ranks has."""
     if one.is_secret:
         return "(a secret; other ranks have another)"
     if group.value is None:

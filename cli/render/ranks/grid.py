@@ -94,7 +94,6 @@ def _states(cells: Sequence[GridCell]) -> str:
 
 
 def _table(cells: Sequence[GridCell], *, width: int | None, color: bool) -> str:
-    """A line each."""
     columns = [*_WHO, _BEHIND_FIRST, *_LAST, _LOSS, *_WHERE]
     rows = [[column.text(cell, cells) for column in columns] for cell in cells]
     headings = [column.heading for column in columns]
@@ -234,7 +233,6 @@ def _letter(cell: GridCell, cells: Sequence[GridCell]) -> str:
 
 
 def _next(cells: Sequence[GridCell], asked: str) -> Iterator[str]:
-    """What to type, and what that tells."""
     odd = [cell for cell in cells if cell.state != "training"]
     hints = []
     if odd:

@@ -1,7 +1,4 @@
-"""A verdict as a text: the sentence first, then who, then what to do and how to see it.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""A verdict as a text: the sentence first, then who, then what to do and how to see it."""
 
 from __future__ import annotations
 
@@ -50,7 +47,6 @@ def render_verdict(
 
 
 def _head(verdict: Verdict, width: int | None, *, with_job: bool) -> list[str]:
-    """The verdict in one sentence."""
     word = _word(verdict)
     lines = [f"job {escape_controls(verdict.job)}"] if with_job and verdict.job else []
     lines += _wrapped(f"{word}: {verdict.headline}", width, "")
@@ -107,7 +103,6 @@ def _grounds(verdict: Verdict, width: int | None) -> list[str]:
 
 
 def _numbered(steps: Sequence[str], width: int | None) -> list[str]:
-    """What to do, in that order."""
     if not steps:
         return []
     lines = ["what to do:"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..table import Heading, render_table
+from ..table import columns, render_table
 from ..text import escape_controls, render_count
 
 if TYPE_CHECKING:
@@ -18,18 +18,16 @@ def render_members(membership: Membership, *, width: int | None, color: bool) ->
     The job and the node server only where there are several.
     """
     members, names = _shown(membership.members)
-    columns = [("rank", True), ("host", False), ("pid", True), ("state", False), ("step", True)]
-    columns.append(("attempt", True))
+    headings = columns(">rank", "host", ">pid", "state", ">step", ">attempt")
     rows = [_row(member, name) for member, name in zip(members, names, strict=True)]
     if len({m.job for m in members if m.rank is not None or m.pid is not None}) > 1:
-        columns.insert(0, ("job", False))
+        headings[:0] = columns("job")
         for row, member in zip(rows, members, strict=True):
             row.insert(0, member.job or "")
     if any(member.via for member in members):
-        columns.append(("through", False))
+        headings += columns("through")
         for row, member in zip(rows, members, strict=True):
             row.append(member.via or "")
-    headings = [Heading(name=name, is_number=is_number) for name, is_number in columns]
     table = render_table(headings, rows, width=width, color=color)
     return f"{_head(membership)}\n{table}"
 

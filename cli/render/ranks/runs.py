@@ -1,7 +1,4 @@
-"""What differs between two runs: what came of it, what was set up otherwise, and the figures.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""What differs between two runs: what came of it, what was set up otherwise, and the figures."""
 
 from __future__ import annotations
 
@@ -168,7 +165,6 @@ def _commit(run: Run, changed: tuple[str, ...] | None) -> str:
 
 
 def _differences(compared: RunComparison) -> Iterator[str]:
-    """What was set up otherwise, with both values."""
     if not compared.differences and any(what == "set-up" for what, _ in compared.not_looked_at):
         return  # it is said below why that is not known
     if not compared.differences:

@@ -63,11 +63,10 @@ def _stacks(number: int) -> str:
 
 
 def _summary(one: StackClass, *, color: bool) -> str:
-    """Where a class is, in one line."""
     who = rank_words(one.ranks)
     who = f"{_BOLD}{who}{_PLAIN}" if color else who
     inner = one.frames[-1]
-    own = next((frame for frame in reversed(one.frames) if _is_own(frame)), inner)
+    own = next((frame for frame in reversed(one.frames) if frame.is_own), inner)
     caller = "" if own is inner else f", called from {_safe(_place(own))}"
     return f"{who}: {_safe(_place(inner))}{caller}{_about(one)}"
 
@@ -81,7 +80,6 @@ def _about(one: StackClass) -> str:
 
 
 def _trees(classes: Sequence[StackClass]) -> Iterator[str]:
-    """The lines of a role's trees."""
     for node in stack_trees(classes):
         yield f"  {rank_words(node.ranks)}"
         yield from _node(node, "  ")
@@ -121,20 +119,14 @@ def _foot(merged: MergedStacks) -> list[str]:
 
 
 def _place(frame: MergedFrame) -> str:
-    """A frame in one line."""
     if frame.kind != "python":
         return f"{frame.func} ({frame.kind} {frame.file})"
-    short = frame.file.rpartition("/")[2] if _is_own(frame) else frame.file
+    short = frame.file.rpartition("/")[2] if frame.is_own else frame.file
     if not frame.linenos:
         return f"{frame.func} ({short})"
     more = "..." if len(frame.linenos) > _LINES_SHOWN else ""
     lines = ",".join(map(str, frame.linenos[:_LINES_SHOWN])) + more
     return f"{frame.func} ({short}:{lines})"
-
-
-def _is_own(frame: MergedFrame) -> bool:
-    """Whether a frame is the job's: a library's file is named from the library on."""
-    return frame.kind == "python" and frame.file.startswith(("/", "<"))
 
 
 def _safe(text: str) -> str:

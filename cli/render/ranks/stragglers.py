@@ -9,7 +9,7 @@ from ....cluster.ranks.naming import rank_words
 from ....cluster.ranks.slow.pace import LEAST_SHARE, LEAST_STEPS, Z_LIMIT
 from ....cluster.ranks.slow.reasons import reasons
 from ....units import duration, percent
-from ..table import Heading, render_table
+from ..table import columns, render_table
 from ..text import escape_controls, plural
 
 if TYPE_CHECKING:
@@ -20,18 +20,9 @@ _ROWS_SHOWN = 16
 _PHASES_NAMED = 0.1
 """What part of a rank's excess a phase must be to be named."""
 _HEADINGS = (
-    "rank",
-    "host",
-    "own",
-    "excess",
-    "z",
-    "slow steps",
-    "last to arrive",
-    "waits",
-    "most in",
-)
-_CLOCK = "device clock"
-_TEXTS = {"host", "most in"}
+    ">rank", "host", ">own", ">excess", ">z", ">slow steps", ">last to arrive", ">waits", "most in"
+)  # fmt: skip
+_CLOCK = ">device clock"
 
 
 def render_stragglers(report: StragglerReport, *, width: int | None, color: bool) -> str:
@@ -96,7 +87,6 @@ def _nobody(report: StragglerReport) -> Iterator[str]:
 
 
 def _blame(pace: RankPace) -> Iterator[str]:
-    """What holds against one rank."""
     usual = pace.own_s - pace.excess_s
     yield (
         f"{rank_words([pace.rank])} is a straggler: {duration(pace.own_s)} of its own per step"
@@ -123,8 +113,7 @@ def _blame(pace: RankPace) -> Iterator[str]:
 def _table(paces: Sequence[RankPace], width: int | None, *, color: bool) -> str:
     """How each rank does, the slowest first."""
     has_clocks = any(pace.sm_mhz is not None for pace in paces)
-    names = (*_HEADINGS, _CLOCK) if has_clocks else _HEADINGS
-    headings = [Heading(name=name, is_number=name not in _TEXTS) for name in names]
+    headings = columns(*_HEADINGS, *([_CLOCK] if has_clocks else ()))
     rows = [
         [
             str(pace.rank),
@@ -183,7 +172,6 @@ def _clocks(report: StragglerReport) -> Iterator[str]:
 
 
 def _most(pace: RankPace) -> str | None:
-    """The phase with most of the excess."""
     if not pace.phases:
         return None
     phase = max(pace.phases, key=lambda name: pace.phases[name])

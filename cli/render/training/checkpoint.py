@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..table import Heading, render_table
+from ..table import columns, render_table
 from ..text import plural
 
 if TYPE_CHECKING:
@@ -38,13 +38,7 @@ def _verdict(bad: list[Entry], tensors: list[Entry]) -> str:
 
 
 def _tensor_table(tensors: list[Entry], width: int | None) -> str:
-    headings = [
-        Heading(name="tensor"),
-        Heading(name="dtype", is_whole=True),
-        Heading(name="shape", is_whole=True),
-        Heading(name="bytes", is_number=True),
-        Heading(name="not finite", is_number=True),
-    ]
+    headings = columns("tensor", "=dtype", "=shape", ">bytes", ">not finite")
     rows = [
         [
             entry.key,
@@ -59,6 +53,6 @@ def _tensor_table(tensors: list[Entry], width: int | None) -> str:
 
 
 def _value_table(values: list[Entry], width: int | None) -> str:
-    headings = [Heading(name="value"), Heading(name="type"), Heading(name="is")]
+    headings = columns("value", "type", "is")
     rows = [[entry.key, entry.kind, entry.value] for entry in values]
     return render_table(headings, rows, width=width, color=False)

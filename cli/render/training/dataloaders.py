@@ -7,20 +7,13 @@ from typing import TYPE_CHECKING
 from ....diagnosis.dataloading import sentence_of
 from ....units import age, duration, size
 from ..process.stacks import STATES, render_frames
-from ..table import Heading, draw_table
+from ..table import columns, draw_table
 from ..text import escape_controls, plural, wrap_text
 
 if TYPE_CHECKING:
     from ....diagnosis.dataloading import Loader, LoaderReport, Stall, Worker
 
-_HEADINGS = (
-    Heading(name="worker", is_number=True),
-    Heading(name="pid", is_number=True),
-    Heading(name="state"),
-    Heading(name="CPU", is_number=True),
-    Heading(name="resident", is_number=True),
-    Heading(name="batches pending", is_number=True),
-)
+_HEADINGS = columns(">worker", ">pid", "state", ">CPU", ">resident", ">batches pending")
 
 
 def render_loaders(report: LoaderReport, *, width: int | None, color: bool) -> str:

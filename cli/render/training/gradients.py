@@ -1,7 +1,4 @@
-"""The gradients of some steps as a table, the worst first.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""The gradients of some steps as a table, the worst first."""
 
 from __future__ import annotations
 
@@ -10,22 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ....units import percent
-from ..table import Heading, render_table
+from ..table import Heading, columns, render_table
 from ..text import escape_controls, plural
 
 _UNCLIPPED = 3
 """Before which column the norms before clipping stand, where the script clips."""
-_HEADINGS = (
-    Heading(name="step", is_number=True),
+_HEADINGS = columns(
+    ">step",
     Heading(name="parameter", least=28),
-    Heading(name="norm", is_number=True),
-    Heading(name="max", is_number=True),
-    Heading(name="NaN", is_number=True),
-    Heading(name="Inf", is_number=True),
-    Heading(name="zeros", is_number=True),
-    Heading(name="weight norm", is_number=True),
-    Heading(name="update ratio", is_number=True),
-    Heading(name="elements", is_number=True),
+    ">norm",
+    ">max",
+    ">NaN",
+    ">Inf",
+    ">zeros",
+    ">weight norm",
+    ">update ratio",
+    ">elements",
 )
 
 
@@ -52,7 +49,7 @@ def render_gradients(
     shown = rows[:most] if most else rows
     headings, cells = list(_HEADINGS), [_cells(row) for row in shown]
     if any(row.get("unclipped_norm") is not None for row in rows):
-        headings.insert(_UNCLIPPED, Heading(name="before clipping", is_number=True))
+        headings[_UNCLIPPED:_UNCLIPPED] = columns(">before clipping")
         for row, line in zip(shown, cells, strict=True):
             line.insert(_UNCLIPPED, _short(row.get("unclipped_norm")))
     table = render_table(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ....units import percent
-from ..table import Heading, render_table
+from ..table import columns, render_table
 from ..text import escape_controls, plural
 
 if TYPE_CHECKING:
@@ -24,15 +24,7 @@ _SHIFTS = {
     " what it has just read",
     "unrelated": "the labels are not the tokens, neither at their own places nor next to them",
 }
-_HEADINGS = (
-    Heading(name="sample", is_number=True),
-    Heading(name="position", is_number=True),
-    Heading(name="token", is_number=True),
-    Heading(name="text"),
-    Heading(name="label", is_number=True),
-    Heading(name="label text"),
-    Heading(name="state"),
-)
+_HEADINGS = columns(">sample", ">position", ">token", "text", ">label", "label text", "state")
 
 
 def render_labels(answer: LabelsAnswer, *, width: int | None) -> str:

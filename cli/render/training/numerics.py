@@ -1,7 +1,4 @@
-"""What was found where values are not finite, in a sentence or two.
-
-Rules of this file: pure functions of their arguments.
-"""
+"""What was found where values are not finite, in a sentence or two."""
 
 from __future__ import annotations
 
@@ -83,7 +80,6 @@ def progress_of(armed: Armed) -> str:
 
 
 def _restart(restart: Restart | None) -> list[str]:
-    """From which checkpoint to start again."""
     return [] if restart is None else [f"  {line}" for line in restart.sentences()]
 
 
@@ -156,7 +152,6 @@ def _backward_sentence(rows: Sequence[Row], name: str, wrong: str) -> str:
 
 
 def _named(row: Row) -> str:
-    """A module by its name and class."""
     if row["module"] is None:
         return "the script"
     return row["module"] if row["module"] == row["class"] else f"{row['module']} ({row['class']})"
@@ -170,7 +165,6 @@ def _wrong(row: Row) -> str:
 
 
 def _counts(row: Row) -> str:
-    """How many values are wrong, of how many."""
     kinds = [f"{row['nan_count']:,} NaN"] if row["nan_count"] else []
     kinds += [f"{row['inf_count']:,} Inf"] if row["inf_count"] else []
     largest = "" if row["finite_max"] is None else f", else at most {row['finite_max']:.4g}"

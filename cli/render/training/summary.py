@@ -10,21 +10,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ....units import percent, size
-from ..table import Heading, draw_table
+from ..table import Heading, columns, draw_table
 from ..text import cut_middle, escape_controls, plural, render_count
 
 if TYPE_CHECKING:
     from ....diagnosis.model_summary import Model, Row, Summary
 
-_HEADINGS = (
-    Heading(name="module"),
-    Heading(name="class"),
-    Heading(name="parameters", is_number=True),
-    Heading(name="FLOPs", is_number=True),
-    Heading(name="input"),
-    Heading(name="output"),
-    Heading(name="dtype"),
-)
+_HEADINGS = columns("module", "class", ">parameters", ">FLOPs", "input", "output", "dtype")
 """The last one only where the modules of a model differ in it."""
 _SCALES = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 _LONGEST_TEXT = 200
@@ -70,18 +62,16 @@ def summary_markdown(summary: Summary) -> str:
 
 
 def _shown(summary: Summary) -> list[Model]:
-    """The models that are shown as a tree."""
     return [m for m in summary.models if m.facts["parameters"] != 0 or m.facts["buffers"]]
 
 
-def _headings(model: Model) -> tuple[Heading, ...]:
+def _headings(model: Model) -> list[Heading]:
     """The columns that tell something of this model."""
     is_mixed = len({row["dtype"] for row in model.modules} - {None}) > 1
     return _HEADINGS if is_mixed else _HEADINGS[:-1]
 
 
 def _title(model: Model) -> str:
-    """What the model is, in one line."""
     facts = model.facts
     wrappers = f" in {facts['wrappers']}" if facts["wrappers"] else ""
     mode = {True: "training mode", False: "evaluation mode"}.get(facts["training"])
@@ -93,7 +83,6 @@ def _title(model: Model) -> str:
 
 
 def _cells(row: Row, *, indent: bool) -> list[str]:
-    """One module's line."""
     name = row["module"] or ""
     if indent and row["depth"]:
         name = "  " * row["depth"] + name.rpartition(".")[2]
@@ -162,5 +151,4 @@ def _scaled(number: int) -> str:
 
 
 def _cell(text: Any) -> str:
-    """A text that is safe within a Markdown table."""
     return escape_controls(str(text)).replace("\\", "\\\\").replace("|", "\\|")

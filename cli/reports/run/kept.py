@@ -229,7 +229,6 @@ def _rate(steps: Sequence[Row], name: str, total_s: float) -> float | None:
 
 
 def _loss(steps: Sequence[Row]) -> LossCourse | None:
-    """How the loss went; None where none is kept."""
     known = [row for row in steps if row["loss"] is not None]
     if not known:
         return None

@@ -127,7 +127,6 @@ def _facts(seen: Overview) -> list[tuple[str, str]]:
 
 
 def _finding(found: Any) -> dict[str, Any]:
-    """A finding, as the page has it."""
     names = ("rule", "certainty", "summary", "since_step", "fix", "next")
     return {name: getattr(found, name) for name in names} | {"evidence": list(found.evidence)}
 
@@ -150,7 +149,6 @@ def _calls(gathering: _Gathering) -> list[dict[str, str]]:
 
 
 def _memory(seen: Overview) -> list[tuple[str, int]]:
-    """What is known of its memory."""
     if seen.memory is None:
         return []
     values = ((word, getattr(seen.memory, name)) for name, word in _MEMORY.items())

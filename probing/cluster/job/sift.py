@@ -58,7 +58,6 @@ def _believed(members: list[Member]) -> tuple[list[Member], list[str]]:
 
 
 def _by_way(members: Iterable[Member]) -> dict[str, list[Member]]:
-    """Members by who told of them."""
     found: dict[str, list[Member]] = defaultdict(list)
     for member in members:
         found[member.via or member.endpoint].append(member)

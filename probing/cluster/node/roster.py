@@ -54,7 +54,6 @@ class Roster:
         return [folder for folder in self._directory.folders() if folder.is_alive()]
 
     def _entry(self, member: Member) -> NodeMember | None:
-        """A member as it travels."""
         if member.pid is None:
             return None
         key = Path(member.endpoint).name

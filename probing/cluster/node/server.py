@@ -143,7 +143,6 @@ class NodeServer:
         self._server.stop()
 
     def _endpoints(self) -> list[Endpoint]:
-        """Everything that is answered."""
         own = (*NODE_ROUTES, ROUTES_BY_NAME["ping"], ROUTES_BY_NAME["openapi"])
         return [
             *((route, getattr(self, f"_{route.name}")) for route in own),
@@ -151,23 +150,19 @@ class NodeServer:
         ]
 
     async def _ping(self, request: web.Request) -> web.StreamResponse:
-        """Whether it is there."""
         return json_answer(wire.Pong(pid=os.getpid()))
 
     async def _members(self, request: web.Request) -> web.StreamResponse:
-        """All processes of the machine."""
         with_states = flag(request, "states")
         answer = await asyncio.to_thread(self._roster.members, with_states=with_states)
         return json_answer(answer)
 
     async def _union(self, request: web.Request) -> web.StreamResponse:
-        """One statement over many processes."""
         if self._unions is None:
             self._unions = Unions(self._directory)
         return await self._unions.answer(request)
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
-        """Figures of all processes, for Prometheus."""
         text = await asyncio.to_thread(self._metrics_text)
         kind = f"{wire.METRICS_TYPE}; version=1.0.0; charset=utf-8"
         return web.Response(body=text, headers={"Content-Type": kind})
@@ -180,7 +175,6 @@ class NodeServer:
         return self._for_prometheus.text()
 
     async def _openapi(self, request: web.Request) -> web.StreamResponse:
-        """The description of its routes."""
         own = tuple(route for route in ROUTES if route.name in {"ping", "openapi"})
         return web.json_response(openapi(VERSION, (*own, *NODE_ROUTES, *RANK_ROUTES)))
 

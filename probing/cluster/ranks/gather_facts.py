@@ -136,7 +136,6 @@ def _parameters(process: Process, meet: _Appointment) -> LiveRows:
 
 
 def _environment(rows: LiveRows | None) -> list[Fact]:
-    """The facts of python.environment."""
     return [
         Fact(
             kind="place" if row["name"].endswith(_OF_A_RANK) else row["kind"],
@@ -149,7 +148,6 @@ def _environment(rows: LiveRows | None) -> list[Fact]:
 
 
 def _settings(answer: Any) -> list[Fact]:
-    """The settings in force."""
     if answer is None:
         return []
     return [

@@ -52,6 +52,7 @@ class MergedFrame:
         file: Its file; that of a library from the library's folder on.
         linenos: The lines that are being executed, in order; empty where unknown.
         line: The text of the line, where there is one line.
+        is_own: Whether it is the job's own code, and no library's.
     """
 
     func: str
@@ -59,6 +60,7 @@ class MergedFrame:
     linenos: tuple[int, ...] = ()
     line: str | None = None
     kind: str = "python"
+    is_own: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +175,6 @@ def _all_seen(ranks: Iterable[RankStacks], *, native: bool) -> Iterable[_Seen]:
 
 
 def _same_thread(look: Backtrace, thread: ThreadStack) -> ThreadStack | None:
-    """The thread in another look."""
     return next((t for t in look.threads if t.thread_id == thread.thread_id), None)
 
 
@@ -184,7 +185,6 @@ def _frames(thread: ThreadStack, *, native: bool) -> tuple[Frame, ...]:
 
 
 def _sign(thread: ThreadStack | None, *, native: bool) -> tuple[_Key, ...] | None:
-    """Where a thread is, to the line."""
     if thread is None:
         return None
     return tuple(_key(frame, by_line=True) for frame in _frames(thread, native=native))
@@ -243,6 +243,7 @@ def _merged(frames: Sequence[Frame]) -> MergedFrame:
         linenos=linenos,
         line=lines.pop() if len(lines) == 1 and len(linenos) == 1 else None,
         kind=frames[0].kind,
+        is_own=frames[0].kind == "python" and waits.library_path(frames[0].file) is None,
     )
 
 

@@ -66,5 +66,4 @@ def _node(classes: Sequence[StackClass], start: int) -> StackNode:
 
 
 def _ends(classes: Sequence[StackClass], depth: int) -> StackClass | None:
-    """The class that ends at a depth."""
     return next((one for one in classes if len(one.frames) == depth), None)

@@ -1,7 +1,4 @@
-"""The errors of a statement over many ranks.
-
-Rules of this file: as those of `probing.errors`, whose tree they belong to.
-"""
+"""The errors of a statement over many ranks."""
 
 from __future__ import annotations
 

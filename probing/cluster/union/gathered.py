@@ -174,7 +174,6 @@ def _partials(leaf: Leaf, done: Sequence[pa.Table]) -> pa.Table:
 
 
 def _size(rows: pa.Table) -> int:
-    """The bytes of the columns that hold anything."""
     return sum(column.nbytes for column in rows.columns if column.null_count < len(column))
 
 

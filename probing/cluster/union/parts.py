@@ -7,7 +7,7 @@ that is not whole is an error. What a process of an older version lacks is NULL,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -51,16 +51,15 @@ class Part:
     notes: list[str] = field(default_factory=list)
 
 
-class TableInHand:
-    """A table over many processes whose rows are there."""
+class RankTable:
+    """A table over many processes, whose rows are there or are had as a scan of it begins.
 
-    def __init__(self, table: Table, rows: pa.Table) -> None:
-        self.table = with_ranks(table)
-        self._rows = rows
+    Args:
+        load: See `TableProvider.load`.
+    """
 
-    def load(self, columns: frozenset[str] | None) -> pa.Table:
-        """All rows."""
-        return self._rows
+    def __init__(self, table: Table, load: Callable[[frozenset[str] | None], pa.Table]) -> None:
+        self.table, self.load = with_ranks(table), load
 
 
 class Asker:
@@ -158,9 +157,8 @@ def run_leaf(leaf: Leaf, rows: pa.Table, *, timeout_s: float = DEFAULT_TIMEOUT_S
 
 def run_over(table: Table, sql: str, rows: pa.Table, *, timeout_s: float) -> pa.Table:
     """The answer of a statement over a table of many processes whose rows are here."""
-    with Engine([TableInHand(table, concatenated(table, [rows]))]).run(
-        sql, timeout_s=timeout_s
-    ) as answer:
+    whole = concatenated(table, [rows])
+    with Engine([RankTable(table, lambda _: whole)]).run(sql, timeout_s=timeout_s) as answer:
         return answer.to_arrow()
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pyarrow as pa
 
 from ...errors import SqlError
 from ...messages.limits import DEFAULT_TIMEOUT_S
 from ...ring.arrow_tables import schema_of
-from ...sql.answer import Answer
+from ...sql.answer import Answer, Rows
 from ...sql.engine import Engine
 from ...sql.process_columns import added_columns, with_ranks
 from ...sql.scans import TableProvider
@@ -27,7 +27,7 @@ from ..job.outcomes import Coverage, Outcome
 from .budget import DEFAULT_BUDGET_MIB
 from .gathered import Gathered, gather
 from .own_tables import declared_by
-from .parts import Part
+from .parts import Part, RankTable
 from .statements.leaves import PARTIALS, Leaf, Plan
 from .statements.planning import make_plan
 from .statements.syntax import Syntax
@@ -39,7 +39,7 @@ _MEMORY_MIB = 1024
 _CATALOGUE = re.compile(r"duckdb_|schema|show|describe|summarize|pragma", re.IGNORECASE)
 
 
-class UnionAnswer:
+class UnionAnswer(Rows):
     """An answer over many processes.
 
     What is told about it beside its rows is complete once they have been read.
@@ -56,34 +56,6 @@ class UnionAnswer:
     def to_arrow(self) -> pa.Table:
         """All rows as one table."""
         return self.answer.to_arrow()
-
-    def to_pylist(self) -> list[dict[str, Any]]:
-        """All rows as Python values, a dictionary each."""
-        return self.answer.to_pylist()
-
-    def rows(self) -> list[dict[str, Any]]:
-        """All rows as Python values, a dictionary each."""
-        return self.answer.rows()
-
-    def arrow(self) -> pa.Table:
-        """All rows as one table."""
-        return self.answer.to_arrow()
-
-    def df(self) -> Any:
-        """All rows as a `pandas.DataFrame`."""
-        return self.answer.df()
-
-    def pl(self) -> Any:
-        """All rows as a `polars.DataFrame`."""
-        return self.answer.pl()
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Each row as a dictionary."""
-        return iter(self.answer)
-
-    def __len__(self) -> int:
-        """How many rows there are."""
-        return len(self.answer)
 
     def _repr_html_(self) -> str:
         return self.answer._repr_html_()
@@ -232,12 +204,11 @@ class _Statement:
         )
 
     def _own_tables(self) -> tuple[Table, ...]:
-        """Those that the scripts of the processes have declared."""
         return self._union.own_tables(self._left() * _SHARE)
 
     def _check(self, tables: Sequence[Table], plans: list[str]) -> None:
         """Learn plan and columns of the statement, or raise what is wrong with it."""
-        engine = Engine([_Empty(table) for table in tables], tell_plan=plans.append)
+        engine = Engine([_empty(table) for table in tables], tell_plan=plans.append)
         with engine.run(self._sql, timeout_s=self._left()) as answer:
             self._schema = answer.schema
 
@@ -261,7 +232,6 @@ class _Statement:
         return UnionAnswer(rows, plan, self._gathered)
 
     def _gather(self, plan: Plan) -> tuple[pa.Table, ...]:
-        """The rows of a plan's leaves."""
         if not plan.leaves:
             return ()
         gathered = self._union.gather(plan, self._syntax, self._left() * _SHARE)
@@ -274,11 +244,14 @@ class _Statement:
             return [_Partials(tables[0])]
         found = {leaf.table.name: rows for leaf, rows in zip(plan.leaves, tables, strict=True)}
         return [
-            _InHand(table, found[table.name]) if table.name in found else _Later(table, self)
+            RankTable(
+                table,
+                _here(found[t]) if (t := table.name) in found else partial(self._later, table),
+            )
             for table in self._tables
         ]
 
-    def later(self, table: Table, columns: frozenset[str] | None) -> pa.Table:
+    def _later(self, table: Table, columns: frozenset[str] | None) -> pa.Table:
         """The rows of a table that no plan named, when a scan of it begins."""
         added = {column.name for column in added_columns(table)}
         names = tuple(c.name for c in table.columns if columns is None or c.name in columns - added)
@@ -288,7 +261,7 @@ class _Statement:
     def _types_of(self, texts: Sequence[str], table: Table) -> Sequence[str]:
         """DuckDB's names for the types of aggregates over a table."""
         items = ", ".join(f"typeof({text})" for text in texts)
-        engine = Engine([_Empty(table)])
+        engine = Engine([_empty(table)])
         with engine.run(f"SELECT {items} FROM {table.full_name}", timeout_s=self._left()) as answer:
             row = answer.to_arrow()
         return [str(row.column(i)[0].as_py()) for i in range(len(texts))]
@@ -301,18 +274,6 @@ def _named_in(sql: str, tables: Sequence[Table]) -> tuple[Table, ...]:
     """The tables that a statement can read: more than it does, but never fewer."""
     text, reads_any = sql.lower(), _CATALOGUE.search(sql) is not None
     return tuple(table for table in tables if reads_any or table.name in text)
-
-
-class _InHand:
-    """A table whose rows have been gathered."""
-
-    def __init__(self, table: Table, rows: pa.Table) -> None:
-        self.table = with_ranks(table)
-        self._rows = rows
-
-    def load(self, columns: frozenset[str] | None) -> pa.Table:
-        """All rows."""
-        return self._rows
 
 
 class _Partials:
@@ -328,24 +289,10 @@ class _Partials:
         return self._rows
 
 
-class _Empty:
+def _empty(table: Table) -> RankTable:
     """A table without rows, to plan with."""
-
-    def __init__(self, table: Table) -> None:
-        self.table = with_ranks(table)
-
-    def load(self, columns: frozenset[str] | None) -> pa.Table:
-        """No row."""
-        return schema_of(self.table).empty_table()
+    return RankTable(table, lambda _: schema_of(with_ranks(table)).empty_table())
 
 
-class _Later:
-    """A table that is gathered only if a scan of it begins."""
-
-    def __init__(self, table: Table, statement: _Statement) -> None:
-        self.table = with_ranks(table)
-        self._own, self._statement = table, statement
-
-    def load(self, columns: frozenset[str] | None) -> pa.Table:
-        """All rows."""
-        return self._statement.later(self._own, columns)
+def _here(rows: pa.Table) -> Callable[[frozenset[str] | None], pa.Table]:
+    return lambda _: rows

@@ -1,7 +1,4 @@
-"""What to do where that which grows with the batch has used up the memory.
-
-Rules of this file: see the package.
-"""
+"""What to do where that which grows with the batch has used up the memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What was seen as memory ran out, as the rules of `shortage` and `batch` take it.
-
-Rules of this file: see the package.
-"""
+"""What was seen as memory ran out, as the rules of `shortage` and `batch` take it."""
 
 from __future__ import annotations
 

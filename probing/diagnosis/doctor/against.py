@@ -13,24 +13,19 @@ from typing import TYPE_CHECKING
 
 from ...cluster.job.membership import names_of
 from ..runs.effects import MOST_TOLD, Effect, Kind
-from .findings import Finding, Rule, Sign, finding_of
+from .findings import Finding, Rule, Sign, finding_of, of_several
 from .report import NotLooked, Report
 
 if TYPE_CHECKING:
     from ...cluster.job.members import Member
     from ..runs.comparison import RunComparison
     from ..runs.setup import Difference
-    from .facts import Facts
 
 _MOST_NAMED = 3
 _MOST_LISTED = 12
 _COMMAND = "probing diff"
 _NEXT = f"{_COMMAND} RUN ENDPOINT"
 _CONFIGURE = "Nothing, if it is meant; else set it back."
-
-
-def _nothing(_: Facts) -> tuple[Sign, ...]:
-    return ()
 
 
 _OF_EFFECTS: dict[Kind, Rule] = {
@@ -48,7 +43,7 @@ _OF_EFFECTS: dict[Kind, Rule] = {
         gravity=47,
         fix="Look at what is named as changed; where that is nothing, at the machine.",
         next=_NEXT,
-        look=_nothing,
+        look=of_several,
     ),
     "memory": Rule(
         name="more-memory-than-before",
@@ -62,7 +57,7 @@ _OF_EFFECTS: dict[Kind, Rule] = {
         gravity=50,
         fix="Look at what is named as changed; `memory` and `leak` show who holds it.",
         next=_NEXT,
-        look=_nothing,
+        look=of_several,
     ),
     "loss": Rule(
         name="loss-above-before",
@@ -77,7 +72,7 @@ _OF_EFFECTS: dict[Kind, Rule] = {
         fix="Look at what is named as changed; with the same seed, at the step in which the losses"
         " first differ.",
         next=_NEXT,
-        look=_nothing,
+        look=of_several,
     ),
 }
 _SET_UP = Rule(
@@ -93,7 +88,7 @@ _SET_UP = Rule(
     gravity=5,
     fix=_CONFIGURE,
     next=_NEXT,
-    look=_nothing,
+    look=of_several,
 )
 AGAINST_RULES: tuple[Rule, ...] = (*_OF_EFFECTS.values(), _SET_UP)
 """Rules that `examine` knows nothing of."""

@@ -6,6 +6,8 @@ more.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .findings import ABOUT_NOW, Finding
 
 
@@ -20,7 +22,29 @@ def without_effects(findings: list[Finding]) -> list[Finding]:
     for cause, effects in _EXPLAINS.items():
         if cause in names:
             gone |= effects & names
-    return [finding for finding in findings if finding.rule not in gone]
+    return _earlier_first([finding for finding in findings if finding.rule not in gone])
+
+
+def _earlier_first(findings: list[Finding]) -> list[Finding]:
+    """With what was wrong with a training before its loss was NaN told before that."""
+    bad = next((f for f in findings if f.rule == "loss-not-finite" and f.since_step), None)
+    if bad is None:
+        return findings
+    first = (bad.order[0], bad.order[1] - 1)
+    return [
+        replace(f, order=first) if f.order > first and _may_lead_to(f, bad) else f for f in findings
+    ]
+
+
+def _may_lead_to(finding: Finding, bad: Finding) -> bool:
+    """Whether it is about the same training, sure enough, and began earlier."""
+    return (
+        finding.group == bad.group
+        and finding.who == bad.who
+        and finding.certainty != "possible"
+        and finding.since_step is not None
+        and finding.since_step < (bad.since_step or 0)
+    )
 
 
 _OF_NO_STEP = frozenset({"loss-flat", "never-a-gradient", "own-code", "data-wait", "one-module"})

@@ -371,7 +371,6 @@ class Facts:
         return self._once("hot lines", sample)
 
     def _once(self, key: str, question: Callable[[], T]) -> T:
-        """What a question gave when it was asked first."""
         if key not in self._known:
             try:
                 self._known[key] = question()

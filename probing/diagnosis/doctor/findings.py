@@ -96,6 +96,11 @@ class Rule:
     cost_s: float = 0.0
 
 
+def of_several(_: Facts) -> tuple[Sign, ...]:
+    """The look of a rule that compares processes, and finds nothing in a single one."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What is wrong with a process or a job.

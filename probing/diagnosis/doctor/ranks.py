@@ -19,7 +19,7 @@ from ...cluster.ranks.slow.stragglers import find_stragglers
 from ...messages.frozen import dataclass
 from ...units import duration
 from .facts import Facts, percent
-from .findings import Rule, Sign
+from .findings import Rule, Sign, of_several
 from .not_looked_at import NotLookedAt
 from .rules.numbers.gradients import listed
 
@@ -203,16 +203,12 @@ class JobRule:
     """A rule about the ranks of a job.
 
     Attributes:
-        rule: What it is; its own `look` finds nothing in a single process.
+        rule: What it is.
         look: What finds it.
     """
 
     rule: Rule
     look: Callable[[Job], Iterable[Sign]]
-
-
-def _nothing(_: Facts) -> tuple[Sign, ...]:
-    return ()
 
 
 JOB_RULES = (
@@ -228,7 +224,7 @@ JOB_RULES = (
             gravity=48,
             fix="Look at that rank alone: its data, its machine, its device.",
             next="probing ENDPOINT stragglers",
-            look=_nothing,
+            look=of_several,
         ),
         look=_straggler,
     ),
@@ -246,7 +242,7 @@ JOB_RULES = (
             source="https://pytorch.org/docs/stable/data.html",
             next='probing ENDPOINT query "SELECT step, rank, loss FROM python.steps'
             ' ORDER BY step DESC LIMIT 20"',
-            look=_nothing,
+            look=of_several,
         ),
         look=_same_data,
     ),
@@ -263,7 +259,7 @@ JOB_RULES = (
             fix="Broadcast the parameters of rank 0 once, or use DistributedDataParallel.",
             source="https://pytorch.org/docs/stable/notes/ddp.html",
             next="probing ENDPOINT diff",
-            look=_nothing,
+            look=of_several,
             cost_s=3.0,
         ),
         look=_different_parameters,

@@ -202,7 +202,6 @@ def _judge(
     *,
     has_others: bool,
 ) -> Verdict:
-    """The verdict on one job."""
     evidence = [outcome.value or _absent(outcome) for outcome in outcomes]
     if len(evidence) > 1 and any(map(is_blind, evidence)):
         evidence = by_flights(evidence, flights([outcome.member for outcome in outcomes]))

@@ -39,7 +39,6 @@ def hints(case: Case, verdict: Verdict, asked: str) -> tuple[str, ...]:
 
 
 def _not_finite(case: Case) -> Iterator[str]:
-    """Ranks whose loss was not finite."""
     steps = {rank: e.not_finite for rank, e in case.ranks.items() if e.not_finite is not None}
     if steps:
         ranks = sorted(steps)

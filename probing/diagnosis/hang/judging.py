@@ -114,7 +114,6 @@ def _mismatch(case: Case) -> Verdict | None:
 
 
 def _deadlock(case: Case) -> Verdict | None:
-    """Ranks wait for each other in a circle."""
     ranks = case.circle
     if not ranks:
         return None
@@ -326,7 +325,6 @@ def _mismatch_of(case: Case) -> Mismatch | None:
 
 
 def _of_mismatch(case: Case, found: Mismatch) -> Verdict:
-    """The verdict on a mismatch."""
     verdict = _complete(
         case,
         "mismatch",

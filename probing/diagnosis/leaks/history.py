@@ -78,6 +78,5 @@ def series_of(rows: Sequence[Row]) -> tuple[Series, ...]:
 
 
 def _points(rows: Sequence[Row], figure: Callable[[Row], float | None]) -> list[Point]:
-    """The points of a figure, where it was measured."""
     pairs = [(row["step"], figure(row)) for row in rows]
     return [Point(step, float(value)) for step, value in pairs if value is not None]

@@ -93,7 +93,6 @@ def _inner(shapes: Mapping[str, Any], layer: str, width: int) -> int | None:
 
 
 def _shapes(row: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """The sizes of a module's first input and output."""
     return _first(row["input_shapes"]), _first(row["output_shapes"])
 
 

@@ -335,7 +335,6 @@ def _device_facts(row: Row) -> dict[str, Any]:
 
 
 def _model(process: Process) -> str:
-    """The class of the model that is called most."""
     rows = process.query(_MODELS).to_pylist()
     return str(rows[0]["root"]) if rows else "a model"
 

@@ -262,7 +262,6 @@ def usage_of(device: Device, newest: Mapping[str, Row], segments: Sequence[Row])
 
 
 def _devices(rows: Sequence[Row]) -> tuple[Device, ...]:
-    """The rows by device and moment."""
     found: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
         found.setdefault(row["device"], {}).setdefault(row["moment"], []).append(row)

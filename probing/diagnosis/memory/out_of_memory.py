@@ -157,7 +157,6 @@ def _shortage(process: Process, oom: Row, categories: Sequence[Row]) -> Shortage
 
 
 def _world_size(process: Process) -> int | None:
-    """Processes of the job, where that is known."""
     try:
         return process.status().world_size
     except ProbingError:

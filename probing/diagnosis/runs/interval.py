@@ -83,17 +83,11 @@ def compare(before: Floats, after: Floats) -> Interval:
 
 
 def _interval(resampled: Floats, point: float) -> tuple[float, float]:
-    """Between what a figure lies that was resampled."""
     low, high = (float(q) for q in np.percentile(resampled, (_TAIL, 100 - _TAIL)))
     return (
         point - _STUDENT * max(0.0, point - low),
         point + _STUDENT * max(0.0, high - point),
     )
-
-
-def level(values: Floats) -> float:
-    """One level; see the head of the file."""
-    return float(np.median(_means(values)))
 
 
 def _means(values: Floats) -> Floats:

@@ -154,12 +154,10 @@ def compare_kept(
 
 
 def _ranked(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """The processes of a run by their ranks."""
     return tuple(sorted(rows, key=lambda row: -1 if row["rank"] is None else row["rank"]))
 
 
 def _meant(word: str, rows: list[dict[str, Any]]) -> str:
-    """The run that a word means."""
     names = list(dict.fromkeys(str(row["run"]) for row in rows))
     found = [name for name in names if name == word] or [name for name in names if word in name]
     if len(found) == 1:

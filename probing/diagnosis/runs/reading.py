@@ -65,7 +65,6 @@ def compare_members(
 
 
 def _read(process: Process, member: Member, name: str, until_ns: int) -> tuple[Run, set[Name]]:
-    """One run, and the names of its secrets."""
 
     def query(sql: str) -> list[dict[str, Any]]:
         return process.query(sql).to_pylist()

@@ -42,7 +42,6 @@ _OTHER_WORK = (
 """What a step may hold beside training."""
 _EVALUATED = "SELECT step FROM python.evaluations"
 _EVER = (1 << 63) - 1
-_SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

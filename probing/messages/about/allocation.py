@@ -1,7 +1,4 @@
-"""What travels about the recording of allocations.
-
-Rules of this file: as in `probing.messages.common`.
-"""
+"""What travels about the recording of allocations."""
 
 from __future__ import annotations
 

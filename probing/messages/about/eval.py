@@ -1,7 +1,4 @@
-"""What travels about code that is sent to a process.
-
-Rules of this file: as in `probing.messages.common`.
-"""
+"""What travels about code that is sent to a process."""
 
 from __future__ import annotations
 

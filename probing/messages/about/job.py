@@ -1,7 +1,4 @@
-"""What travels about the processes of a machine.
-
-Rules of this file: as in `probing.messages.common`.
-"""
+"""What travels about the processes of a machine."""
 
 from __future__ import annotations
 

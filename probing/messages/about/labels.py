@@ -1,7 +1,4 @@
-"""What travels about the labels of a batch.
-
-Rules of this file: as in `probing.messages.common`.
-"""
+"""What travels about the labels of a batch."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ function Header({ place, seen, entry, theme, changeTheme }) {
     <span class="print-only">${[entry?.name, entry?.host, entry?.state, seen && new Date(seen.at_s * 1000).toLocaleString()].filter(Boolean).join(" · ")}</span>
     <select aria-label="Process" value=${place.of} onChange=${choose}>
       <option value="">all processes</option>
-      ${[...processes, ...(seen?.ended ?? [])].map((/** @type {any} */ one) => html`<option value=${one.endpoint} selected=${one.endpoint === place.of}>${one.name} · ${one.state}</option>`)}
+      ${[...processes, ...(seen?.ended ?? [])].map((/** @type {any} */ one) => html`<option value=${one.endpoint} selected=${one.endpoint === place.of}>${[one.job && one.rank !== null ? `${one.name} of ${one.job}` : one.name, one.state].join(" · ")}</option>`)}
     </select>
     <button onClick=${changeTheme}>${theme === "dark" ? "Light" : "Dark"}</button>
   </header>`;
@@ -91,7 +91,8 @@ function Header({ place, seen, entry, theme, changeTheme }) {
  * @param {any} entry
  */
 function useTitle(place, entry) {
-  const title = entry ? `${entry.name} · ${place.view} · probing` : "probing";
+  const isWrong = entry && ["bad", "gone"].includes(kindOf(entry.state));
+  const title = entry ? `${isWrong ? `${entry.state}: ` : ""}${entry.name} · ${place.view} · probing` : "probing";
   useEffect(() => {
     document.title = title;
   }, [title]);

@@ -1,4 +1,4 @@
-/** A report in one file: the same plots, boxes and findings, of what stands in the file itself. */
+/** A report or a profile in one file: the same plots, boxes and findings, of what stands in the file itself. */
 
 import { render } from "preact";
 import { useMemo } from "preact/hooks";
@@ -9,6 +9,7 @@ import { html } from "./html.js";
 import "./page.css";
 import { useTheme } from "./theme.js";
 import { Found } from "./views/doctor.js";
+import { FlameFile } from "./views/stacks/flame_file.js";
 import { DrawnCalls } from "./views/step/step.js";
 import { boxesOf } from "./views/step/step_boxes.js";
 import { curvesOf, DrawnSteps } from "./views/steps/steps.js";
@@ -23,8 +24,7 @@ import { curvesOf, DrawnSteps } from "./views/steps/steps.js";
 function Report({ record }) {
   const [theme, changeTheme] = useTheme();
   const steps = useMemo(() => (record.steps ? curvesOf(rowsIn(record.steps)) : null), []);
-  return html`<header><h1>${document.title}</h1><nav></nav>
-      <button onClick=${changeTheme}>${theme === "dark" ? "Light" : "Dark"}</button></header>
+  return html`<${Head} theme=${theme} changeTheme=${changeTheme} />
     <div class="content">
       <section><table class="facts"><tbody>${record.facts.map(([name, value]) => html`<tr><th>${name}</th><td class="wide">${value}</td></tr>`)}</tbody></table>
         ${record.problems.map((one) => html`<p class="trouble">${one}</p>`)}</section>
@@ -44,6 +44,19 @@ function Calls({ title, rows, theme }) {
   return html`<section><h2>${title}</h2><${DrawnCalls} drawn=${drawn} theme=${theme} /></section>`;
 }
 
+/** @param {{stacks: import("./views/stacks/flame_file.js").Stacks}} properties Those of `profile` alone. */
+function Profile({ stacks }) {
+  const [theme, changeTheme] = useTheme();
+  return html`<${Head} theme=${theme} changeTheme=${changeTheme} />
+    <div class="content"><${FlameFile} stacks=${stacks} theme=${theme} /></div>`;
+}
+
+/** @param {{theme: string, changeTheme: () => void}} properties */
+function Head({ theme, changeTheme }) {
+  return html`<header><h1>${document.title}</h1><nav></nav>
+    <button onClick=${changeTheme}>${theme === "dark" ? "Light" : "Dark"}</button></header>`;
+}
+
 /** @param {{rows: {kind: string, name: string, value: string | null}[]}} properties */
 function Environment({ rows }) {
   return html`<section><h2>Environment</h2><details><summary>${`${rows.length} values`}</summary><table class="facts"><tbody>
@@ -58,4 +71,5 @@ function rowsIn(text) {
 
 const data = document.getElementById("record")?.textContent;
 const root = document.getElementById("page");
-if (data && root) render(html`<${Report} record=${JSON.parse(data)} />`, root);
+const record = data && JSON.parse(data);
+if (record && root) render(record.stacks ? html`<${Profile} stacks=${record.stacks} />` : html`<${Report} record=${record} />`, root);

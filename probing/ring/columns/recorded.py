@@ -59,7 +59,6 @@ class Recorded:
 
     @contextlib.contextmanager
     def _our_errors(self, path: Path) -> Iterator[None]:
-        """What the system raises, in our words."""
         try:
             yield
         except PermissionError as error:

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+import probing
+
 MARKUP = "<img src=x onerror=\"hit = '{}'\">"
 
 
@@ -29,6 +31,7 @@ if __name__ == "__main__":
     model.add_module("x" * 2000, nn.Linear(8, 8))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     while True:
+        probing.metric(**{MARKUP.format("metric"): 0.5})
         model(torch.randn(4, 8)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()

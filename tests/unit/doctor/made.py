@@ -1,12 +1,13 @@
 """Records and answers made by hand, asked as a process is.
 
-The recorded tables are real ones of DuckDB, made from the declarations, so that each query of a
-rule runs as it stands.
+The recorded tables are real ones of DuckDB, made from the declarations as they are asked for, so
+that each query of a rule runs as it stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import duckdb
@@ -26,6 +27,7 @@ from tests.harness.targets import DEADLINE_S
 
 Row = Mapping[str, Any]
 _AT_ONCE = 100
+_TABLES = {table.full_name: table for table in TABLES if table.kind == "recorded"}
 Stack = tuple[tuple[str, ...], int]
 
 FINE = Verdict(kind="healthy", is_hang=False, headline="No hang: process 1 moved.")
@@ -83,12 +85,17 @@ class MadeProcess:
         self._database = duckdb.connect()
         for schema in ("python", "probing"):
             self._database.execute(f"CREATE SCHEMA {schema}")
-        for table in TABLES:
-            if table.kind == "recorded":
-                columns = ", ".join(f'"{c.name}" {sql_type(c)}' for c in table.columns)
-                self._database.execute(f"CREATE TABLE {table.full_name} ({columns})")
-                rows = recorded.get(table.name, ())
-                self._insert(table.full_name, [{"seq": n, **row} for n, row in enumerate(rows, 1)])
+        self._recorded = recorded
+        self._made: set[str] = set()
+
+    def _make(self, names: Iterable[str]) -> None:
+        """Make the recorded tables of these names that are not there yet."""
+        for name in {name for name in names if name in _TABLES} - self._made:
+            table, rows = _TABLES[name], self._recorded.get(_TABLES[name].name, ())
+            columns = ", ".join(f'"{c.name}" {sql_type(c)}' for c in table.columns)
+            self._database.execute(f"CREATE TABLE {name} ({columns})")
+            self._insert(name, [{"seq": n, **row} for n, row in enumerate(rows, 1)])
+            self._made.add(name)
 
     def _insert(self, name: str, rows: Sequence[Row]) -> None:
         """Insert rows, many at a time: a statement costs a thousand times what a row does."""
@@ -108,6 +115,7 @@ class MadeProcess:
     def query(self, sql: str) -> _Rows:
         """The rows of a query."""
         self.queries += 1
+        self._make(re.findall(r"\b(?:python|probing)\.\w+", sql))
         try:
             found = self._database.execute(sql)
         except duckdb.BinderException as error:

@@ -321,7 +321,7 @@ def gradients(count: int = 60, *, live: dict[str, Any] | None = None, **columns:
         count: Steps of the training, of which columns are given with `step_` before their name.
     """
     base = {"norm": 1.0, "weight_norm": 1.0, "update_ratio": 0.01, "passes": 1, "kept_passes": 1,
-            "numel": 100, "subnormal_share": 0.0, "weight_subnormal_share": 0.0,
+            "has_older": False, "numel": 100, "subnormal_share": 0.0, "weight_subnormal_share": 0.0,
             "state_subnormal_share": 0.0, "model": "model"}  # fmt: skip
     own = {k: v for k, v in columns.items() if not k.startswith("step_")}
     of_step = {k.removeprefix("step_"): v for k, v in columns.items() if k.startswith("step_")}

@@ -14,7 +14,14 @@ import pytest
 from probing.cli.questions.library import BY_NAME
 from probing.diagnosis.doctor import effects, examine, scope
 from probing.diagnosis.doctor.facts import LEAST_STEPS, Facts
-from probing.diagnosis.doctor.findings import _OF_THE_RECORD, Rule, Sign, finding_of
+from probing.diagnosis.doctor.findings import (
+    _OF_THE_RECORD,
+    Certainty,
+    Finding,
+    Rule,
+    Sign,
+    finding_of,
+)
 from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.report import ALL_RULES
 from probing.diagnosis.doctor.rules import RULES
@@ -211,6 +218,28 @@ def test_what_follows_from_another_finding_is_not_told_twice() -> None:
     ]
     kept = {finding.rule for finding in effects.without_effects(made)}
     assert kept == {"loss-not-finite", "data-wait"}
+
+
+def test_what_was_wrong_before_the_loss_was_nan_is_told_first() -> None:
+    """A mode or a rate that led to it comes before it; what began later or is unsure does not."""
+    rules = {rule.name: rule for rule in ALL_RULES}
+
+    def told(name: str, since: int | None, certainty: Certainty = "likely") -> Finding:
+        return finding_of(
+            rules[name], Sign(certainty=certainty, summary="", since_step=since), asked="1"
+        )
+
+    made = [
+        told("loss-not-finite", 135, "certain"),
+        told("evaluation-mode", 120),
+        told("rate-raised", 140),
+        told("rate-too-high", 100, "possible"),
+        told("data-wait", 50),
+    ]
+    found = sorted(effects.without_effects(made), key=lambda finding: finding.order)
+    assert [finding.rule for finding in found] == [
+        "evaluation-mode", "loss-not-finite", "rate-raised", "data-wait",
+    ]  # fmt: skip
 
 
 def test_rules_are_whole() -> None:

@@ -176,6 +176,11 @@ CASES = (
     Case("thrown-gradients", gradients(passes=4, step_micro_batches=4), "possible"),  # an attack?
     Case("thrown-gradients", gradients(passes=4, kept_passes=4, step_micro_batches=4), None),
     Case("thrown-gradients", gradients(passes=(2, 1), step_micro_batches=2), None),  # GAN
+    Case("not-zeroed", gradients(has_older=True), "likely", None, "Gradients are not set to zero"),
+    Case("not-zeroed", gradients(has_older=(False, True)), "likely", None,
+         "The gradients of model last.weight are not set"),
+    Case("not-zeroed", gradients(), None),
+    Case("not-zeroed", gradients(has_older=None), None),
     Case("thrown-gradients", gradients(passes=4, kept_passes=None, step_micro_batches=4), None),
     Case("no-update", gradients(update_ratio=0.0), "certain"),
     Case("no-update", gradients(update_ratio=0.0, live={"parameters": [
@@ -414,7 +419,7 @@ CASES = (
 ELSEWHERE = {
     "hang", "waits", "stands-still", "ended", "ended-quietly",  # test_examine.py: of verdicts
     # test_doctor.py of tests/cli: they look at the living process
-    "zero-gradients", "vanishing-gradients", "not-zeroed", "reseeded",
+    "zero-gradients", "vanishing-gradients", "reseeded",
     "descriptors", "threads", "processes", "shared-memory-files",
     "tf32-off",  # below: it needs an accelerator
     "throttled",  # test_machine.py: it looks at the kernel's files

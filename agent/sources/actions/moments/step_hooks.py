@@ -13,8 +13,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from .....messages.about.act import Change
 from .....safety.guard import Guard
 from ...torch_types import Optimizer
+from ..ledger import Undone
 
 Work = Callable[[Any], None]
 
@@ -116,22 +118,33 @@ class StepHooks:
 
 
 def exchange(
-    hooks: dict[str, StepHooks], kind: str, new: StepHooks | None, optimizers: list[Optimizer]
-) -> Callable[[], tuple[str | None, str | None]]:
+    hooks: dict[str, StepHooks],
+    kind: str,
+    new: StepHooks | None,
+    optimizers: list[Optimizer],
+    *,
+    what: str,
+    usual: str | None = None,
+) -> tuple[Change, Callable[[], Undone]]:
     """Put hooks in the place of those of their kind, between two steps.
 
+    Args:
+        what: What they change.
+        usual: What is in force without any.
+
     Returns:
-        What puts the old ones back, and then tells what was in force before that and after.
+        The change, and what puts the old ones back.
     """
     old = _replace(hooks, kind, new, optimizers)
+    before, after = old.value if old else usual, new.value if new else None
     references = [weakref.ref(optimizer) for optimizer in optimizers]
 
-    def put_back() -> tuple[str | None, str | None]:
+    def undo() -> Undone:
         alive = [there for reference in references if (there := reference()) is not None]
         _replace(hooks, kind, old, alive)
-        return (new.value if new else None), (old.value if old else None)
+        return Undone((Change(what=what, before=after, after=before),))
 
-    return put_back
+    return Change(what=what, before=before, after=after), undo
 
 
 def _replace(

@@ -328,7 +328,6 @@ class Scene:
 
 
 def _all(model: Module) -> list[Any]:
-    """The modules of a model, itself first."""
     return list(model.modules())
 
 

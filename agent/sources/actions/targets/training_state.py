@@ -67,7 +67,6 @@ def copied(value: object) -> Any:
 
 
 def _generators(scene: Scene) -> dict[str, Any]:
-    """The states of the random number generators."""
     torch: Any = sys.modules["torch"]
     states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     numpy: Any = sys.modules.get("numpy")

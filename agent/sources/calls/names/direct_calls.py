@@ -51,5 +51,4 @@ def owner_of(module: Module) -> Any:
 
 
 def _has(owner: Any, module: Module) -> bool:
-    """Whether a module is below another one."""
     return owner is not module and any(part is module for part in owner.modules())

@@ -88,7 +88,6 @@ class HotPath:
         switch: MethodStandIn,
         usual: Callable[..., Any],
     ) -> Callable[..., Any]:
-        """The function for one method of ``ProcessGroup``."""
         is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
         recording, rows, threads = self._recording, self._rows, self._recording.threads
         ring, name, at_args = rows.ring, operation.method, operation.tensors

@@ -156,7 +156,6 @@ class Kernels:
         return lambda found: self._kernel(operation, found)
 
     def _kernel(self, operation: Operation, found: Any) -> Callable[..., Any]:
-        """The kernel of one operator."""
         beyond, traced = self._beyond, self._traced
         inside, threads, redispatch = self._inside, self._recording.threads, found.redispatch
 

@@ -100,7 +100,6 @@ class MethodStandIn:
         ]
 
     def _make(self) -> Any:
-        """The function that stands in."""
         original = getattr(self._owner, self._name)
         around: Any = self._around
         begin, ended, failed = around.begin, around.ended, around.failed

@@ -256,6 +256,5 @@ def _dictionary_of(thing: object) -> dict[str, Any] | None:
 
 
 def _file_of(module: str | None) -> str | None:
-    """The source file of a module."""
     file = getattr(sys.modules.get(module or ""), "__file__", None)
     return file if isinstance(file, str) else None

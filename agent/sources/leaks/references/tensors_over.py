@@ -69,7 +69,6 @@ def _kept_by_graphs(ends: Iterable[Any], nodes: Iterable[Node]) -> Iterator[tupl
 
 
 def _above(ends: Iterable[Any]) -> dict[Any, list[Any]]:
-    """The nodes that continue to each node."""
     above: dict[Any, list[Any]] = {}
     waiting, seen = list(ends), set[Any]()
     while waiting:

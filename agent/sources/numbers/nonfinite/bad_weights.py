@@ -63,7 +63,6 @@ def look_at_weights(
 
 
 def _all_of(roots: list[Module]) -> list[Any]:
-    """The parameters, each once."""
     return list({id(p): p for root in roots for p in root.parameters()}.values())
 
 

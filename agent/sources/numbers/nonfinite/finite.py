@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 from ...accelerator import is_capturing
 from ...torch_types import Tensor
-from ..gradient_tensors import is_plain
+from ..gradient_tensors import is_plain, pieces_of
 
 _MOST_TENSORS = 32
 _LEVELS = 3
-_PIECE = 1 << 24
 
 
 class Bad(NamedTuple):
@@ -80,7 +79,7 @@ def look_at(name: str, tensor: Tensor) -> Bad | None:
             return None
         nans = infs = positive = 0
         largest: float | None = None
-        for piece in _pieces(plain):
+        for piece in pieces_of(plain):
             finite = torch.isfinite(piece)
             nans += int(torch.isnan(piece).sum())
             infs += int(torch.isinf(piece).sum())
@@ -106,14 +105,7 @@ def largest_of(tensors: Iterable[tuple[str, Tensor]]) -> float | None:
     largest: float | None = None
     with torch.no_grad(), torch._C.DisableTorchFunction():
         for _, tensor in tensors:
-            for piece in _pieces(tensor.detach()) if tensor.numel() else ():
+            for piece in pieces_of(tensor.detach()) if tensor.numel() else ():
                 here = float(torch.where(torch.isfinite(piece), piece, 0).abs().max())
                 largest = here if largest is None else max(largest, here)
     return largest
-
-
-def _pieces(tensor: Tensor) -> Any:
-    """A large tensor, piece by piece, without a copy."""
-    if tensor.dim() == 0 or tensor.numel() <= _PIECE:
-        return [tensor]
-    return tensor.split(max(1, _PIECE * tensor.shape[0] // tensor.numel()))

@@ -121,7 +121,6 @@ class Hooks:
         return fast or isinstance(module, self._torch.jit.ScriptModule)
 
     def _watch(self, watched: Watched) -> None:
-        """Have one module's calls told."""
         module, entered, left = watched.module, self._watcher.entered, self._watcher.left
         original = vars(module).get("_compiled_call_impl")
         if original is not None:

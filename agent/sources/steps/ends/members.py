@@ -294,7 +294,6 @@ class Members:
         return next(groups, number)
 
     def _ids_of(self, root: Module) -> frozenset[int]:
-        """The identities of a root's parameters."""
         known = self._parts.get(id(root))
         if known is None or known.reference() is not root:
             ids = frozenset(
@@ -316,13 +315,11 @@ def _forget_gone(known: dict[int, _Root] | dict[int, _Parts]) -> None:
 
 
 def _trainable(optimizer: Optimizer) -> list[Any]:
-    """The parameters of an optimizer that get gradients."""
     groups = list(getattr(optimizer, "param_groups", ()))
     return [p for group in groups for p in list(group["params"]) if p.requires_grad]
 
 
 def _are_bare(tensors: list[Tensor]) -> bool:
-    """Whether tensors can be parameters of no module."""
     parameter = sys.modules["torch"].nn.Parameter
     return not any(issubclass(type(tensor), parameter) for tensor in tensors)
 

@@ -89,6 +89,5 @@ class Reached:
 
 
 def _ends_of(optimizer: Any) -> list[Any]:
-    """The first and the last parameter of an optimizer."""
     groups = list(getattr(optimizer, "param_groups", ()))
     return [*groups[0]["params"][:1], *groups[-1]["params"][-1:]] if groups else []

@@ -8,10 +8,6 @@ from __future__ import annotations
 from ...torch_types import Optimizer
 from ..optimizer_facts import steps_of
 
-INFERENCE = (
-    "no training is seen: each call of a model is a step, unless the script calls probing.step()"
-)
-
 
 class StepCount:
     """What is known of the number of the first step that was seen.

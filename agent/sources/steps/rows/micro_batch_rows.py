@@ -15,7 +15,7 @@ from ...data.shapes import Size
 from ..phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
 from .late_rows import Later, LateRows
 from .losses import Loss, summed
-from .phase_columns import columns_of
+from .step_places import columns_of
 
 _MOST_CALLS = 256
 _PHASES = sorted(set(range(len(PHASES))) - {GRADIENTS, OPTIMIZER, OTHER})

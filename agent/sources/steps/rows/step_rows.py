@@ -25,8 +25,7 @@ from .loss_columns import LossColumns
 from .losses import Loss, Skipped
 from .micro_batch_rows import CallsAhead, MicroBatch, MicroBatchRows
 from .optimizer_rows import OptimizerRows, OptimizerStep
-from .phase_columns import columns_of
-from .step_places import StepEnd, StepPlaces
+from .step_places import StepEnd, StepPlaces, columns_of
 from .step_samples import StepSamples
 from .step_watch import DeviceTimer, MemoryMoments
 
@@ -254,7 +253,6 @@ class StepRows:
             self._count -= 1
 
     def _fill_host(self, closing: list[object]) -> None:
-        """Fill in what the step cost the processor."""
         self.last_read = self.host.read()
         if self._read is not None and (spent := self._read.until(self.last_read)) is not None:
             closing[self._host_at] = spent
@@ -379,7 +377,6 @@ class StepRows:
             self._batch.losses.clear()
 
     def _begin_batch(self, now_ns: int) -> None:
-        """The first phase of a micro-batch begins."""
         if self._due_memory is not None:
             self._due_memory.batch_changed()
         self._batch = self._batches.open(

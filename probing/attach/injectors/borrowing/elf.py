@@ -151,7 +151,6 @@ class Image:
         return found
 
     def _find_tables(self) -> _SymbolTables:
-        """Read the dynamic section."""
         if self._dynamic is None:
             return _SymbolTables(0, 0, 0, 0)
         found: dict[int, int] = {}

@@ -234,13 +234,11 @@ class Interpreter:
         return (self._image, *self._c_library().values())
 
     def _c_library(self) -> dict[str, Image]:
-        """The files of the C library."""
         paths = [path for path in _paths(self.maps) if _LIBC.match(os.path.basename(path))]
         found = {path: _locate(self.memory, self.maps, path) for path in paths}
         return {path: image for path, image in found.items() if image}
 
     def _read_version(self) -> tuple[tuple[int, int], str]:
-        """The version, as the interpreter itself says it."""
         at = self._image.address("Py_Version")
         if at is None:
             # 3.10 does not say, but it is the last release without `Py_Version`, and the first

@@ -83,12 +83,10 @@ def _check(members: Sequence[Card | job_wire.NodeMember], endpoint: str) -> None
 
 
 def _of_agent(card: Card, endpoint: str) -> Member:
-    """The process whose own agent listens there."""
     return member_of(card, endpoint, is_alive=True)
 
 
 def _of_node(entry: job_wire.NodeMember, url: str, endpoint: str) -> Member:
-    """A process of a node server's machine."""
     return Member(
         rank=entry.rank,
         host=entry.host,

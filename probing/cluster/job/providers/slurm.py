@@ -38,7 +38,6 @@ def slurm_hosts(word: str, env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _expanded(nodes: str) -> tuple[str, ...]:
-    """A list of nodes, counted out."""
     scontrol = shutil.which("scontrol")
     if scontrol is not None:
         lines = _output_of([scontrol, "show", "hostnames", nodes])
@@ -48,7 +47,6 @@ def _expanded(nodes: str) -> tuple[str, ...]:
 
 
 def _nodes_of_job(number: str) -> str:
-    """The list of nodes of a job."""
     squeue = shutil.which("squeue")
     lines = _output_of([squeue, "-h", "-j", number, "-o", "%N"]) if squeue else None
     if not lines:
@@ -61,7 +59,6 @@ def _nodes_of_job(number: str) -> str:
 
 
 def _output_of(argv: list[str]) -> list[str] | None:
-    """The lines a command prints; None when it fails."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=_COMMAND_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

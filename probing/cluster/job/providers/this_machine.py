@@ -44,7 +44,6 @@ def members_here(directory: RunDirectory, *, states: bool = False) -> list[Membe
 
 
 def _with_state(folder: ProcessFolder, member: Member) -> Member:
-    """The member, with what it does."""
     summary = summarize(folder)
     return dataclasses.replace(member, state_word=summary.state, step=summary.step)
 

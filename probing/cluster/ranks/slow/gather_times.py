@@ -91,7 +91,6 @@ def _parts(bounds: dict[str, int], *, with_costs: bool = True) -> list[str]:
 
 
 def _times_of(process: Process, member: Member, rank: Rank, bounds: dict[str, int]) -> RankTimes:
-    """What one process tells."""
     rows = _rows(process, bounds)
     rows.sort(key=lambda row: row["start_ns"])
     of = {kind: [row for row in rows if row["kind"] == kind] for kind in _KINDS}

@@ -102,7 +102,6 @@ def _phase_at(spans: Sequence[Span], starts: Sequence[int], moment_ns: int) -> s
 
 
 def _own(step: Step, blocked: Mapping[str, float]) -> OwnStep:
-    """One step without its waiting."""
     if step.sync_s is not None:
         blocked = {phase: by for phase, by in blocked.items() if phase not in _SYNCED}
     phases = {

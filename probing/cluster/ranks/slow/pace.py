@@ -176,7 +176,6 @@ def shared_steps(
 def _pace(
     number: int, one: RankTimes, cohort: _Cohort, order: Arrivals, *, on_device: bool
 ) -> RankPace:
-    """How one rank does."""
     rank, all_excess = one.rank, cohort.excess[one.rank]
     slow = [step for step, by in zip(cohort.steps, all_excess, strict=True) if cohort.is_slow(by)]
     if 2 * len(slow) < len(cohort.steps):

@@ -69,7 +69,6 @@ def _condition(call: Tree) -> list[Tree]:
 
 
 def _filter(conditions: list[str]) -> str:
-    """A FILTER clause."""
     return f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
 
 

@@ -109,7 +109,6 @@ class _Merge:
         return part["class"] == "FUNCTION" and function_name(part) in aggregates
 
     def _read(self, where: Tree | None) -> list[Tree]:
-        """All expressions that a rank computes."""
         return [*self._grouped(), *self._calls.values(), *([where] if where else [])]
 
     def _prepare_calls(self) -> None:

@@ -176,7 +176,6 @@ def _filtered(
 
 
 def _all_of(syntax: Syntax, conditions: Sequence[Tree]) -> str:
-    """Conditions joined by AND; empty for none."""
     return " AND ".join(syntax.expression_text(condition) for condition in conditions)
 
 

@@ -1,7 +1,4 @@
-"""Rules about what feeds the training: waits for batches, and the order of what comes.
-
-Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
-"""
+"""Rules about what feeds the training: waits for batches, and the order of what comes."""
 
 from __future__ import annotations
 

@@ -9,13 +9,11 @@ an evaluation.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ..facts import Facts
 from ..findings import Rule, Sign
 from ..not_looked_at import NotLookedAt
 
-Row = dict[str, Any]
 _NEWEST = 64
 _LEAST, _MOST_OF = 8, 0.5
 _MANY = 64

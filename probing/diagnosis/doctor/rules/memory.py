@@ -1,7 +1,4 @@
-"""Rules about memory: what grows, what is near its limit, what takes most of it.
-
-Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
-"""
+"""Rules about memory: what grows, what is near its limit, what takes most of it."""
 
 from __future__ import annotations
 
@@ -46,7 +43,6 @@ _OF_ALL = 0.6
 
 
 def _grows(facts: Facts) -> Iterator[Sign]:
-    """Memory grows from step to step."""
     yield from _growth(facts, _watched)
 
 
@@ -150,7 +146,6 @@ def _watch(facts: Facts, limit_s: float) -> LeakReport:
 
 
 def _near_limit(facts: Facts) -> Iterator[Sign]:
-    """Memory is near its limit."""
     rows = facts.rows(_NEWEST)
     if not rows:
         raise NotLookedAt("no row in python.memory")

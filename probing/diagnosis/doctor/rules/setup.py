@@ -1,7 +1,4 @@
-"""Rules about how the training was set up: switches, threads, types.
-
-Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
-"""
+"""Rules about how the training was set up: switches, threads, types."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rules about what takes most of the time.
-
-Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
-"""
+"""Rules about what takes most of the time."""
 
 from __future__ import annotations
 
@@ -60,7 +57,6 @@ _MODULES = (
 
 
 def _evaluations(facts: Facts) -> Iterator[Sign]:
-    """Evaluations take most of the time."""
     steps = facts.steps.last(10 * WINDOW)
     if len(steps) < 2:
         return
@@ -86,7 +82,6 @@ def _evaluations(facts: Facts) -> Iterator[Sign]:
 
 
 def _checkpoints(facts: Facts) -> Iterator[Sign]:
-    """Checkpoints take much of the time."""
     steps = facts.steps.last(10 * WINDOW)
     if len(steps) < 2:
         return

@@ -198,7 +198,6 @@ def _computes_more(before: Steps, after: Steps) -> float:
 
 
 def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
-    """Each step takes longer than the one before."""
     steps = facts.steps.settled()
     found, measure = _trend(steps, is_crowded=bool(facts.crowd))
     if not found.grows or found.first_step is None:

@@ -30,7 +30,6 @@ def _sureness(confidence: str) -> Certainty:
 
 
 def _hangs(facts: Facts) -> Iterator[Sign]:
-    """The job hangs."""
     told = list(_told(facts, "hang"))
     yield from told
     if not told:

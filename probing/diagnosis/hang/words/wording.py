@@ -288,7 +288,6 @@ def victims_do(case: Case, victims: Sequence[int]) -> str | None:
 
 
 def _one_side(call: Call) -> str:
-    """What some ranks called."""
     facts = [call.shapes, call.dtypes, call.reduce_op]
     facts.append(f"root {call.root}" if call.root is not None else None)
     shown = " ".join(fact for fact in facts if fact)
@@ -316,7 +315,6 @@ def _what(evidence: RankEvidence) -> str:
 
 
 def _evidence(evidence: RankEvidence) -> Iterable[str]:
-    """What that follows from."""
     if evidence.step is not None:
         yield f"in step {evidence.step}" + (", and it still moves" if evidence.moved else "")
     if evidence.doing is not None and evidence.doing.stack:

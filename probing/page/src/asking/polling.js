@@ -10,7 +10,7 @@ const GRACE_MS = 2000;
 
 /**
  * @template T
- * @typedef {{value: T | null, error: Error | null, isBusy: boolean}} Polled
+ * @typedef {{value: T | null, error: Error | null, isBusy: boolean, again: () => void}} Polled `again` asks at once.
  */
 
 /**
@@ -23,8 +23,9 @@ const GRACE_MS = 2000;
  */
 export function usePolled(question, everyMs, key, mostMs = MOST_MS) {
   const [state, setState] = useState(
-    /** @type {Polled<T>} */ ({ value: null, error: null, isBusy: true }),
+    /** @type {Omit<Polled<T>, "again">} */ ({ value: null, error: null, isBusy: true }),
   );
+  const [round, setRound] = useState(0);
   const asked = useRef(question);
   asked.current = question;
   useEffect(() => {
@@ -54,6 +55,6 @@ export function usePolled(question, everyMs, key, mostMs = MOST_MS) {
       clearTimeout(timer);
       setTimeout(() => giveUp.abort(), GRACE_MS);
     };
-  }, [everyMs, ...key]);
-  return state;
+  }, [everyMs, round, ...key]);
+  return { ...state, again: () => setRound(round + 1) };
 }

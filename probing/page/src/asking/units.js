@@ -61,5 +61,8 @@ export function shortPath(file) {
   return file.startsWith("/") ? file.split("/").slice(-2).join("/") : file;
 }
 
-/** @param {string} file Whether it is no code of the program's own. */
-export const isLibrary = (file) => /site-packages|dist-packages|lib\/python3|\.so(?:\.|$)|^[^/]/.test(file);
+/**
+ * Whether it is no code of the program's own; what was typed in, as `<stdin>`, is.
+ * @param {string} file
+ */
+export const isLibrary = (file) => /site-packages|dist-packages|lib\/python3|\.so(?:\.|$)|^<frozen /.test(file) || !/\.py$|^[/<]/.test(file);

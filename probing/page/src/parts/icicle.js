@@ -5,6 +5,7 @@ import { secondsText } from "../asking/units.js";
 import { html } from "../html.js";
 import { colorOf } from "../theme.js";
 import { draw, LANE } from "./icicle_drawing.js";
+import { keysOf, nextMeant, rangeWith, within } from "./icicle_keys.js";
 import { usePaper } from "./paper.js";
 
 /**
@@ -18,9 +19,10 @@ const TOP = 20;
 /**
  * @param {{drawn: Boxes, paint: (box: Box) => string, search: string, theme: string,
  *   range: Range, setRange: (range: Range) => void, told: (box: Box) => string, whole?: number,
- *   format?: (value: number) => string, name?: string}} properties `whole`: where the longest of several ends.
+ *   format?: (value: number) => string, name?: string, turn?: number}} properties `whole`: where the longest of several
+ *   ends; `turn`: with each other one the next box is gone to that the search means.
  */
-export function Icicle({ drawn, paint, search, theme, range, setRange, told, whole = drawn.end, format = secondsText, name = "calls of the step over time" }) {
+export function Icicle({ drawn, paint, search, theme, range, setRange, told, whole = drawn.end, format = secondsText, name = "calls of the step over time", turn = 0 }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [width, setWidth] = useState(0);
   const [seen, setSeen] = useState(/** @type {Box | null} */ (null));
@@ -51,7 +53,13 @@ export function Icicle({ drawn, paint, search, theme, range, setRange, told, who
   usePaper((wide) => drawAt(wide ?? width));
   useWheel(canvas, range, whole, setRange);
   const found = (/** @type {MouseEvent} */ event) => boxAt(drawn, event, range, width);
-  const press = keysOf(range, whole, setRange);
+  const press = keysOf({ drawn, range, whole, seen, setRange, setSeen });
+  useEffect(() => {
+    const box = turn ? nextMeant(drawn, search, seen) : null;
+    if (!box) return;
+    setSeen(box);
+    setRange(rangeWith(box, range, whole));
+  }, [turn]);
   const drag = dragging(range, whole, width, setRange, (event) => {
     const box = found(event);
     if (box) setRange({ from: box.from, to: box.to });
@@ -61,7 +69,7 @@ export function Icicle({ drawn, paint, search, theme, range, setRange, told, who
       style=${{ width: "100%", height: `${height}px` }} onKeyDown=${press} onMouseDown=${drag}
       onMouseMove=${(/** @type {MouseEvent} */ event) => setSeen(found(event))} onMouseLeave=${() => setSeen(null)}
       onDblClick=${() => setRange({ from: 0, to: whole })}></canvas>
-    <p class="faint told">${seen ? told(seen) : `${format(range.to - range.from)} are shown of ${format(whole)}`}</p>
+    <p class="faint told" aria-live="polite">${seen ? told(seen) : `${format(range.to - range.from)} are shown of ${format(whole)}`}</p>
   </div>`;
 }
 
@@ -76,19 +84,6 @@ function boxAt({ boxes }, event, range, width) {
   const lane = Math.floor((event.offsetY - TOP) / LANE);
   const at = range.from + (event.offsetX / width) * (range.to - range.from);
   return boxes.find((box) => box.lane === lane && box.from <= at && at < box.to) ?? null;
-}
-
-/**
- * A range within the whole, as wide as was asked for.
- * @param {number} from
- * @param {number} span
- * @param {number} end
- * @returns {Range}
- */
-function within(from, span, end) {
-  const wide = Math.min(Math.max(span, end * 1e-6), end);
-  const low = Math.min(Math.max(from, 0), end - wide);
-  return { from: low, to: low + wide };
 }
 
 /**
@@ -112,24 +107,6 @@ function useWheel(canvas, range, end, setRange) {
     return () => node?.removeEventListener("wheel", turn);
   }, [range, end]);
 }
-
-/**
- * @param {Range} range
- * @param {number} end
- * @param {(range: Range) => void} setRange
- */
-const keysOf = (range, end, setRange) => (/** @type {KeyboardEvent} */ event) => {
-  const span = range.to - range.from;
-  /** @type {Record<string, Range>} */
-  const places = {
-    "0": { from: 0, to: end },
-    "+": within(range.from + span / 4, span / 2, end), "-": within(range.from - span / 2, span * 2, end),
-    ArrowLeft: within(range.from - span / 4, span, end), ArrowRight: within(range.from + span / 4, span, end),
-  };
-  if (!places[event.key]) return;
-  event.preventDefault();
-  setRange(places[event.key]);
-};
 
 /**
  * @param {Range} range

@@ -25,18 +25,26 @@ export function draw(context, picture) {
   context.textBaseline = "middle";
   drawTimes(context, picture);
   const scale = width / (range.to - range.from);
-  const words = picture.search.toLowerCase();
+  const isMeantBy = meantBy(picture.search);
   for (const boxes of lanesOf(drawn.boxes)) {
     let index = firstAfter(boxes, range.from, 0);
     while (index < boxes.length && boxes[index].from <= range.to) {
       const box = boxes[index];
       const left = Math.max(0, (box.from - range.from) * scale);
       const wide = Math.max(NARROW, Math.min(width, (box.to - range.from) * scale) - left);
-      const isMeant = !words || box.name.toLowerCase().includes(words) || box.kind.toLowerCase().includes(words);
-      drawBox(context, picture, box, left, top + box.lane * LANE, wide, isMeant);
+      drawBox(context, picture, box, left, top + box.lane * LANE, wide, isMeantBy(box));
       index = Math.max(index + 1, wide > NARROW ? 0 : firstAfter(boxes, range.from + (left + wide) / scale, index));
     }
   }
+}
+
+/**
+ * @param {string} search Empty for all.
+ * @returns {(box: Box) => boolean}
+ */
+export function meantBy(search) {
+  const words = search.toLowerCase();
+  return (box) => !words || box.name.toLowerCase().includes(words) || box.kind.toLowerCase().includes(words);
 }
 
 /** @type {WeakMap<Box[], Box[][]>} */
@@ -46,7 +54,7 @@ const LANES = new WeakMap();
  * @param {Box[]} boxes By lane, and in it in the order of time.
  * @returns {Box[][]} Those of each lane.
  */
-function lanesOf(boxes) {
+export function lanesOf(boxes) {
   const known = LANES.get(boxes);
   if (known) return known;
   /** @type {Box[][]} */
@@ -96,9 +104,10 @@ function drawBox(context, { paint, ink, seen: pointed }, box, left, y, wide, isM
   if (wide >= LEAST_TEXT) {
     context.fillStyle = textOn(color);
     const room = Math.floor((wide - 8) / 6.4);
-    const words = visible(box.isOpen ? `${box.name} (open)` : box.name);
+    const name = box.isOpen ? `${box.name} (open)` : box.name;
+    const words = visible(box.words && box.words.length <= room ? box.words : name);
     const isCut = words.length > room;
-    const seen = !isCut ? words : box.stage ? `…${words.slice(words.length - room + 1)}` : `${words.slice(0, room - 1)}…`;
+    const seen = !isCut ? words : name.includes(".") ? `…${words.slice(words.length - room + 1)}` : `${words.slice(0, room - 1)}…`;
     context.fillText(seen, left + 4, y + LANE / 2, wide - 6);
   }
   context.globalAlpha = 1;

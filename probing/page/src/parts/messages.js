@@ -3,12 +3,13 @@
 import { linkTo } from "../address.js";
 import { html } from "../html.js";
 
-/** @param {{error: Error | null}} properties */
-export function Trouble({ error }) {
+/** @param {{error: Error | null, again?: () => void}} properties `again` asks once more. */
+export function Trouble({ error, again }) {
   if (!error) return null;
   const help = /** @type {{help?: string}} */ (error).help;
   return html`<p class="trouble" role="alert">
     <strong>${error.message}</strong> ${help ? html`<span>${help}</span>` : null}
+    ${again ? html`${" "}<button class="small no-print" onClick=${again}>Ask again</button>` : null}
   </p>`;
 }
 

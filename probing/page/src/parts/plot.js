@@ -13,7 +13,7 @@ import { usePaper } from "./paper.js";
  * @typedef {{x: (number | null)[], curves: Curve[], height?: number, isStacked?: boolean,
  *   format?: (value: number | null, digits?: number) => string, xName?: string, group?: string,
  *   marks?: {step: number, color: string, isTick: boolean}[], pointed?: (x: number | null) => void,
- *   isBinary?: boolean, zoom?: (from: number, to: number) => void, reset?: () => void, name: string,
+ *   isBinary?: boolean, isLog?: boolean, extra?: any, zoom?: (from: number, to: number) => void, reset?: () => void, name: string,
  *   theme: string}} Plotted
  */
 
@@ -30,7 +30,7 @@ export function Plot(plotted) {
   const drawn = useRef(/** @type {uPlot | null} */ (null));
   const current = useRef(plotted);
   current.current = plotted;
-  const shape = [plotted.curves.map((curve) => curve.label).join(), plotted.theme].join("|");
+  const shape = [plotted.curves.map((curve) => curve.label).join(), plotted.theme, Boolean(plotted.isLog)].join("|");
   useEffect(() => {
     const node = place.current;
     if (!node) return;
@@ -54,7 +54,7 @@ export function Plot(plotted) {
   }, [plotted.marks?.length, plotted.marks?.[0]?.step]);
   usePaper((width) => drawn.current?.setSize({ width: width ?? place.current?.clientWidth ?? 0, height: plotted.height ?? 160 }));
   return html`<figure class="plot">
-    <figcaption>${plotted.name}</figcaption>
+    <figcaption>${plotted.name} ${plotted.extra}</figcaption>
     <div ref=${place}></div>
   </figure>`;
 }
@@ -95,7 +95,7 @@ function optionsFor(current, width) {
     width,
     height: plotted.height ?? 160,
     // What is stacked is seen whole; one value alone is at least a point.
-    scales: { x: { time: false }, ...(plotted.isStacked ? { y: { range: (_, __, most) => [0, most > 0 ? most * 1.05 : 1] } } : {}) },
+    scales: { x: { time: false }, ...scaleOf(plotted) },
     cursor: {
       sync: plotted.group ? { key: plotted.group } : undefined,
       drag: { x: true, y: false, setScale: !plotted.zoom },
@@ -119,13 +119,23 @@ function optionsFor(current, width) {
 }
 
 /**
- * @param {number[]} ticks
+ * @param {Plotted} plotted
+ * @returns {uPlot.Scales} How its values are turned into heights, where that is not as usual.
+ */
+function scaleOf({ isStacked, isLog }) {
+  if (isStacked) return { y: { range: (_, __, most) => [0, most > 0 ? most * 1.05 : 1] } };
+  return isLog ? { y: { distr: 3 } } : {};
+}
+
+/**
+ * @param {(number | null)[]} ticks On a scale of powers those that have no room for a text are null.
  * @param {(value: number | null, digits?: number) => string} format
  * @returns {string[]} Their texts, no two of them alike.
  */
 function ticksText(ticks, format) {
-  const all = DIGITS.map((digits) => ticks.map((tick) => format(tick, digits)));
-  return all.find((texts) => new Set(texts).size === texts.length) ?? all[0];
+  const told = ticks.filter((tick) => tick !== null);
+  const all = DIGITS.map((digits) => ticks.map((tick) => (tick === null ? "" : format(tick, digits))));
+  return all.find((texts) => new Set(texts.filter(Boolean)).size === told.length) ?? all[0];
 }
 
 /**

@@ -5,6 +5,7 @@ import { usePolled } from "../asking/polling.js";
 import { askJson } from "../asking/session.js";
 import { html } from "../html.js";
 import { AskButton } from "../parts/ask_button.js";
+import { Copy } from "../parts/copy.js";
 import { noneBy, ShownSql, Trouble } from "../parts/messages.js";
 
 const EVERY_MS = 30_000;
@@ -14,7 +15,7 @@ export function Doctor({ place, isLive, pid, ranks }) {
   const named = (/** @type {any} */ found) => (isLive && pid !== null && place.of.startsWith("/") ? byPid(found, place.of, pid) : found);
   const asked = useAsked((signal) => askJson("doctor", { endpoint: place.of }, signal));
   const job = useAsked((signal) => askJson("doctor", { endpoint: place.of, of_job: true }, signal));
-  const { value, error } = usePolled(
+  const { value, error, again } = usePolled(
     (signal) => askJson("findings", { endpoint: place.of }, signal), isLive && !asked.value && !job.value ? EVERY_MS : 0, [place.of],
   );
   return html`<section>
@@ -27,7 +28,7 @@ export function Doctor({ place, isLive, pid, ranks }) {
     ${asked.value && ranks.length ? html`<h3>This rank</h3>` : null}
     ${asked.value ? html`<${Report} report=${named(asked.value)} />` : job.value ? null : html`<div>
       <h3>By its record alone</h3>
-      <${Trouble} error=${error} />
+      <${Trouble} error=${error} again=${again} />
       ${isLive ? html`<p class="faint">What it does now is not in its record: whether it hangs, who holds its memory. Examine all looks at that, too.</p>` : null}
       ${value ? html`<${Found} found=${named(value)} />` : error ? null : html`<p class="faint">Reading its record …</p>`}
       ${value?.statements?.length ? html`<${ShownSql} sql=${value.statements} of=${place.of} />` : null}
@@ -71,6 +72,6 @@ function List({ findings }) {
       ${one.since_step === null ? null : html`<span class="faint"> since step ${one.since_step.toLocaleString("en")}</span>`}</p>
     <ul>${one.evidence.map((/** @type {string} */ line) => html`<li>${line}</li>`)}</ul>
     ${one.fix ? html`<p>${one.fix}</p>` : null}
-    ${one.next ? html`<p><code>${one.next}</code></p>` : null}
+    ${one.next ? html`<p><code>${one.next}</code> <${Copy} text=${one.next} /></p>` : null}
   </li>`)}</ol>`;
 }

@@ -68,7 +68,7 @@ function summaryOf(seen) {
   /** @type {Record<string, number>} */
   const counts = {};
   for (const { state } of processes) counts[state] = (counts[state] ?? 0) + 1;
-  const words = Object.entries(counts).map(([state, number]) => `${number} ${state}`);
+  const words = Object.entries(counts).map(([state, number]) => `${number} ${state === "no step ends" ? "in which no step ends" : state}`);
   const ranks = processes.filter(({ rank }) => rank !== null);
   const there = (ranks.length ? ranks : processes).filter(({ state }) => state !== "missing").length;
   const others = processes.length - ranks.length;
@@ -93,6 +93,7 @@ function List({ entries }) {
   const asked = entries.filter((entry) => entry.state !== "missing").slice(0, MOST_EXAMINED);
   const key = asked.map((entry) => entry.endpoint).join("\n");
   const findings = usePolled((signal) => examine(asked, signal), FINDINGS_MS, [key]);
+  const isOne = new Set(entries.map((entry) => entry.job)).size <= 1;
   return html`<table class="list">
     <thead><tr>
       <th>process</th><th>state</th><th class="number">step</th><th class="number">step began</th>
@@ -100,7 +101,7 @@ function List({ entries }) {
       <th class="number">data wait</th><th class="number">memory</th>
       <th>findings of its record</th>
     </tr></thead>
-    <tbody>${entries.map((entry) => html`<${Line} key=${entry.endpoint} entry=${entry} found=${findings.value?.[entry.endpoint]} />`)}</tbody>
+    <tbody>${entries.map((entry) => html`<${Line} key=${entry.endpoint} entry=${entry} job=${isOne ? null : entry.job} found=${findings.value?.[entry.endpoint]} />`)}</tbody>
   </table>`;
 }
 
@@ -135,15 +136,15 @@ async function examine(entries, signal) {
   return found;
 }
 
-/** @param {{entry: Entry, found: any}} properties */
-function Line({ entry, found }) {
+/** @param {{entry: Entry, job: string | null, found: any}} properties `job`: where those beside it are of others. */
+function Line({ entry, job, found }) {
   const who = [entry.host, entry.rank === null ? null : entry.pid].filter(Boolean).join(" ");
   return html`<tr data-endpoint=${entry.endpoint}>
     <td>${entry.state === "missing"
       ? html`<strong>${entry.name}</strong>`
       : html`<a href=${linkTo({ view: "steps", of: entry.endpoint })}><strong>${entry.name}</strong></a>`}
       ${" "}<span class="faint">${who}</span>
-      ${entry.command ? html`<span class="command faint" title=${entry.command}>${shortCommand(entry.command)}</span>` : null}</td>
+      ${entry.command ? html`<span class="command faint" title=${[job, entry.command].filter(Boolean).join(": ")}>${[job, shortCommand(entry.command)].filter(Boolean).join(": ")}</span>` : null}</td>
     <td><span class=${`state ${kindOf(entry.state)}`}>${entry.state}</span></td>
     <td class="number">${numberText(entry.step)}</td>
     <td class="number">${entry.age_s === null ? "–" : `${secondsText(entry.age_s)} ago`}</td>
@@ -192,6 +193,16 @@ const MEASURES = {
   step: { name: "step", of: (entry) => entry.step, text: numberText },
 };
 
+/** @param {KeyboardEvent} event An arrow: the cell beside the one that has the keys, or in the row below or above. */
+function goOn(event) {
+  const cells = /** @type {HTMLElement[]} */ ([.../** @type {HTMLElement} */ (event.currentTarget).children]);
+  const wide = cells.filter((one) => one.offsetTop === cells[0].offsetTop).length;
+  const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -wide, ArrowDown: wide }[event.key];
+  if (!by) return;
+  event.preventDefault();
+  cells[cells.indexOf(/** @type {HTMLElement} */ (event.target)) + by]?.focus();
+}
+
 /** @param {{entries: Entry[], chosen: string, choose: (endpoint: string) => void}} properties */
 function Cells({ entries, chosen, choose }) {
   const [by, setBy] = useState("step_s");
@@ -200,6 +211,7 @@ function Cells({ entries, chosen, choose }) {
   const known = values.filter((value) => value !== null);
   const least = Math.min(...known);
   const span = Math.max(...known) - least;
+  const stop = Math.max(0, entries.findIndex((entry) => entry.endpoint === chosen));
   const pick = (/** @type {Event} */ event) => setBy(/** @type {HTMLSelectElement} */ (event.currentTarget).value);
   return html`<div>
     <p><label>Colour by <select value=${by} onChange=${pick}>
@@ -207,14 +219,14 @@ function Cells({ entries, chosen, choose }) {
     </select></label>
     ${known.length ? html` <span class="scale">${measure.text(least)} <i></i> ${measure.text(least + span)}</span>` : html` <span class="faint">None of them has told its ${measure.name} yet.</span>`}
     ${known.length && known.length < entries.length ? html` <span class="faint">${known.length.toLocaleString("en")} of ${entries.length.toLocaleString("en")} have told it; the others, without a colour, have not answered in time.</span>` : null}</p>
-    <div class="cells">${entries.map((entry, index) => {
+    <div class="cells" role="group" aria-label="processes; the arrows go from one to the next" onKeyDown=${goOn}>${entries.map((entry, index) => {
       const value = values[index];
       const color = value === null ? undefined : scaleColor(span ? (value - least) / span : 0.5);
       const when = entry.is_late ? " when it last answered" : "";
       const title = `${entry.name}: ${entry.state}, ${measure.name} ${measure.text(value)}${when}`;
       const word = ["good", "quiet"].includes(kindOf(entry.state)) ? "" : entry.state[0];
       return html`<button key=${entry.endpoint} title=${title} aria-label=${title}
-        aria-pressed=${entry.endpoint === chosen} style=${color ? { background: color, color: "#fff", textShadow: "0 0 2px #000" } : {}}
+        aria-pressed=${entry.endpoint === chosen} tabindex=${index === stop ? 0 : -1} style=${color ? { background: color, color: "#fff", textShadow: "0 0 2px #000" } : {}}
         onClick=${() => choose(entry.endpoint)}>${word}</button>`;
     })}</div>
   </div>`;

@@ -6,9 +6,8 @@ looked at in a few steps, all rules together.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -23,14 +22,11 @@ from .zero_loss import all_zero
 Row = dict[str, Any]
 _GRADIENTS = (
     "SELECT step, model, parameter, norm, numel, weight_norm, update_ratio, passes, kept_passes,"
+    " has_older,"
     " subnormal_share, weight_subnormal_share, state_subnormal_share FROM python.gradients"
     " WHERE step BETWEEN {first} AND {last} ORDER BY seq"
 )
 _SAMPLED = 3
-_KEPT = 20
-_KEPT_STEPS = 20
-_LOOKS = 4
-_ROUNDING = 0.35
 LONGEST_STEP_S = 4.0
 SAMPLING_S = 1.8
 """What waits for the same few steps is judged before samples are taken: it is graver."""
@@ -173,65 +169,37 @@ def _vanishing(facts: Facts) -> Iterator[Sign]:
 
 def _not_zeroed(facts: Facts) -> Iterator[Sign]:
     """Each step adds to the gradients of the step before."""
-    now = facts.now()
-    rows = [row for row in facts.live("parameters") if row["optimizers"] and row["has_gradient"]]
-    first = [row for row in rows if (row["gradient_version"] or 0) >= _KEPT]
-    if len(first) <= len(rows) / 2 or any(row["wrappers"] for row in facts.live("models")):
-        return  # made anew in each step; or kept in buckets, which others change
-    before = _counted(facts)
-    wait_s = 1.5 * _KEPT_STEPS * now.median_s
-    if wait_s > LONGEST_STEP_S:
-        raise NotLookedAt(f"{_KEPT_STEPS} steps take more than {LONGEST_STEP_S:.0f} s")
-    for attempt in range(_LOOKS):
-        time.sleep(max(0.3, wait_s))
-        after = facts.ask(f"parameters again {attempt}", lambda: _counted(facts))
-        steps, rises = after.step - before.step, _rises(before, after)
-        if rises and min(rises) >= 0:
-            break
-        before = after  # in between an epoch began, which sets them to zero
-    if steps < _KEPT_STEPS or not rises:
+    if any(row["wrappers"] for row in facts.live("models")):
+        return  # kept in buckets, which others change
+    rows = [row for row in sampled(facts) if row["has_older"] is not None]
+    found = _by_parameter(rows)
+    older = [
+        name for name, own in found.items() if 2 * sum(row["has_older"] for row in own) >= len(own)
+    ]
+    if not older:
         return
-    last = now.rows[-1]
-    own = (last["micro_batches"] or 1) + sum(
-        last[name] is not None for name in ("clipped_norm", "amp_scale")
-    )
-    each = float(np.median(rises)) / steps
-    if abs(each - own) > _ROUNDING or each < 1 - _ROUNDING:
-        return
+    last = max(row["step"] for row in rows)
     yield Sign(
         certainty="likely",
-        summary="Gradients are not set to zero in each step: it adds to those of steps before",
+        summary=f"{_whose(older, found)} are not set to zero in each step: it adds to those of"
+        " steps before",
         evidence=(
-            f"in {steps} steps each gradient was changed {each:.1f} times a step: by backward"
-            " passes, clipping and unscaling alone",
-            f"they were changed in place {max(after.versions.values()):,} times since they were"
-            " made",
+            f"what the optimizer used of {older[0]} is in its gradient of the step after, as seen"
+            f" until step {last}; so it is with {len(older)} of {len(found)} gradients",
         ),
         weight=0.8,
     )
 
 
-class _Counted(NamedTuple):
-    """How often the gradients were changed until a step."""
-
-    step: int
-    versions: dict[str, int]
-
-
-def _rises(before: _Counted, after: _Counted) -> list[int]:
-    """How often each gradient was changed between two looks; less than 0: it was made anew."""
-    return [after.versions.get(name, 0) - count for name, count in before.versions.items()]
-
-
-def _counted(facts: Facts) -> _Counted:
-    rows = facts.process.live("parameters").dicts()
-    step = facts.process.query("SELECT max(step) AS step FROM python.steps").to_pylist()[0]["step"]
-    versions = {
-        f"{row['model']} {row['parameter']}": row["gradient_version"]
-        for row in rows
-        if row["optimizers"] and (row["gradient_version"] or 0) >= _KEPT
-    }
-    return _Counted(step or 0, versions)
+def _whose(older: Sequence[str], found: Mapping[str, Any]) -> str:
+    """Some of the gradients that were found: by their models where all of these are among them."""
+    if len(older) == len(found):
+        return "Gradients"
+    others = {name.split()[0] for name in found.keys() - set(older)}
+    models = sorted({name.split()[0] for name in older} - others)
+    named = models if all(name.split()[0] in models for name in older) else older
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return f"The gradients of {', '.join(named[:MOST_NAMED])}{more}"
 
 
 def _never_steps(facts: Facts) -> Iterator[Sign]:
@@ -339,16 +307,17 @@ RULES = (
         group="numbers",
         subject="gradients",
         symptom="The loss swings and the training gets unstable.",
-        evidence="`gradient_version` of python.parameters, twice: gradients that stay from step to"
-        " step, and are changed by backward passes, unscaling and clipping alone. Not looked at"
-        " under DistributedDataParallel and FSDP.",
+        evidence="`has_older` of python.gradients over 3 steps: in half of them or more the"
+        " gradient that the optimizer uses is the one of the step before, changed by a backward"
+        " pass and by nothing else in between. Not looked at under DistributedDataParallel and"
+        " FSDP.",
         certainty="likely",
         gravity=74,
         fix="Call optimizer.zero_grad() once in each step.",
         source="https://pytorch.org/docs/stable/optim.html",
         next="probing ENDPOINT gradients --steps 3",
         look=_not_zeroed,
-        cost_s=1.5,
+        cost_s=SAMPLING_S,
     ),
     Rule(
         name="never-steps",

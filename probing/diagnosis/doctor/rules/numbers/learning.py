@@ -1,7 +1,4 @@
-"""Rules about how it learns: the learning rate, clipping, the gradient scaler.
-
-Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
-"""
+"""Rules about how it learns: the learning rate, clipping, the gradient scaler."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rules about modes and random numbers: what a model computes otherwise than it should.
-
-Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
-"""
+"""Rules about modes and random numbers: what a model computes otherwise than it should."""
 
 from __future__ import annotations
 

@@ -73,7 +73,6 @@ def _of_others(facts: Facts, rows: Sequence[Row], found: Sequence[Row]) -> Itera
 
 
 def _two_optimizers(facts: Facts) -> Iterator[Sign]:
-    """Parameters are in more than one optimizer."""
     found = [row for row in facts.live("parameters") if row["optimizers"] > 1 and row["trainable"]]
     if not found:
         return

@@ -61,7 +61,7 @@ export function Act({ place, isLive, ranks, mayEval }) {
         ${acted.value ? html`<p role="status">${actText(acted.value)}</p>` : null}`}`
     : html`<p class="note">${isLive ? html`This page only looks. <code>probing web --allow-eval</code> has one that also runs code and acts.` : "It has ended: nothing can be changed in it."}</p>`}
     <h3>What was done</h3>
-    <${Trouble} error=${done.error} />
+    <${Trouble} error=${done.error} again=${done.again} />
     ${done.value ? html`<${Done} rows=${done.value} />` : done.error ? null : html`<p class="faint">Reading its record …</p>`}
     <${ShownSql} sql=${actsSql.trim()} of=${of} />
   </section>`;

@@ -13,6 +13,7 @@ import { Plot } from "../../parts/plot.js";
 import allocationsSql from "../../sql/allocations.sql";
 import stepsSql from "../../sql/memory_steps.sql";
 import tensorsSql from "../../sql/tensors.sql";
+import { Fit } from "./fit.js";
 import { Holders, Tensors } from "./tensors.js";
 
 const LIVE_MS = 10_000;
@@ -29,10 +30,11 @@ export function Memory({ place, isLive, theme }) {
   const steps = usePolled((signal) => query(of, stepsSql.trim(), { signal }), isLive ? LIVE_MS : 0, [of]);
   const looked = useAsked((signal) => query(of, tensorsSql.trim(), { signal }));
   const holders = useAsked((signal) => askJson("holders", { endpoint: of }, signal));
+  const fit = useAsked((signal) => askJson("fit", { endpoint: of }, signal));
   const events = usePolled((signal) => query(of, allocationsSql.trim(), { signal }), 0, [of]);
   return html`<section>
     <h2>Memory</h2>
-    <${Trouble} error=${steps.error} />
+    <${Trouble} error=${steps.error} again=${steps.again} />
     ${steps.value ? html`<${Phases} rows=${steps.value} theme=${theme} />` : steps.error ? null : html`<p class="faint">Reading its record …</p>`}
     <h3>By who holds it</h3>
     <${AskButton} asked=${looked} word="Look at the next step" isOff=${!isLive}
@@ -41,6 +43,10 @@ export function Memory({ place, isLive, theme }) {
     <${AskButton} asked=${holders} word="Who holds the largest" isOff=${!isLive}
       cost="searches a little at the end of each step, for 20 s at most" />
     ${holders.value ? html`<${Holders} found=${holders.value} />` : null}
+    <h3>What fits</h3>
+    <${AskButton} asked=${fit} word="The largest batch that fits" isOff=${!isLive}
+      cost="takes up to a minute: steps of a copy of the model without data, with the training held for some seconds in all" />
+    ${fit.value ? html`<${Fit} found=${fit.value} />` : null}
     <h3>Each allocation</h3>
     <${Events} rows=${events.value} error=${events.error} theme=${theme} />
     <${ShownSql} sql=${[stepsSql, tensorsSql, allocationsSql].map((one) => one.trim())} of=${of} words="The SQL of this view" />

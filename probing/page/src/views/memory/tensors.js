@@ -8,7 +8,7 @@ const LARGEST = 20;
 /** @type {[string, string][]} */
 const MOMENTS = [["before_backward", "before the backward pass"], ["now", "at the end of a step"]];
 /** @type {Record<string, string>} */
-const COLORS = {
+export const COLORS = {
   parameters: "#0072b2", gradients: "#8a6fb0", optimizer_state: "#009e73", buffers: "#56b4e9",
   activations: "#d55e00", inputs: "#e69f00", temporary: "#cc79a7", other: "#9a9a9a",
 };
@@ -72,7 +72,7 @@ function Categories({ device, all }) {
 }
 
 /** @param {string} category */
-const word = (category) => category.replaceAll("_", " ");
+export const word = (category) => category.replaceAll("_", " ");
 
 /** @param {{found: any}} properties */
 export function Holders({ found }) {

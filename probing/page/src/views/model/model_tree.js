@@ -19,7 +19,9 @@ export function treesOf(record, modules) {
   /** @type {Node[]} */
   const roots = [];
   for (const rows of [modules, record]) {
-    for (let row = 0; row < (rows?.length ?? 0); row++) add(reader(/** @type {Rows} */ (rows), row), nodes, roots);
+    if (!rows) continue;
+    const read = reader(rows);
+    for (let row = 0; row < rows.length; row++) add(read(row), nodes, roots);
   }
   for (const root of roots) {
     inOrder(root);
@@ -28,19 +30,19 @@ export function treesOf(record, modules) {
   return roots;
 }
 
-/**
- * @param {Rows} rows
- * @param {number} row
- */
-function reader(rows, row) {
-  const at = (/** @type {string} */ name) => rows.columns.find((one) => one.name === name)?.at(row) ?? null;
-  const number = (/** @type {string} */ name) => (at(name) === null ? null : Number(at(name)));
-  const text = (/** @type {string} */ name) => String(at(name) ?? "");
-  return { at, number, text };
+/** @param {Rows} rows */
+function reader(rows) {
+  const columns = new Map(rows.columns.map((one) => [one.name, one.at]));
+  return (/** @type {number} */ row) => {
+    const at = (/** @type {string} */ name) => columns.get(name)?.(row) ?? null;
+    const number = (/** @type {string} */ name) => (at(name) === null ? null : Number(at(name)));
+    const text = (/** @type {string} */ name) => String(at(name) ?? "");
+    return { at, number, text };
+  };
 }
 
 /**
- * @param {ReturnType<typeof reader>} row
+ * @param {ReturnType<ReturnType<typeof reader>>} row
  * @param {Map<string, Node>} nodes
  * @param {Node[]} roots
  */

@@ -1,6 +1,7 @@
 /** An answer as a file: CSV, Parquet, Arrow. */
 
 import { useState } from "preact/hooks";
+import { hand } from "../../asking/files.js";
 import { asCsv } from "../../asking/rows.js";
 import { ask } from "../../asking/session.js";
 import { html } from "../../html.js";
@@ -24,15 +25,4 @@ export function Downloads({ rows, sql, of, ofJob }) {
     <button onClick=${() => hand(/** @type {any} */ (rows.bytes), "answer.arrows")}>Arrow</button>
     <${Trouble} error=${error} />
   </span>`;
-}
-
-/**
- * @param {BlobPart} content
- * @param {string} name
- */
-function hand(content, name) {
-  const address = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
-  const link = Object.assign(document.createElement("a"), { href: address, download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }

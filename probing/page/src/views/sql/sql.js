@@ -37,7 +37,7 @@ export function Sql({ place, theme, ranks }) {
       ${answer.isBusy ? html`<button onClick=${answer.giveUp}>Cancel</button> <span class="faint">running …</span>` : null}
       <span class="faint">${answer.words}</span>
     </p>
-    <${Trouble} error=${catalog.error} />
+    <${Trouble} error=${catalog.error} again=${catalog.again} />
     <${Trouble} error=${answer.error} />
     ${answer.rows && answer.error ? html`<p class="note">Below is the answer to the statement before: <code>${answer.asked.replace(/\s+/g, " ").slice(0, 200)}</code></p>` : null}
     ${answer.rows ? html`<${Answer} rows=${answer.rows} asked=${answer.asked} isWide=${answer.isWide} of=${place.of} theme=${theme} />` : null}

@@ -7,6 +7,7 @@ import { usePolled } from "../../asking/polling.js";
 import { numbers, query } from "../../asking/rows.js";
 import { bytesText, numberText, secondsText } from "../../asking/units.js";
 import { html } from "../../html.js";
+import { BoxSearch, HowToMove, useBoxSearch } from "../../parts/box_search.js";
 import { Icicle } from "../../parts/icicle.js";
 import { ShownSql, Trouble } from "../../parts/messages.js";
 import flopsSql from "../../sql/flops.sql";
@@ -39,7 +40,7 @@ export function Step({ place, isLive, isStuck, ageS, theme, ranks }) {
   const step = asked ?? first;
   return html`<section>
     <h2>One step</h2>
-    <${Trouble} error=${known.error} />
+    <${Trouble} error=${known.error} again=${known.again} />
     ${known.value || known.error ? null : html`<p class="faint">Reading its calls …</p>`}
     ${known.value && steps.length === 0 ? html`<p>No calls of modules are on record.</p>` : null}
     ${step === null ? null : html`<${Choice} step=${step} steps=${steps} of=${place.of} isLive=${isLive} ageS=${ageS} />
@@ -83,7 +84,7 @@ function Choice({ step, steps, of, isLive, ageS }) {
 /** @param {{step: number, of: string, theme: string, isEnded: boolean, isLive: boolean, ranks: Rank[]}} properties */
 function Calls({ step, of, theme, isEnded, isLive, ranks }) {
   const sql = callsSql(step);
-  const { value, error } = usePolled((signal) => query(of, sql, { signal }), isEnded ? 0 : LIVE_MS, [of, sql]);
+  const { value, error, again } = usePolled((signal) => query(of, sql, { signal }), isEnded ? 0 : LIVE_MS, [of, sql]);
   const drawn = useMemo(() => (value ? boxesOf(value) : null), [value]);
   const [isWide, setWide] = useState(false);
   const [isWhole, setWhole] = useState(false);
@@ -94,7 +95,7 @@ function Calls({ step, of, theme, isEnded, isLive, ranks }) {
     return found;
   }, isWide && isLive && !isWhole ? LIVE_MS : 0, [sql, isWide]);
   const flops = useFlops(of, isLive);
-  if (!drawn) return error ? html`<${Trouble} error=${error} />` : html`<p class="faint">Reading its calls …</p>`;
+  if (!drawn) return error ? html`<${Trouble} error=${error} again=${again} />` : html`<p class="faint">Reading its calls …</p>`;
   return html`<div>
     ${ranks.length ? html`<p class="bar no-print"><label><input type="checkbox" checked=${isWide} onChange=${() => setWide(!isWide)} />
       The same step of ${ranks.length > MOST_RANKS ? `${MOST_RANKS} of ` : ""}${ranks.length} other ${ranks.length > 1 ? "ranks" : "rank"}, each from its own beginning</label>
@@ -143,7 +144,7 @@ function useFlops(of, isLive) {
  */
 export function DrawnCalls({ drawn, theme, others = [], flops = null }) {
   const [by, setBy] = useState("stage");
-  const [search, setSearch] = useState("");
+  const { search, turn, field } = useBoxSearch();
   const [range, setRange] = useState(/** @type {{from: number, to: number} | null} */ (null));
   const all = useMemo(() => [drawn, ...others.flatMap((one) => one.drawn ?? [])], [drawn, others]);
   const whole = useMemo(() => Math.max(...all.map((one) => one.end)), [all]);
@@ -160,25 +161,28 @@ export function DrawnCalls({ drawn, theme, others = [], flops = null }) {
   };
   return html`<div>
     <p class="bar no-print">
-      <label>Search <input type="search" value=${search} onInput=${(/** @type {Event} */ event) => setSearch(word(event))} placeholder="module or class" /></label>
+      <${BoxSearch} ...${field} placeholder="module or class" />
       <label>Colour by <select value=${by} onChange=${(/** @type {Event} */ event) => choose(word(event))}>
         ${Object.entries(MEASURES).filter(([key]) => key !== "flops" || flops).map(([key, one]) => html`<option value=${key}>${one.name}</option>`)}</select></label>
       <${Key} by=${by} />
-      <span class="faint">Click a box or turn the wheel to zoom, drag to move, double-click for all.</span>
+      <${HowToMove} />
     </p>
     ${by === "flops" && flops?.isBusy ? html`<p class="faint" role="status">Watching the modules in the next forward pass …</p>` : null}
     <${Trouble} error=${by === "flops" ? flops?.error ?? null : null} />
-    <${Icicle} ...${shared} drawn=${drawn} />
+    <${Icicle} ...${shared} drawn=${drawn} turn=${turn} />
     ${others.map((one) => html`<h3>${one.name}</h3>
       ${one.drawn?.boxes.length ? html`<${Icicle} ...${shared} drawn=${one.drawn} />` : html`<p class="faint">${one.trouble || "No call of this step is on its record: it is not there yet, or long past it."}</p>`}`)}
     <${Longest} drawn=${drawn} />
   </div>`;
 }
 
+/** @param {string} stage */
+const stageText = (stage) => stage.replaceAll("_", " ");
+
 /** @param {{by: string}} properties What the colours mean. */
 function Key({ by }) {
   if (by !== "stage") return html`<span class="scale">little <i></i> much</span>`;
-  return html`<span>${["forward", "backward", "optimizer"].map((stage) => html`<span class="key"><i class="dot" style=${{ background: STAGES[stage] }}></i>${stage}</span>`)}</span>`;
+  return html`<span>${["data_wait", "forward", "backward", "optimizer"].map((stage) => html`<span class="key"><i class="dot" style=${{ background: STAGES[stage] }}></i>${stageText(stage)}</span>`)}</span>`;
 }
 
 /**
@@ -191,7 +195,7 @@ function told(box, end, flops) {
   const took = box.to - box.from;
   const number = MEASURES.flops.of(box, flops);
   return [
-    box.name, box.kind, box.stage, box.isOpen ? "not ended" : secondsText(took),
+    box.name, box.kind, stageText(box.stage), box.isOpen ? "not ended" : secondsText(took),
     box.isOpen ? "" : `${((100 * took) / end).toPrecision(2)} % of the step`,
     box.memory === null ? "" : `${bytesText(box.memory)} in use at its end`,
     number === null || box.isOpen ? "" : `${numberText(number / 1e6)} MFLOP, ${numberText(number / took / 1e9)} GFLOP/s`,
@@ -205,7 +209,7 @@ function Longest({ drawn }) {
     <caption class="faint">The longest calls, without the calls in them</caption>
     <thead><tr><th>module</th><th>class</th><th>stage</th><th class="number">own time</th><th class="number">whole</th></tr></thead>
     <tbody>${found.map(({ box, own }) => html`<tr>
-      <td>${box.name}</td><td>${box.kind}</td><td>${box.stage}</td>
+      <td>${box.name}</td><td>${box.kind}</td><td>${stageText(box.stage)}</td>
       <td class="number">${box.isOpen ? "open" : secondsText(own)}</td><td class="number">${box.isOpen ? "open" : secondsText(box.to - box.from)}</td>
     </tr>`)}</tbody>
   </table>`;

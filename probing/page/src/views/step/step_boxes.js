@@ -5,12 +5,12 @@ import { PHASES, scaleColor } from "../../theme.js";
 
 /**
  * @typedef {{name: string, kind: string, stage: string, lane: number, from: number, to: number,
- *   isOpen: boolean, memory: number | null}} Box
+ *   isOpen: boolean, memory: number | null, words?: string}} Box `words`: what is drawn instead of the name where there is room.
  * @typedef {{boxes: Box[], lanes: number, end: number}} Boxes
  */
 
 /** @param {number} step */
-export const callsSql = (step) => calls.trim().replace("$step", String(step));
+export const callsSql = (step) => calls.trim().replaceAll("$step", String(step));
 
 /** The steps whose calls are on record, the newest first. */
 export const STEPS_SQL = `SELECT step, duration FROM python.steps

@@ -20,14 +20,13 @@ const MOST_LINES = 12;
 /**
  * @param {string} of
  * @param {boolean} isLive
- * @param {number | null} from
- * @param {number | null} to
+ * @param {import("./steps_sql.js").Range | null} range Which steps; null as long as their plots are waited for, which come first.
  * @returns {Mark[]} The newest first.
  */
-export function useMarks(of, isLive, from, to) {
-  const sql = marksSql(from, to);
-  const rows = usePolled((signal) => query(of, sql, { signal }), isLive ? LIVE_MS : 0, [of, sql]);
-  const found = usePolled((signal) => askJson("findings", { endpoint: of }, signal), isLive ? FINDINGS_MS : 0, [of]);
+export function useMarks(of, isLive, range) {
+  const sql = range && marksSql(range);
+  const rows = usePolled(async (signal) => (sql ? query(of, sql, { signal }) : null), isLive ? LIVE_MS : 0, [of, sql]);
+  const found = usePolled(async (signal) => (sql ? askJson("findings", { endpoint: of }, signal) : null), isLive ? FINDINGS_MS : 0, [of, sql === null]);
   const [step, kind, what] = rows.value?.columns.map((one) => one.at) ?? [];
   const recorded = Array.from({ length: rows.value?.length ?? 0 }, (_, row) => ({ step: Number(step(row)), kind: String(kind(row)), what: String(what(row) ?? "") }));
   const wrong = (found.value?.findings ?? []).filter((/** @type {any} */ one) => one.since_step !== null)
@@ -44,7 +43,7 @@ export function Marks({ marks, step, width }) {
   const near = step === null ? [] : marks.filter((one) => Math.abs(one.step - step) <= width);
   return html`<div>
     <p class="bar">${kinds.map((kind) => html`<span><i class="dot" style=${{ background: COLORS[kind] }}></i>${kind} ${marks.filter((one) => one.kind === kind).length}</span>`)}
-      <span class="faint">${near.length ? near.slice(0, 3).map((one) => `${one.kind} at step ${one.step.toLocaleString("en")}: ${one.what}`).join("; ") : "lines and ticks in the plots; point at one to read what it is"}</span></p>
+      <span class="faint no-print">${near.length ? near.slice(0, 3).map((one) => `${one.kind} at step ${one.step.toLocaleString("en")}: ${one.what}`).join("; ") : "lines and ticks in the plots; point at one to read what it is"}</span></p>
     <details><summary>${marks.length} marks</summary><table><thead><tr><th class="number">step</th><th>what</th><th></th></tr></thead>
       <tbody>${marks.map((one) => html`<tr><td class="number">${one.step.toLocaleString("en")}</td><td>${one.kind}</td><td class="wide">${one.what}</td></tr>`)}</tbody></table></details>
   </div>`;

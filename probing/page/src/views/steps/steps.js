@@ -9,8 +9,9 @@ import { html } from "../../html.js";
 import { ShownSql, Trouble } from "../../parts/messages.js";
 import { Plot } from "../../parts/plot.js";
 import { PHASES } from "../../theme.js";
+import { Beside, useBeside } from "./beside.js";
 import { Marks, useMarks } from "./marks.js";
-import { marksSql, stepsSql } from "./steps_sql.js";
+import { besideSql, marksSql, stepsSql } from "./steps_sql.js";
 
 const LIVE_MS = 2000;
 
@@ -18,13 +19,14 @@ const LIVE_MS = 2000;
 export function Steps({ place, isLive, theme }) {
   const from = bound(place.part.from);
   const to = bound(place.part.to);
-  const sql = stepsSql(from, to);
+  const sql = stepsSql({ from, to });
   const every = isLive && to === null ? LIVE_MS : 0;
-  const { value, error, isBusy } = usePolled(
-    (signal) => query(place.of, sql, { signal }), every, [place.of, sql],
+  const { value, error, isBusy, again } = usePolled(
+    async (signal) => ({ rows: await query(place.of, sql, { signal }), from, to }), every, [place.of, sql],
   );
-  const drawn = useMemo(() => (value ? curvesOf(value) : null), [value]);
-  const marks = useMarks(place.of, every > 0, from, to);
+  const drawn = useMemo(() => (value ? curvesOf(value.rows) : null), [value]);
+  const marks = useMarks(place.of, every > 0, value);
+  const beside = useBeside(place.of, every > 0, value);
   const [pointed, setPointed] = useState(/** @type {number | null} */ (null));
   const zoom = (/** @type {number | null} */ first, /** @type {number | null} */ last) => {
     /** @type {Record<string, string>} */
@@ -36,11 +38,11 @@ export function Steps({ place, isLive, theme }) {
   useKeys(drawn, from, to, zoom);
   return html`<section>
     <h2>Steps</h2>
-    <${Trouble} error=${error} />
+    <${Trouble} error=${error} again=${again} />
     <${Marks} marks=${marks} step=${pointed} width=${drawn ? Math.max(drawn.width, (drawn.last - drawn.first) / 200) : 1} />
-    ${drawn ? html`<${DrawnSteps} drawn=${drawn} zoom=${zoom} isWhole=${from === null && to === null} theme=${theme} marks=${marks} pointed=${setPointed} />` : null}
+    ${drawn ? html`<${DrawnSteps} drawn=${drawn} zoom=${zoom} isWhole=${from === null && to === null} theme=${theme} marks=${marks} pointed=${setPointed} beside=${beside} />` : null}
     ${!drawn && isBusy ? html`<p class="faint">Reading its steps …</p>` : null}
-    <${ShownSql} sql=${[sql, marksSql(from, to)]} of=${place.of} />
+    <${ShownSql} sql=${[sql, marksSql({ from, to }), besideSql({ from, to })]} of=${place.of} />
   </section>`;
 }
 
@@ -102,9 +104,9 @@ export function curvesOf(rows) {
 /**
  * The plots; without `zoom` each zooms into what is drawn.
  * @param {{drawn: Drawn, zoom?: (from: number | null, to: number | null) => void, isWhole: boolean, theme: string,
- *   marks?: import("./marks.js").Mark[], pointed?: (step: number | null) => void}} properties
+ *   marks?: import("./marks.js").Mark[], pointed?: (step: number | null) => void, beside?: import("../../asking/rows.js").Rows | null}} properties
  */
-export function DrawnSteps({ drawn, zoom, isWhole, theme, marks, pointed }) {
+export function DrawnSteps({ drawn, zoom, isWhole, theme, marks, pointed, beside = null }) {
   if (drawn.length === 0) return html`<p>No step that has ended is on record here. <button onClick=${() => zoom?.(null, null)} hidden=${isWhole}>Show all</button></p>`;
   const shared = { x: drawn.x, group: "steps", zoom, reset: () => zoom?.(null, null), theme, marks, pointed };
   const each = drawn.width > 1 ? `each point ${drawn.width.toLocaleString("en")} steps: mean, with least and most` : "each point a step";
@@ -114,14 +116,32 @@ export function DrawnSteps({ drawn, zoom, isWhole, theme, marks, pointed }) {
       <button onClick=${() => zoom?.(null, null)} hidden=${isWhole}>Show all</button></p>
     <p class="faint no-print" hidden=${!zoom}>Drag to zoom, double-click or <kbd>0</kbd> for all, <kbd>+</kbd> <kbd>-</kbd> <kbd>←</kbd> <kbd>→</kbd> to move.</p>
     <div class="plots">
-    <${Measure} ...${shared} drawn=${drawn} column="loss" name="Loss" color="#0072b2" format=${numberText} />
+    <${Loss} ...${shared} drawn=${drawn} />
     <${Phases} ...${shared} drawn=${drawn} />
     <${Measure} ...${shared} drawn=${drawn} column="duration" name="Time per step" color="#009e73" format=${secondsText} />
     <${Measure} ...${shared} drawn=${drawn} column="allocated_bytes" name="Memory at the end of a step" color="#d55e00" format=${bytesText} isBinary=${true} />
     <${Measure} ...${shared} drawn=${drawn} column="grad_norm" name="Norm of the gradients" color="#8a6fb0" format=${numberText} />
-    <${Throughput} ...${shared} drawn=${drawn} />
+    <${Measure} ...${shared} drawn=${drawn} column="lr" name="Learning rate" color="#e69f00" format=${numberText} />
+    <${Measure} ...${shared} drawn=${drawn} column="tokens_per_s" name="Throughput" color="#56b4e9" format=${tokensText} />
+    <${Measure} ...${shared} drawn=${drawn} column="mfu" name="Model FLOPs utilization" color="#cc79a7" format=${percentText} />
+    ${beside ? html`<${Beside} ...${shared} rows=${beside} />` : null}
     </div>
   </div>`;
+}
+
+/** @type {(value: number | null, digits?: number) => string} */
+const tokensText = (value, digits) => (value === null ? "–" : `${numberText(value, digits)} tokens/s`);
+
+/** @type {(value: number | null, digits?: number) => string} */
+const percentText = (value, digits) => (value === null ? "–" : `${numberText(value * 100, digits)} %`);
+
+/** @param {any} properties The loss, on a scale of powers of ten if wanted. */
+function Loss(properties) {
+  const [isLog, setLog] = useState(false);
+  const least = useMemo(() => Math.min(...numbers(properties.drawn.rows, "min_loss").filter((one) => one !== null)), [properties.drawn]);
+  const turn = least > 0 && Number.isFinite(least)
+    ? html`<button class="small no-print" aria-pressed=${isLog} onClick=${() => setLog(!isLog)}>log</button>` : null;
+  return html`<${Measure} ...${properties} column="loss" name="Loss" color="#0072b2" format=${numberText} isLog=${isLog && turn !== null} extra=${turn} />`;
 }
 
 /** @param {any} properties */
@@ -147,9 +167,3 @@ function Phases({ drawn, ...shared }) {
   return html`<${Plot} ...${shared} name="Where a step's time goes" curves=${curves} isStacked=${true} height=${200} format=${secondsText} />`;
 }
 
-/** @param {any} properties */
-function Throughput({ drawn, ...shared }) {
-  const curves = useMemo(() => [{ label: "tokens per second", color: "#56b4e9", values: numbers(drawn.rows, "tokens_per_s") }], [drawn]);
-  if (curves[0].values.every((value) => value === null)) return null;
-  return html`<${Plot} ...${shared} name="Throughput" curves=${curves} format=${numberText} />`;
-}

@@ -1,0 +1,1 @@
+SELECT kind, name, CASE WHEN is_secret THEN 'not shown' ELSE value END AS value FROM python.environment

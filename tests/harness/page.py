@@ -1,0 +1,23 @@
+"""What a person does in the page of `probing web`, in a browser."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+from tests.harness.browser import Browser
+
+
+def view(page: Browser, name: str, **part: str) -> None:
+    """Go to a view of the first process."""
+    of = page.evaluate("document.querySelector('header select option:nth-child(2)').value")
+    words = "".join(f"&{key}={quote(value, safe='')}" for key, value in part.items())
+    page.evaluate(f"location.hash = '#/{name}?of={quote(of, safe='')}{words}'")
+
+
+def click(page: Browser, word: str) -> None:
+    """Press the button with that word."""
+    buttons = "[...document.querySelectorAll('button')]"
+    find = f"{buttons}.find(one => one.textContent === {json.dumps(word)})"
+    page.wait_for(f"{find} && !{find}.disabled")
+    page.evaluate(f"{find}.click()")

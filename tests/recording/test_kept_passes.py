@@ -1,0 +1,66 @@
+"""What a gradient is made of as an optimizer uses it, however it was set to zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+
+def leave(_: Any) -> None:
+    """The gradient stays as it is."""
+
+
+def drop(parameter: Any) -> None:
+    """As `zero_grad` does by default."""
+    parameter.grad = None
+
+
+def wipe(parameter: Any) -> None:
+    """As `zero_grad(set_to_none=False)` does."""
+    parameter.grad.zero_()
+
+
+@pytest.mark.parametrize(
+    ("zero", "passes", "expected"),
+    [
+        (leave, 1, [(1, 1, None), (1, 1, True), (1, 1, True)]),
+        (leave, 2, [(2, 2, None), (2, 2, True), (2, 2, True)]),
+        (drop, 1, [(1, 1, None), (1, 1, False), (1, 1, False)]),
+        (wipe, 2, [(2, 2, None), (2, 2, False), (2, 2, False)]),
+    ],
+)
+def test_what_was_used_before_is_told_where_it_is_still_there(
+    zero: Callable[[Any], None], passes: int, expected: list[tuple[int, int, bool | None]]
+) -> None:
+    """Passes of something else between two steps, which leave the gradient alone, do not count."""
+    import torch
+
+    from probing.agent.sources.numbers.kept_passes import KeptPasses
+
+    kept, found = KeptPasses(), []
+    own, other = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
+    for _ in expected:
+        zero(own) if own.grad is not None else None
+        for parameter in (other, *[own] * passes, other):
+            (parameter * 2).sum().backward()
+            kept.passed([own, other])
+        found.append(kept.take(own, own.grad))
+        kept.clear()
+    assert [tuple(one) if one else None for one in found] == expected
+
+
+def test_a_gradient_that_was_put_there_is_not_told() -> None:
+    """One that the script replaced after its passes is of unknown origin."""
+    import torch
+
+    from probing.agent.sources.numbers.kept_passes import KeptPasses
+
+    kept, parameter = KeptPasses(), torch.nn.Parameter(torch.ones(3))
+    (parameter * 2).sum().backward()
+    kept.passed([parameter])
+    parameter.grad = torch.zeros(3)
+    assert kept.take(parameter, parameter.grad) is None
