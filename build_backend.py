@@ -4,7 +4,8 @@ Rules of this file: standard library and setuptools only; it runs before anythin
 page is built from probing/page/src by esbuild, out of packages that the lock file pins and that are
 in no repository of ours. npm of this machine fetches them, else that of a wheel, for which a build
 asks only where the page is not there yet. Whatever fails, everything else is built, and
-`probing/page/static/missing.txt` says why there is no page.
+`probing/page/static/missing.txt` says why there is no page. With SOURCE_DATE_EPOCH the same sources
+give the same bytes, wheel and source distribution.
 
     python build_backend.py          builds the page, where its sources have changed
     python build_backend.py types    checks the types in its sources
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gzip
 import hashlib
 import importlib.util
 import os
@@ -21,6 +23,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,6 @@ from typing import Any
 from setuptools import build_meta
 from setuptools.build_meta import (
     build_editable,
-    build_sdist,
     build_wheel,
     prepare_metadata_for_build_editable,
     prepare_metadata_for_build_wheel,
@@ -74,6 +76,15 @@ def get_requires_for_build_sdist(config_settings: Any = None) -> list[str]:
 def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
     """The same for an editable installation."""
     return [*build_meta.get_requires_for_build_editable(config_settings), *_needed()]
+
+
+def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
+    """Setuptools' own, with the time that SOURCE_DATE_EPOCH says for all that is in it."""
+    name: str = build_meta.build_sdist(sdist_directory, config_settings)
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    if epoch:
+        _date(Path(sdist_directory, name), int(epoch))
+    return name
 
 
 def build_page() -> None:
@@ -126,6 +137,23 @@ def _needed() -> list[str]:
     has_npm = shutil.which("npm") is not None and shutil.which("node") is not None
     is_there = is_current() or has_npm or _platform() is None
     return [] if is_there or not is_wanted() else [_NODE]
+
+
+def _date(path: Path, epoch: int) -> None:
+    """Have a packed archive tell nothing of when and by whom it was made."""
+    with tarfile.open(path) as before:
+        members = sorted(before.getmembers(), key=lambda member: member.name)
+        with (
+            gzip.GzipFile(path.with_suffix(".new"), "wb", mtime=epoch) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as after,
+        ):
+            for member in members:
+                member.mtime, member.uid, member.gid = epoch, 0, 0
+                member.uname = member.gname = ""
+                member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+                member.pax_headers = {}
+                after.addfile(member, before.extractfile(member) if member.isfile() else None)
+    path.with_suffix(".new").replace(path)
 
 
 def _fingerprint() -> str:

@@ -20,6 +20,8 @@ from setuptools.command.build_py import build_py
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import build_backend
 
+HERE = Path(__file__).resolve().parent
+
 
 class InstallBesidePackages(install_data):
     """Installs the data files where the packages go."""
@@ -54,7 +56,10 @@ IN_C = Extension(
         for name in ("_native", "_arrow", "_backward", "_cut_files", "_reading", "_rows", "_steps")
     ],
     depends=["probing/ring/_native.h"],
-    extra_compile_args=["-std=c11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"],
+    extra_compile_args=[
+        *("-std=c11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"),
+        f"-fdebug-prefix-map={HERE}=.",  # the same bytes wherever it is built
+    ],
     optional=True,  # where there is no compiler, Python does the same
 )
 

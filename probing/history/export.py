@@ -19,6 +19,7 @@ import pyarrow as pa
 from ..errors import CardDamaged, DamagedHistory, RingError
 from ..linux import process as process_of
 from ..linux.foreign_files import read_file
+from ..messages.about.project import project_of
 from ..messages.card import Card
 from ..messages.frozen import dataclass
 from ..ring import names
@@ -33,7 +34,7 @@ from .files import Shelf, books_in, locked, read_state
 from .identity import environment_of, has_ended, last_step, process_row
 from .layout import Partition, look_name, part_name, state_file
 from .merged import newest_books, told_before
-from .naming import process_name, project_of, run_of
+from .naming import process_name, run_of
 from .settled import Moment, are_settled, times_of
 from .swap import reading
 from .tables import EXPORTS, PROCESSES, stored

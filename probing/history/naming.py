@@ -30,29 +30,12 @@ _TOGETHER_NS = 600 * 10**9
 """How far apart ranks of one start begin at most."""
 _MOST_RUNS = 64
 """So many of the newest runs of a job are remembered, for ranks that are still to come."""
-_OPTIONS_WITH_VALUE = frozenset({"-W", "-X"})
 
 
 def process_name(card: Card) -> str:
     """What a process is called: no other has that name."""
     boot = card.boot_id.replace("-", "")[:8]
     return f"{quoted(card.host)}-{card.pid}-{card.start_time}-{boot}"
-
-
-def project_of(card: Card) -> str:
-    """What a run belongs to where nobody says: its script, or its module."""
-    words = list(card.command[1:])
-    while words:
-        word = words.pop(0)
-        if word in _OPTIONS_WITH_VALUE:
-            words[:1] = []
-        elif word == "-m" and words:
-            return words[0]
-        elif word == "-c":
-            return "-c"
-        elif not word.startswith("-"):
-            return Path(word).stem or word
-    return Path(card.executable).name or "python"
 
 
 def run_of(root: Path, project: str, card: Card, process: str) -> str:

@@ -255,6 +255,11 @@ class Settings:
         "A webhook (http:// or https://) that a node server tells what goes wrong on its"
         " machine, as `probing -t all doctor --watch --webhook` does; in a process of its own.",
     )
+    otel: bool = _setting(
+        default=False,
+        doc="`1` has a node server send figures and steps by OTLP; see OTEL_EXPORTER_OTLP_ENDPOINT"
+        " and OpenTelemetry's other variables.",
+    )
     collective_rows: int = _setting(
         16_384, "Rows of python.collectives; 136 bytes each.", minimum=64
     )

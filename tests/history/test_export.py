@@ -19,8 +19,9 @@ from probing.history.compaction.keep import Keep
 from probing.history.export import export_process
 from probing.history.files import locked
 from probing.history.layout import quoted, state_file, unquoted
-from probing.history.naming import project_of, run_of
+from probing.history.naming import run_of
 from probing.linux import process
+from probing.messages.about.project import project_of
 from probing.ring.format import NULL_INT
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.tables import TABLES_BY_NAME

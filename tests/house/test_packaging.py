@@ -10,7 +10,6 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from dataclasses import dataclass
 from email.message import Message
 from email.parser import HeaderParser
 from importlib import metadata
@@ -22,9 +21,9 @@ from packaging.utils import canonicalize_name
 from setuptools.config.pyprojecttoml import load_file
 
 from probing.errors.querying import CLI_PACKAGES
+from tests.harness.packages import HOOK_FILES, Installed, build, install, pip, run
+from tests.harness.targets import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-HOOK_FILES = {"probing.pth", "probing.start"}
 PAGE_FILES = (
     *(path.name for path in (ROOT / "probing/page/src/sql").glob("*.sql")),
     *("licenses.txt", "sources.txt"),
@@ -39,104 +38,6 @@ OFF: tuple[dict[str, str], ...] = (
 )
 
 pytestmark = pytest.mark.anypython
-
-
-def run(*argv: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
-    """Run a program that must succeed and be silent on stderr; returns what it printed."""
-    done = subprocess.run(
-        argv, cwd=cwd, env=clean_env() | (env or {}), capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def clean_env() -> dict[str, str]:
-    """This process's environment without what would reach into the environment under test."""
-    unwanted = ("PROBING", "PYTHON", "COV", "VIRTUAL_ENV")
-    return {k: v for k, v in os.environ.items() if not k.startswith(unwanted)}
-
-
-def build(hook: str, source: Path, into: Path, env: dict[str, str] | None = None) -> Path:
-    """Call a hook of the build backend, as pip would; returns the file it made."""
-    into.mkdir()
-    code = f"import sys, build_backend; print(build_backend.{hook}(sys.argv[1]))"
-    name = run(sys.executable, "-c", code, into, cwd=source, env=env).splitlines()[-1]
-    return into / name
-
-
-@pytest.fixture(scope="session")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what is needed to build, links kept as links."""
-    target = tmp_path_factory.mktemp("source")
-    junk = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so", "node_modules")
-    for name in ("probing", "agent", "cli"):
-        shutil.copytree(ROOT / name, target / name, symlinks=True, ignore=junk)
-    files = (
-        "pyproject.toml",
-        "setup.py",
-        "build_backend.py",
-        "MANIFEST.in",
-        "README.md",
-        "LICENSE",
-    )
-    for name in (*files, *HOOK_FILES):
-        shutil.copy(ROOT / name, target)
-    return target
-
-
-@pytest.fixture(scope="session")
-def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel built from the tree."""
-    return build("build_wheel", source, tmp_path_factory.mktemp("wheel") / "out")
-
-
-@pytest.fixture(scope="session")
-def wheel_from_sdist(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel built from the unpacked source distribution."""
-    folder = tmp_path_factory.mktemp("sdist")
-    sdist = build("build_sdist", source, folder / "out")
-    shutil.unpack_archive(sdist, folder, filter="data")
-    return build("build_wheel", folder / sdist.name.removesuffix(".tar.gz"), folder / "wheel")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
-    """A fresh virtual environment that holds nothing but this project.
-
-    Attributes:
-        before: What was in site-packages before.
-    """
-
-    python: Path
-    site_packages: Path
-    before: frozenset[str]
-
-    def added(self) -> set[str]:
-        """What the installation added at the top of site-packages, without its metadata."""
-        now = {path.name for path in self.site_packages.glob("*")}
-        return {name for name in now - self.before if not name.endswith(".dist-info")}
-
-    def run(self, *options: str, env: dict[str, str] | None = None) -> str:
-        """Run its Python outside of the source tree."""
-        return run(self.python, *options, cwd=self.site_packages, env=env)
-
-
-def install(wheel: Path, folder: Path) -> Installed:
-    """Install a wheel, without its dependencies, into a fresh environment."""
-    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=ROOT)
-    site_packages = next(folder.glob("lib/python*/site-packages"))
-    installed = Installed(
-        python=folder / "bin" / "python",
-        site_packages=site_packages,
-        before=frozenset(path.name for path in site_packages.iterdir()),
-    )
-    run(*pip(installed), "install", "--no-deps", "--no-index", wheel, cwd=ROOT)
-    return installed
-
-
-def pip(installed: Installed) -> tuple[str, ...]:
-    """This environment's pip, working on the other one."""
-    return (sys.executable, "-m", "pip", "--quiet", "--python", str(installed.python))
 
 
 @pytest.fixture(scope="session", params=["wheel", "wheel from sdist", "editable"])

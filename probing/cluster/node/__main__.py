@@ -86,6 +86,7 @@ def _serve(options: argparse.Namespace) -> None:
         ProbingError: Another one runs, or the address may not be listened on.
         OSError: It cannot be.
     """
+    from .otel.wanted import wanted_in
     from .server import NodeServer, node_tokens, take_place
 
     settings = _settings(options)
@@ -96,6 +97,8 @@ def _serve(options: argparse.Namespace) -> None:
             return
         raise _runs_already(directory)
     server = NodeServer(settings, directory, node_tokens(settings, directory))
+    if settings.otel:
+        server.send(wanted_in(os.environ), _say)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: server.stop())
     idle_s = settings.node_idle_s if options.until_idle else None
@@ -191,6 +194,10 @@ def _runs_already(directory: RunDirectory) -> UsageError:
         f"a node server of {directory.path} runs already{which}.",
         help=f"Use it, or end it first: kill {card.pid}." if card else "Use it.",
     )
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _tell(address: str, directory: RunDirectory) -> None:

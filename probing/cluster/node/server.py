@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from ..._version import VERSION
+from ...errors import MissingLibrary
 from ...linux import process
 from ...messages import common as wire
 from ...messages.openapi import openapi
@@ -40,6 +41,7 @@ from ...server.server import Endpoint, Server
 from ...server.sockets import bind_tcp
 from ...settings import Settings
 from ..registration import as_reached
+from .figures import Figures
 from .ranks import Ranks
 from .registering import Registrar
 from .roster import Roster
@@ -49,6 +51,8 @@ from .workers import Workers
 
 if TYPE_CHECKING:
     from .metrics import Metrics
+    from .otel.sending import Sender
+    from .otel.wanted import Wanted
 
 _LOOK_S = 1.0
 _END_S = 5.0
@@ -77,7 +81,26 @@ class NodeServer:
         self._server = Server(self, self._endpoints(), self._close)
         self._is_over = threading.Event()
         self._unions: Unions | None = None
-        self._figures: Metrics | None = None
+        self._figures = Figures(self._roster)
+        self._for_prometheus: Metrics | None = None
+        self._sender: Sender | None = None
+
+    def send(self, wanted: Wanted, tell: Callable[[str], None]) -> None:
+        """Have `run` send to a receiver of OpenTelemetry, too.
+
+        Args:
+            tell: Called with a sentence for the user, from any thread.
+
+        Raises:
+            MissingLibrary: The SDK is not installed.
+        """
+        try:
+            from .otel.sending import Sender
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "opentelemetry":
+                raise
+            raise MissingLibrary("probing-agent[otel]") from None
+        self._sender = Sender(wanted, self._roster, self._figures, tell)
 
     def run(self, *, told: Callable[[str], None], idle_s: float | None) -> None:
         """Serve until stopped, or until no process has been there for `idle_s`.
@@ -104,10 +127,14 @@ class NodeServer:
         looking = threading.Thread(target=self._look_after, args=(idle_s,), daemon=True)
         looking.start()
         told(self.listen)
+        if self._sender is not None:
+            self._sender.start()
         try:
             self._server.run([listening])
         finally:
             self._is_over.set()
+            if self._sender is not None:
+                self._sender.close()
             forget_node(self._directory)
             looking.join(_END_S)
 
@@ -143,9 +170,9 @@ class NodeServer:
     def _metrics_text(self) -> bytes:
         from .metrics import Metrics
 
-        if self._figures is None:
-            self._figures = Metrics(self._roster)
-        return self._figures.text()
+        if self._for_prometheus is None:
+            self._for_prometheus = Metrics(self._figures)
+        return self._for_prometheus.text()
 
     async def _openapi(self, request: web.Request) -> web.StreamResponse:
         own = tuple(route for route in ROUTES if route.name in {"ping", "openapi"})

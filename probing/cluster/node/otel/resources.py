@@ -1,0 +1,148 @@
+"""Who a process is, in OpenTelemetry's words: its resource, and the trace of its run.
+
+Rules of this file: names by the semantic conventions, ours under ``probing.``. The command's
+arguments stay here: they may hold secrets. What the user says by OTEL_SERVICE_NAME and
+OTEL_RESOURCE_ATTRIBUTES goes before what is found, but for what tells processes apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from ...._version import VERSION
+from ....errors import NoSuchProcess
+from ....messages.about.job import NodeMember
+from ....messages.about.project import project_of
+from ....messages.card import Card
+
+if TYPE_CHECKING:
+    from ..roster import Roster
+
+SCOPE = InstrumentationScope("probing", VERSION)
+"""Who has measured."""
+_UNNAMED = "unknown_service"
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_TOGETHER_NS = 600 * 10**9
+"""How far apart ranks of one start begin at most."""
+
+Attributes = dict[str, "str | int"]
+
+
+class Resources:
+    """The resources of processes, each made once; for one thread."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._base = Resource.create()
+        self._known: dict[str, Resource] = {}
+
+    def of(self, member: NodeMember) -> Resource:
+        """That of a process."""
+        known = self._known.get(member.key)
+        if known is None:
+            known = self._base.merge(Resource(self._own(member)))
+            self._known[member.key] = known
+        return known
+
+    def keep(self, keys: Iterable[str]) -> None:
+        """Forget all others."""
+        kept = set(keys)
+        self._known = {key: one for key, one in self._known.items() if key in kept}
+
+    def _own(self, member: NodeMember) -> Attributes:
+        """What is to be said of a process beside what is said of all."""
+        try:
+            card = self._roster.folder(member.key).read_card()
+        except NoSuchProcess:
+            card = None
+        said = self._base.attributes
+        usual = {
+            name: value
+            for name, value in _machine(member).items()
+            if name not in said or name == "telemetry.distro.name"
+        }
+        if card is not None and str(said.get("service.name", _UNNAMED)).startswith(_UNNAMED):
+            usual["service.name"] = project_of(card)
+        return {**usual, **_process(member, card)}
+
+
+def _machine(member: NodeMember) -> Attributes:
+    machine = platform.machine()
+    return {
+        "host.name": member.host,
+        "host.arch": _ARCHITECTURES.get(machine, machine),
+        "os.type": "linux",
+        "telemetry.distro.name": "probing",
+        "telemetry.distro.version": VERSION,
+    }
+
+
+def _process(member: NodeMember, card: Card | None) -> Attributes:
+    """What tells a process from others."""
+    found: Attributes = {
+        "service.instance.id": f"{member.host}:{member.key}",
+        "process.pid": member.pid,
+    }
+    if card is not None:
+        found |= {
+            "process.executable.name": Path(card.executable).name,
+            "process.executable.path": card.executable,
+            "process.runtime.name": "cpython",
+            "process.runtime.version": card.python,
+        }
+    numbers = {
+        "rank": member.rank,
+        "local_rank": member.local_rank,
+        "world_size": member.world_size,
+    }
+    found |= {f"probing.{name}": n for name, n in numbers.items() if n is not None}
+    if member.job is not None:
+        found |= {"probing.job": member.job, "probing.attempt": member.attempt}
+    return found
+
+
+class TraceIds:
+    """The trace of each process: one for all ranks here of one start of a job.
+
+    A launcher may give many starts the same name, so the moment tells them apart: a rank belongs to
+    the newest start of its job that has no such rank yet and began within ten minutes of it.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def look(self, members: Iterable[NodeMember]) -> dict[str, int]:
+        """The traces of all processes that are there."""
+        starts: dict[tuple[str, int], tuple[NodeMember, set[int]]] = {}
+        found = {}
+        for member in sorted(members, key=lambda one: one.started_ns):
+            first = member
+            if member.job is not None and member.rank is not None:
+                job = member.job, member.attempt
+                first, ranks = starts.get(job, (member, set()))
+                is_near = member.started_ns - first.started_ns <= _TOGETHER_NS
+                if not is_near or member.rank in ranks:
+                    first, ranks = member, set()
+                starts[job] = first, {*ranks, member.rank}
+            known = self._known.get(member.key) or self._known.get(first.key)
+            found[member.key] = self._known[member.key] = known or trace_id(first)
+        self._known = found
+        return found
+
+
+def trace_id(first: NodeMember) -> int:
+    """The trace of the run that begins with a process; the same from every node server."""
+    return number_of(16, first.host, first.key, str(first.started_ns))
+
+
+def number_of(size: int, *words: str) -> int:
+    """A number of so many bytes that stands for some words; never 0."""
+    text = "\0".join(words).encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:size], "big") or 1

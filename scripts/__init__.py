@@ -1,0 +1,1 @@
+"""What is run by hand, at night, and when a release is made."""

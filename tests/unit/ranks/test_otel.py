@@ -1,0 +1,207 @@
+"""What is sent to OpenTelemetry: what variables ask for, which steps, and in whose name."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
+
+from probing.cluster.node.otel.resources import Resources, TraceIds
+from probing.cluster.node.otel.spans import Steps
+from probing.cluster.node.otel.wanted import Signal, Wanted, wanted_in
+from probing.cluster.node.roster import Roster
+from probing.errors import UsageError
+from probing.linux import process
+from probing.messages.about.job import NodeMember
+from probing.rundir.folders import RunDirectory
+from probing.tables import TABLES_BY_NAME
+from tests.harness.cards import card_of
+from tests.harness.ring_writer import RingWriter
+
+pytestmark = pytest.mark.anypython
+
+MS = 10**6
+METRICS = Signal(name="metrics", url="http://localhost:4318/v1/metrics", every_s=60)
+TRACES = Signal(name="traces", url="http://localhost:4318/v1/traces", every_s=5)
+
+
+@pytest.mark.parametrize(
+    ("env", "wanted"),
+    [
+        ({}, Wanted(metrics=METRICS, traces=TRACES, batch=512)),
+        ({"OTEL_SDK_DISABLED": "True"}, Wanted(metrics=None, traces=None, batch=512)),
+        ({"OTEL_METRICS_EXPORTER": "none"}, Wanted(metrics=None, traces=TRACES, batch=512)),
+        ({"OTEL_TRACES_EXPORTER": "none"}, Wanted(metrics=METRICS, traces=None, batch=512)),
+        (
+            {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "https://collector:4318/",
+                "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://tempo/otlp",
+                "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+                "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+                "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf",
+                "OTEL_METRIC_EXPORT_INTERVAL": "1500",
+                "OTEL_BSP_SCHEDULE_DELAY": "250",
+                "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "7",
+            },
+            Wanted(
+                metrics=Signal(
+                    name="metrics", url="https://collector:4318/v1/metrics", every_s=1.5
+                ),
+                traces=Signal(name="traces", url="http://tempo/otlp", every_s=0.25),
+                batch=7,
+            ),
+        ),
+    ],
+)
+def test_the_standard_variables_count(env: dict[str, str], wanted: Wanted) -> None:
+    """One kind's own variable goes before the one of all; what is unset has the usual default."""
+    assert wanted_in(env) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "OTEL_EXPORTER_OTLP_PROTOCOL is grpc"),
+        ("OTEL_TRACES_EXPORTER", "console", "has to be otlp or none"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317", "begins with http"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "1m", "is 1m: it has to be a number of at least 100"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "0", "has to be a number of at least 100"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "nan", "has to be a number of at least 1"),
+    ],
+)
+def test_what_cannot_be_done_is_said(name: str, value: str, sentence: str) -> None:
+    """In a sentence that names the variable."""
+    with pytest.raises(UsageError, match=sentence):
+        wanted_in({name: value})
+
+
+class Rank:
+    """Rank 0 of a job: this process, whose steps tests write."""
+
+    def __init__(self, home: Path, *, most: int = 8, capacity: int = 64) -> None:
+        self.directory = RunDirectory(home)
+        self.steps = self.sender(most)
+        pid, start = os.getpid(), process.start_time(os.getpid())
+        assert start is not None
+        folder = self.directory.create_folder(pid, start)
+        folder.write_card(card_of(pid, start, rank=0, job="gpt"))
+        self._ring = RingWriter(TABLES_BY_NAME["steps"], capacity=capacity)
+        self._path = folder.ring("steps")
+        self._start_ns = time.perf_counter_ns()
+
+    def sender(self, most: int = 8) -> Steps:
+        """What sends them."""
+        roster = Roster(self.directory, lambda _: None)
+        return Steps(roster, Resources(roster), most)
+
+    def write(self, *numbers: int, **values: float) -> None:
+        """Make steps, 10 ms apart."""
+        for number in numbers:
+            begun = self._start_ns + number * 10 * MS
+            given = {"step": number, "start_ns": begun, "duration_ns": 9 * MS, "loss_finite": 1}
+            self._ring.write(**{**given, **values})
+        self._ring.save(self._path)
+
+
+def numbers(spans: tuple[ReadableSpan, ...]) -> list[tuple[object, object]]:
+    """Rank and step of each."""
+    found = [span.attributes or {} for span in spans]
+    return [(values["probing.rank"], values["probing.step"]) for values in found]
+
+
+def test_a_step_is_sent_once_it_was_taken(tmp_path: Path) -> None:
+    """What was not taken comes again, with the same ids; what may change is waited for."""
+    rank = Rank(tmp_path / "home")
+    rank.write(*range(1, 21))
+    first, again = rank.steps.next(), rank.steps.next()
+    assert numbers(first.spans) == numbers(again.spans) == [(0, n) for n in range(1, 9)]
+    assert [s.context for s in first.spans] == [s.context for s in again.spans]
+    rank.steps.sent(again)
+    batch = rank.steps.next()
+    assert numbers(batch.spans) == [(0, n) for n in range(9, 13)]  # 8 more may still change
+    rank.steps.sent(batch)
+    assert rank.steps.next().reached == {}
+    rank.steps.settle()
+    assert numbers(rank.steps.next().spans) == [(0, n) for n in range(13, 21)]
+
+
+def test_what_was_overwritten_meanwhile_is_left_out(tmp_path: Path) -> None:
+    """A receiver that was away for longer than the ring holds gets what is left, in order."""
+    rank = Rank(tmp_path / "home", most=64, capacity=16)
+    rank.write(*range(1, 41))
+    assert numbers(rank.steps.next().spans) == [(0, n) for n in range(25, 33)]
+
+
+def test_a_span_says_what_the_row_says(tmp_path: Path) -> None:
+    """Times by the clock, phases that there were, and an error where the loss is not finite."""
+    rank = Rank(tmp_path / "home", most=64)
+    rank.write(1, loss=2.5, forward_s=0.004, backward_s=0.005, loss_finite=1)
+    rank.write(2, loss_finite=0)
+    rank.steps.settle()
+    first, second = rank.steps.next().spans
+    assert (first.end_time or 0) - (first.start_time or 0) == 9 * MS
+    assert (second.start_time or 0) - (first.start_time or 0) == 10 * MS
+    values = first.attributes or {}
+    assert values["probing.phase.forward.duration"] == 0.004
+    assert values["probing.phase.backward.duration"] == 0.005
+    assert values["probing.loss"] == 2.5
+    codes = [span.status.status_code for span in (first, second)]
+    assert codes == [StatusCode.UNSET, StatusCode.ERROR]
+    assert first.context is not None
+    assert second.context is not None
+    assert first.context.trace_id == second.context.trace_id
+    assert first.context.span_id != second.context.span_id
+
+
+def test_the_sampler_takes_steps_and_not_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of the steps, the same whoever asks; the others are passed over."""
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.25")
+    rank = Rank(tmp_path / "home", most=400, capacity=512)
+    rank.write(*range(1, 401))
+    rank.steps.settle()
+    taken = rank.steps.next()
+    assert 60 < len(taken.spans) < 140
+    assert list(taken.reached.values()) == [400]
+    assert numbers(rank.steps.next().spans) == numbers(taken.spans)
+
+
+def test_steps_before_the_server_are_not_sent(tmp_path: Path) -> None:
+    """Another one has sent them, or nobody wanted them."""
+    rank = Rank(tmp_path / "home")
+    rank.write(1, 2, 3)
+    later = rank.sender()
+    later.settle()
+    assert later.next().spans == ()
+    rank.write(4)
+    assert numbers(later.next().spans) == [(0, 4)]
+
+
+def member(rank: int | None, started_s: int, *, job: str | None = "gpt") -> NodeMember:
+    """One rank."""
+    return NodeMember(
+        key=f"{rank}-{started_s}", rank=rank, local_rank=rank, world_size=2, job=job, attempt=0,
+        pid=1, host="node1", started_ns=started_s * 10**9, is_alive=True,
+    )  # fmt: skip
+
+
+def test_a_run_has_one_trace() -> None:
+    """Ranks of one start share it; another start of the name does not, nor who has no rank."""
+    first = [member(0, 100), member(1, 103)]
+    second = [member(0, 200), member(1, 201)]
+    late = [member(0, 5000)]
+    alone = [member(None, 100, job=None), member(None, 101, job=None)]
+    ids = TraceIds().look([*alone, *late, *second, *first])
+    of = [{ids[one.key] for one in group} for group in (first, second, late)]
+    assert [len(group) for group in of] == [1, 1, 1]
+    assert len(set.union(*of)) == 3
+    assert len(set(ids.values())) == 5
+    traces = TraceIds()
+    before = traces.look(first)
+    assert traces.look(first[1:])["1-103"] == before["1-103"]  # rank 0's record is gone
