@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from .root import ProbingError, TimedOut
+from .root import InternalError, ProbingError, TimedOut
 
 _ASK_AGAIN = "It goes on starting: ask again, or give it more time with --timeout SECONDS."
 
@@ -185,3 +185,11 @@ def missing_library(error: ImportError) -> MissingLibrary | None:
     name = (error.name or "").partition(".")[0]
     is_missing = isinstance(error, ModuleNotFoundError) and name in CLI_PACKAGES
     return MissingLibrary(name) if is_missing else None
+
+
+def told_of(error: BaseException | None) -> ProbingError:
+    """What is told of any exception: itself if it is ours, a library to install, or our fault."""
+    if isinstance(error, ProbingError):
+        return error
+    missing = missing_library(error) if isinstance(error, ImportError) else None
+    return missing or InternalError(f"{type(error).__name__}: {error}")

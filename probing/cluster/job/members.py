@@ -11,7 +11,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ...errors import BadEndpoint, InternalError, NoSuchProcess, NotAnswering, ProbingError
+from ...errors import BadEndpoint, NoSuchProcess, NotAnswering, ProbingError
+from ...errors.querying import told_of
 from ...linux import process
 from ...reach.endpoint import Local, Stranger, resolve
 from ...rundir.folders import RunDirectory, from_env
@@ -162,9 +163,7 @@ class _Finder:
         if done is not None and done.value is not None:
             return done.value
         error = NotAnswering(word, self._timeout_s) if done is None else done.error
-        if not isinstance(error, ProbingError):
-            error = InternalError(f"{type(error).__name__}: {error}")
-        self._fail(word, error)
+        self._fail(word, told_of(error))
         return []
 
     def _fail(self, word: str, error: ProbingError) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from ...client.connecting import connect
-from ...errors import InternalError, NoSuchProcess, NotAnswering, ProbingError, ProcessEnded
+from ...errors import NoSuchProcess, NotAnswering, ProbingError, ProcessEnded
+from ...errors.querying import told_of
 from ...messages.frozen import dataclass
 from .membership import Member, names_of
 from .parallel import Done, run_at_once
@@ -168,9 +169,7 @@ def _outcome(
             state="answered",
             notes=notes,
         )
-    error = done.error
-    if not isinstance(error, ProbingError):
-        error = InternalError(f"{type(error).__name__}: {error}")
+    error = told_of(done.error)
     state = state_of(error)
     return Outcome(member=member, value=None, error=error, seconds=done.seconds, state=state)
 

@@ -15,6 +15,7 @@ from typing import cast
 import pyarrow as pa
 
 from ...errors import BadEndpoint, InternalError, NotAnswering, NotProbing, ProbingError
+from ...errors.querying import told_of
 from ...messages import common as wire, rank_paths
 from ...messages.about.union import (
     MEMBERS_KEY,
@@ -93,9 +94,7 @@ class NodeAsker:
             if end is not None and end.value is not None:
                 self._take(those, end.value)
                 continue
-            error = NotAnswering(via, self._timeout_s) if end is None else end.error
-            if not isinstance(error, ProbingError):
-                error = InternalError(f"{type(error).__name__}: {error}")
+            error = told_of(NotAnswering(via, self._timeout_s) if end is None else end.error)
             self._failed.update(dict.fromkeys(those, error))
         again = [m for m, error in self._failed.items() if error.code in LACKS_IT]
         asked = [m for those in groups.values() for m in those]

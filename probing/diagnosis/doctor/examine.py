@@ -17,7 +17,7 @@ from ...cluster.job.membership import names_of
 from ...cluster.job.outcomes import ask_all
 from ...cluster.job.parallel import run_at_once
 from ...cluster.ranks.question import Asking
-from ...errors import ProbingError
+from ...errors.querying import told_of
 from ...messages.frozen import dataclass
 from .effects import without_effects
 from .facts import LEAST_STEPS, Facts
@@ -234,10 +234,8 @@ def _run(look: Callable[[], Iterable[Sign]]) -> tuple[list[Sign], str | None]:
             found.append(sign)  # noqa: PERF402 - what came before an error counts
     except NotLookedAt as error:
         return found, str(error)
-    except ProbingError as error:
-        return found, error.message.rstrip(".")
     except Exception as error:  # noqa: BLE001 - one rule that fails must not hide the others
-        return found, f"internal error: {type(error).__name__}: {error}"
+        return found, told_of(error).message.rstrip(".")
     return found, None
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from probing import errors
 from probing.errors import ProbingError, SqlError, root
+from probing.errors.querying import told_of
 
 pytestmark = pytest.mark.anypython
 
@@ -36,3 +37,12 @@ def test_the_worker_is_no_matter_of_columns() -> None:
     """Who has ended the SQL worker is not helped by a list of tables."""
     for kind in (errors.SqlWorkerDied, errors.SqlWorkerRests):
         assert kind.help != SqlError.help
+
+
+def test_an_exception_that_is_not_ours_is_a_missing_library_or_our_fault() -> None:
+    """Where only the agent is installed, who asks is told so, whatever asked for the library."""
+    ours = SqlError("no")
+    assert told_of(ours) is ours
+    missing = told_of(ModuleNotFoundError("No module named 'duckdb'", name="duckdb"))
+    assert (missing.code, missing.message[:23]) == ("missing_library", "duckdb is not installed")
+    assert told_of(ZeroDivisionError("x")).message == "internal error: ZeroDivisionError: x."
