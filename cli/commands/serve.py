@@ -33,9 +33,10 @@ def command(context: click.Context, /, *, allow_eval: bool, **words: str | None)
     A node server: one process that answers over TCP for all trainings beside it, which need neither
     port nor token. Its address stands for all: `probing -t node1:9741 backtrace`. Records are read
     from files, also of a process that hangs or has ended; eval and live tables go to the agents. It
-    watches for stalls (probing.stalls). A token is needed: node.token of the run directory for
-    everything, node.read_token for reading. It runs until Ctrl-C; PROBING_NODE=1 has the first
-    agent of a machine start one.
+    watches for stalls (probing.stalls) and answers /metrics; PROBING_HISTORY has it keep all runs,
+    PROBING_WATCH tell findings, PROBING_OTEL=1 send figures by OTLP. A token is needed: node.token
+    of the run directory for everything, node.read_token for reading. It runs until Ctrl-C;
+    PROBING_NODE=1 has the first agent of a machine start one.
     """
     refuse_target(context)
     options = ["--allow-eval"] * allow_eval
