@@ -305,6 +305,9 @@ CASES = (
         {"step": n, "duration": 0.05, "start_ns": 1_000_000_000 * (11 + n), "caller": "t.py:3"}
         for n in range(99)]}), "likely"),
     Case("checkpoints", lambda: facts({"steps": steps(100), "checkpoints": [
+        {"step": n, "duration": 1e-3, "start_ns": 1_000_000_000 * (11 + n), "caller": "t.py:3"}
+        for n in range(99)]}, stacks=in_forward("os.fsync(loss)")), "likely"),
+    Case("checkpoints", lambda: facts({"steps": steps(100), "checkpoints": [
         {"step": 50, "duration": 9.0, "start_ns": 60_000_000_000, "caller": "t.py:3"}]}), None),
     Case("garbage-collector", of_steps(gc_s=0.06), "certain"),
     Case("garbage-collector", of_steps(gc_s=lambda s: 0.1 * (s % 100 == 0)), None),

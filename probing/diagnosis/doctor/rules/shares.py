@@ -91,7 +91,11 @@ def _checkpoints(facts: Facts) -> Iterator[Sign]:
     if number < 3:
         return
     every, share = len(steps) / number, total / (total + steps.total_s)
-    saves = [line for line in hot_lines_of(facts) if "save" in line.inner or "sync" in line.inner]
+    saves = [
+        line
+        for line in hot_lines_of(facts)
+        if "save" in line.inner or "sync" in line.inner or "fsync(" in line.source
+    ]
     if every > 20 or (share < _LARGE and sum(line.share for line in saves) < _LARGE):
         return
     yield Sign(
