@@ -66,6 +66,8 @@ class Server:
         self._close_handlers = close
         self._chore = chore
         self._loop = asyncio.SelectorEventLoop()
+        # In development mode a loop prints what takes it long, into the output of the program.
+        self._loop.set_debug(False)
         setattr(self._loop, OWN_LOOP, True)
         self._loop.set_exception_handler(lambda *_: None)  # the host's log is not ours
         self._stopping, self._is_woken = asyncio.Event(), asyncio.Event()
