@@ -185,17 +185,27 @@ def _in_lockstep(job: Job) -> bool:
 
 
 def _is_replica(facts: Facts) -> bool:
-    """Whether a rank averages gradients with all others: its parameters should be theirs."""
-    rows = facts.rows(
-        "SELECT max(group_size) AS size, count(*) AS calls FROM python.collectives"
-        " WHERE op = 'all_reduce' AND step IN (SELECT step FROM python.steps ORDER BY step DESC"
-        " LIMIT 5)"
-    )
+    """Whether a rank averages gradients with all others in each step, as its parameters then are.
+
+    Who averages parameters now and then, as in local SGD, has others in between.
+    """
+    row = facts.rows(_AVERAGED)[0]
     is_message = facts.rows(
         "SELECT count(*) AS calls FROM python.collectives WHERE op IN ('send', 'recv')"
     )
     world = facts.member.world_size
-    return bool(rows[0]["calls"]) and rows[0]["size"] == world and not is_message[0]["calls"]
+    are_averaged = row["averaged"] > _MOST_STEPS * row["steps"]
+    return are_averaged and row["size"] == world and not is_message[0]["calls"]
+
+
+_AVERAGED = (
+    "WITH newest AS (SELECT step FROM python.steps WHERE duration IS NOT NULL"
+    "  ORDER BY step DESC LIMIT 20)"
+    " SELECT max(group_size) AS size, count(DISTINCT step) AS averaged,"
+    "  (SELECT count(*) FROM newest) AS steps"
+    " FROM python.collectives WHERE op = 'all_reduce' AND step IN (SELECT step FROM newest)"
+)
+_MOST_STEPS = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -285,13 +285,14 @@ def _most_grown(before: Steps, after: Steps) -> tuple[str, float]:
 def _by_batch(before: Steps, after: Steps) -> tuple[bool, str]:
     """Whether the batches have grown as the steps have, and that in words."""
     slower = after.median_s / before.median_s
-    for name in ("tokens", "samples"):
+    for name in ("tokens", "samples", "micro_batches"):
         sizes = [part.column(name) for part in (before, after)]
         if any(np.isnan(size).all() for size in sizes):
             continue
         old, new = (float(np.nanmedian(size)) for size in sizes)
         if old and new > _LARGER * old and new / old - 1 >= _SAME_WORK * (slower - 1):
-            return True, f"a step has {new:.0f} {name} since, and had {old:.0f} before"
+            what = name.replace("_", "-")
+            return True, f"a step has {new:.0f} {what} since, and had {old:.0f} before"
     return False, ""
 
 
