@@ -28,10 +28,9 @@ from tests.harness.targets import DEADLINE_S, ROOT, Target, start_training
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md")]
-ELSEWHERE = {
-    DOCS / "how-to" / "hang.md",  # its commands are for jobs that hang: see test_hang_page.py
-    DOCS / "how-to" / "one-file.md",  # they need the file that is made for a release: test_pyz.py
-}
+HANG = DOCS / "how-to" / "hang.md"  # its commands are for jobs that hang: see test_hang_page.py
+ONE_FILE = DOCS / "how-to" / "one-file.md"  # they need a file made for a release: see test_pyz.py
+ELSEWHERE = {HANG, ONE_FILE}
 HOW_TO = [page for page in (DOCS / "how-to").glob("*.md") if page not in ELSEWHERE]
 RUN_PAGES = [ROOT / "README.md", *(DOCS / "tutorial").glob("*.md"), *HOW_TO]
 
