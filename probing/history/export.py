@@ -19,7 +19,6 @@ import pyarrow as pa
 from ..errors import CardDamaged, DamagedHistory, RingError
 from ..linux import process as process_of
 from ..linux.foreign_files import read_file
-from ..messages.about.project import project_of
 from ..messages.card import Card
 from ..messages.frozen import dataclass
 from ..ring import names
@@ -27,6 +26,7 @@ from ..ring.arrow_tables import schema_of, to_arrow, without_names
 from ..ring.format import NULL_INT
 from ..ring.reader import RingSnapshot, read_ring
 from ..rundir.folders import ProcessFolder
+from ..rundir.project import project_of
 from ..sql.process_columns import added_values
 from ..tables import ENVIRONMENT, TABLES_BY_NAME, Column, Table
 from .books import Books, Numbers

@@ -21,9 +21,9 @@ from probing.history.files import locked
 from probing.history.layout import quoted, state_file, unquoted
 from probing.history.naming import run_of
 from probing.linux import process
-from probing.messages.about.project import project_of
 from probing.ring.format import NULL_INT
 from probing.rundir.folders import ProcessFolder, RunDirectory
+from probing.rundir.project import project_of
 from probing.tables import TABLES_BY_NAME
 from tests.harness.cards import card_of
 from tests.harness.ring_writer import RingWriter, trace_values, trace_writer

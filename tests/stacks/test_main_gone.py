@@ -10,7 +10,7 @@ import pytest
 
 import probing
 from probing.linux import process
-from probing.messages.about.stacks import Backtrace
+from tests.harness.stacks import taken_by
 from tests.harness.targets import Target, program_path, wait_until
 
 pytestmark = pytest.mark.anypython
@@ -34,8 +34,7 @@ def test_it_is_no_ended_process(
         assert process.is_python(target.pid)
         assert "main_gone" in " ".join(process.command(target.pid))
         job = probing.connect(target.pid)
-        source = "agent" if agent else "py-spy"  # who is slow to answer is looked at from outside
-        trace = wait_until(lambda: of_source(source, job.backtrace()), f"stacks by {source}")
+        trace = taken_by("agent" if agent else "py-spy", job.backtrace)
         main, worker = trace.threads
         assert (main.is_main, main.waiting) == (True, "ended")
         # Before Python 3.11 nobody outside can tell which of the kernel's threads it is.
@@ -50,11 +49,6 @@ def test_it_is_no_ended_process(
     finally:
         target.reap()
     assert process.start_time(target.pid) is None
-
-
-def of_source(source: str, trace: Backtrace) -> Backtrace | None:
-    """A backtrace that was taken in that way; None for any other."""
-    return trace if trace.source == source else None
 
 
 def test_a_zombie_has_ended(program: Callable[..., Target]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from probing.linux import process
 from probing.reach import ladder
 from probing.stacks.work_done import work_of
+from tests.harness.stacks import taken_by
 from tests.harness.targets import Target, wait_until
 
 pytestmark = pytest.mark.anypython
@@ -52,12 +53,7 @@ def test_from_outside_the_agents_threads_do_not_count(program: Callable[..., Tar
     target = program("one_hang", "event", PROBING="all")
     target.wait_for_output("ready")
     target.wait_for_agent()
-    inside = wait_until(
-        lambda: next(
-            (t for t in (ladder.backtrace_of(target.folder, []),) if t.source == "agent"), None
-        ),
-        "stacks by the agent",  # a busy machine may have it late: then they come from outside
-    )
+    inside = taken_by("agent", lambda: ladder.backtrace_of(target.folder, []))
     os.kill(target.pid, signal.SIGSTOP)
     wait_until(lambda: process.state(target.pid) == "T", "the stop")
     outside = ladder.backtrace_of(target.folder, [])

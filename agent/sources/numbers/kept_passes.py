@@ -84,8 +84,10 @@ class _Gradient:
         It may have been set to zero in place meanwhile, which is a change as a pass is one.
         """
         used = self._used
-        if used is None or used.is_in(gradient, changes=0):
-            return used is not None
+        if used is None:
+            return False
+        if used.is_in(gradient, changes=0):
+            return True
         if not used.is_in(gradient, changes=1) or gradient.detach().any():
             return False
         self._used, self.has_older, self.kept = None, False, 0
@@ -121,7 +123,7 @@ class KeptPasses:
         if not gradient.is_inference():
             self._used[id(parameter)] = _Used(weakref.ref(gradient), gradient._version)
         if known is None or known.kept is None or known.reference is None:
-            return None
+            return None  # none was seen that changed it
         if known.reference() is not gradient:
             return None
         return Counted(known.passes, known.kept, known.has_older)

@@ -6,8 +6,9 @@ replaced only if those that it was made of are still what they were.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 
@@ -82,6 +83,18 @@ class Compacted:
     is_complete: bool = True
     notes: list[str] = field(default_factory=list)
 
+    @contextlib.contextmanager
+    def as_far_as_it_comes(self) -> Iterator[None]:
+        """Note that the time was up, or that others were in the way, and leave the rest."""
+        try:
+            yield
+        except OutOfTimeError:
+            self.is_complete = False
+            self.notes.append("the time was up before all was put together")
+        except HistoryBusy as error:
+            self.is_complete = False
+            self.notes.append(f"{error.message} The rest stays as it is until next time.")
+
     def note_removed(self, removed: Removed) -> None:
         """Take in what was removed."""
         self.removed_files = removed.files
@@ -145,7 +158,7 @@ class _Compaction:
 
     def run(self, keep: Keep) -> Compacted:
         """Do it."""
-        try:
+        with self._done.as_far_as_it_comes():
             if is_begun(self._root):
                 with replacing(self._root, wait_s=self._limits.wait_s):
                     finish(self._root)
@@ -154,12 +167,6 @@ class _Compaction:
             for table, folder in tables_of(self._root):
                 for day in sorted(folder.glob("day=*")):
                     self._day(day, table)
-        except OutOfTimeError:
-            self._done.is_complete = False
-            self._done.notes.append("the time was up before all was put together")
-        except HistoryBusy as error:
-            self._done.is_complete = False
-            self._done.notes.append(f"{error.message} The rest stays as it is until next time.")
         return self._done
 
     def _day(self, day: Path, table: str) -> None:

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-from ...errors import DamagedHistory, HistoryBusy, NoHistory
-from ..compaction.compact import SMALL_BYTES, Compacted, Limits, OutOfTimeError
+from ...errors import DamagedHistory, NoHistory
+from ..compaction.compact import SMALL_BYTES, Compacted, Limits
 from ..compaction.keep import STATES_DAYS, Keep, KeptFile, Removed, to_go
 from ..compaction.merge import alike, merge, together
 from ..compaction.settled import SILENT_S, Settled
@@ -83,17 +83,11 @@ class _Compaction:
     def run(self, tables: Sequence[tuple[str, str]], keep: Keep) -> Compacted:
         """Do it."""
         self._finish()
-        try:
+        with self._done.as_far_as_it_comes():
             days = self._listed(tables)
             self._remove(days, keep)
             for (table, day), files in sorted(days.items()):
                 self._day(day, table, [one for one in files if one.name in self._found])
-        except OutOfTimeError:
-            self._done.is_complete = False
-            self._done.notes.append("the time was up before all was put together")
-        except HistoryBusy as error:
-            self._done.is_complete = False
-            self._done.notes.append(f"{error.message} The rest stays as it is until next time.")
         return self._done
 
     def _listed(self, tables: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Found]]:

@@ -19,8 +19,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from ...._version import VERSION
 from ....errors import NoSuchProcess
 from ....messages.about.job import NodeMember
-from ....messages.about.project import project_of
 from ....messages.card import Card
+from ....rundir.project import project_of
 
 if TYPE_CHECKING:
     from ..roster import Roster

@@ -1,7 +1,4 @@
-"""A rate that is too high for an optimizer whose steps are as large as its rate.
-
-Rules of this file: a pure function of `Facts`, named by one `Rule` at the end.
-"""
+"""A rate that is too high for an optimizer whose steps are as large as its rate."""
 
 from __future__ import annotations
 

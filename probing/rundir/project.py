@@ -1,13 +1,10 @@
-"""What runs belong to together.
-
-Rules of this file: as in `probing.messages.common`.
-"""
+"""What runs belong to together."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from ..card import Card
+from ..messages.card import Card
 
 _OPTIONS_WITH_VALUE = frozenset({"-W", "-X"})
 
