@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import click
 
-from ..errors import InternalError, ProbingError, UsageError
+from ..errors import ProbingError, UsageError
 from . import time_limit
 from .group import COMPLETE_VARIABLE, probing
 from .output import terminal
@@ -79,17 +79,21 @@ def run(argv: Sequence[str]) -> int:
         terminal.discard_output()
         return READER_GONE
     except Exception as error:  # noqa: BLE001  the rim: a fault of ours is one sentence, too
-        told = _missing(error) or InternalError(_describe(error))
+        told = _told(error)
         terminal.complain(told)
         return told.exit_code
     return code
 
 
-def _missing(error: Exception) -> ProbingError | None:
-    """The error for a library that is not there; None for a fault of ours."""
-    from ..errors.querying import missing_library
+def _told(error: Exception) -> ProbingError:
+    """What is told of an exception that nobody expected."""
+    import traceback
 
-    return missing_library(error) if isinstance(error, ImportError) else None
+    from ..errors.querying import told_of
+
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return told_of(error, where=where)
 
 
 def _as_typed(word: str) -> str:
@@ -159,12 +163,3 @@ def _how_to_use(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "probing"
     return f"`{path} --help` shows how it is used."
-
-
-def _describe(error: Exception) -> str:
-    """An unexpected exception and where it came from, in one line."""
-    import traceback
-
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}: {error}{where}"

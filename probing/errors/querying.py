@@ -187,9 +187,13 @@ def missing_library(error: ImportError) -> MissingLibrary | None:
     return MissingLibrary(name) if is_missing else None
 
 
-def told_of(error: BaseException | None) -> ProbingError:
-    """What is told of any exception: itself if it is ours, a library to install, or our fault."""
+def told_of(error: BaseException | None, *, where: str = "") -> ProbingError:
+    """What is told of any exception: itself if it is ours, a library to install, or our fault.
+
+    Args:
+        where: Where it came from, as it stands behind the exception.
+    """
     if isinstance(error, ProbingError):
         return error
     missing = missing_library(error) if isinstance(error, ImportError) else None
-    return missing or InternalError(f"{type(error).__name__}: {error}")
+    return missing or InternalError(f"{type(error).__name__}: {error}{where}")
