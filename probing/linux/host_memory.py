@@ -20,7 +20,7 @@ from .kernel_files import read_text, sizes_in
 NEAR_LIMIT = 0.9
 """The part of its limit from which on a cgroup is worth a warning."""
 _COLUMNS = tuple(column.name for column in HOST_MEMORY.columns)
-_WORKER_NAME = "pt_data_worker"  # what torch calls the main thread of a DataLoader's worker
+WORKER_NAME = "pt_data_worker"  # what torch calls the main thread of a DataLoader's worker
 _SQL_WORKER = "sql_worker.py"
 _SHM = "/dev/shm/"  # noqa: S108 - looked at, never written to
 
@@ -125,7 +125,7 @@ def _role(pid: int, name: str, *, is_trainer: bool) -> str:
     """What a process is there for."""
     if is_trainer:
         return "trainer"
-    if name == _WORKER_NAME:
+    if name == WORKER_NAME:
         return "data_worker"
     is_ours = any(os.path.basename(word) == _SQL_WORKER for word in process.command(pid)[1:6])
     return "probing" if is_ours else "child"

@@ -43,7 +43,7 @@ _OF_ALL = 0.6
 
 
 def _grows(facts: Facts) -> Iterator[Sign]:
-    yield from _growth(facts, _watched)
+    yield from _growth(facts, watched)
 
 
 def _grows_on_record(facts: Facts) -> Iterator[Sign]:
@@ -115,7 +115,7 @@ def _leak_words(report: LeakReport) -> tuple[str, ...]:
     )
 
 
-def _watched(facts: Facts) -> tuple[LeakReport | None, str]:
+def watched(facts: Facts) -> tuple[LeakReport | None, str]:
     """What a watch of the next steps shows; else why there was none."""
     try:
         step_s = facts.now().median_s
