@@ -8,7 +8,7 @@ not to us, is NULL.
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..messages.common import LiveRows
 from ..tables import HOST_MEMORY
@@ -20,9 +20,24 @@ from .kernel_files import read_text, sizes_in
 NEAR_LIMIT = 0.9
 """The part of its limit from which on a cgroup is worth a warning."""
 _COLUMNS = tuple(column.name for column in HOST_MEMORY.columns)
-WORKER_NAME = "pt_data_worker"  # what torch calls the main thread of a DataLoader's worker
+_WORKER_NAME = "pt_data_worker"  # what torch calls the main thread of a DataLoader's worker
 _SQL_WORKER = "sql_worker.py"
 _SHM = "/dev/shm/"  # noqa: S108 - looked at, never written to
+
+
+class WorkerMemory(NamedTuple):
+    """One worker of a data loader.
+
+    Pages that it has from its parent count in both figures from the fork on, so that neither
+    changes as it writes to them and gets copies; what it makes raises them.
+
+    Attributes:
+        anonymous_bytes: What it has in memory that is of no file.
+        peak_bytes: The most that it ever had in memory, files and what it shares included.
+    """
+
+    anonymous_bytes: int
+    peak_bytes: int
 
 
 def host_memory_rows(pid: int) -> LiveRows:
@@ -121,11 +136,22 @@ def descendants(pid: int) -> set[int]:
     return found - {os.getpid()}  # who asks may have been started by the process
 
 
+def worker_memory(pid: int) -> dict[int, WorkerMemory]:
+    """The workers of a process's loaders, by number; none where the kernel does not tell of any."""
+    found = {}
+    for number in sorted(descendants(pid)):
+        status = process.status(number)
+        sizes = [_kib(status.get(name)) for name in ("RssAnon", "VmHWM")]
+        if status.get("Name") == _WORKER_NAME and None not in sizes:
+            found[number] = WorkerMemory(*(size or 0 for size in sizes))
+    return found
+
+
 def _role(pid: int, name: str, *, is_trainer: bool) -> str:
     """What a process is there for."""
     if is_trainer:
         return "trainer"
-    if name == WORKER_NAME:
+    if name == _WORKER_NAME:
         return "data_worker"
     is_ours = any(os.path.basename(word) == _SQL_WORKER for word in process.command(pid)[1:6])
     return "probing" if is_ours else "child"

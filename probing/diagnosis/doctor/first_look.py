@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 
+from ...linux.host_memory import worker_memory
 from ...linux.processors import processor_times
-from ...linux.worker_memory import worker_memory
 
 
 class FirstLook:

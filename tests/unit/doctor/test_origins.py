@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from probing.cluster.ranks.slow.pace import RankPace
+from probing.diagnosis.doctor.ranks.why_slow import why_slow
 from probing.diagnosis.doctor.rules.numbers.first_bad import _NOT_ON_RECORD
-from probing.diagnosis.doctor.why_slow import why_slow
 
 from .made import facts, signs, steps
 from .records import after, bad_since

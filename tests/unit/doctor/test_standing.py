@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from probing.diagnosis.doctor.rules.standing import standing_graphs
+from probing.diagnosis.doctor.rules.memory.standing import standing_graphs
 from probing.diagnosis.leaks.series import Trend
 from probing.diagnosis.leaks.standing import kept_graphs
 

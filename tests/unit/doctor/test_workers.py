@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from probing.diagnosis.doctor.rules.workers import _sign, grown
-from probing.linux.worker_memory import WorkerMemory, worker_memory
+from probing.diagnosis.doctor.rules.memory.workers import _sign, grown
+from probing.linux.host_memory import WorkerMemory, worker_memory
 
 from .made import facts, signs, steps
 

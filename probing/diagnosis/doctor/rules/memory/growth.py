@@ -7,18 +7,18 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ....units import size
-from ...leaks.history import HISTORY, MIB, series_of
-from ...leaks.series import Point, Trend, classify
-from ...leaks.words import TITLES
-from ...memory.leaking import find_leaks
-from ..facts import Facts, percent
-from ..findings import Rule, Sign
-from ..not_looked_at import NotLookedAt
+from .....units import size
+from ....leaks.history import HISTORY, MIB, series_of
+from ....leaks.series import Point, Trend, classify
+from ....leaks.words import TITLES
+from ....memory.leaking import find_leaks
+from ...facts import Facts, percent
+from ...findings import Rule, Sign
+from ...not_looked_at import NotLookedAt
 from .standing import Standing, standing_graphs
 
 if TYPE_CHECKING:
-    from ...leaks.report import LeakReport
+    from ....leaks.report import LeakReport
 
 
 _WORTH_A_WATCH = 6 * MIB

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...cluster.ranks.slow.reasons import reasons
-from ...messages.frozen import dataclass
-from ...units import duration
-from ..phase_words import PHASE_WORDS
-from .facts import Facts
-from .not_looked_at import NotLookedAt
-from .rules.data import fix_of_loaders, loader_words
+from ....cluster.ranks.slow.reasons import reasons
+from ....messages.frozen import dataclass
+from ....units import duration
+from ...phase_words import PHASE_WORDS
+from ..facts import Facts
+from ..not_looked_at import NotLookedAt
+from ..rules.data import fix_of_loaders, loader_words
 
 if TYPE_CHECKING:
-    from ...cluster.ranks.slow.pace import RankPace
+    from ....cluster.ranks.slow.pace import RankPace
 
 _MOST = 0.5
 """What part of what a rank has more must be in a phase, and in how many of its steps a checkpoint

@@ -11,16 +11,16 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ....linux import process
-from ....linux.worker_memory import WorkerMemory, worker_memory
-from ....units import size
-from ..facts import Facts
-from ..findings import Rule, Sign
-from ..not_looked_at import NotLookedAt
-from .memory import watched
+from .....linux import process
+from .....linux.host_memory import WorkerMemory, worker_memory
+from .....units import size
+from ...facts import Facts
+from ...findings import Rule, Sign
+from ...not_looked_at import NotLookedAt
+from .growth import watched
 
 if TYPE_CHECKING:
-    from ...leaks.mistakes import Finding
+    from ....leaks.mistakes import Finding
 
 Workers = Mapping[int, WorkerMemory]
 

@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...cluster.ranks.differences import PARAMETER, compare_facts
-from ...cluster.ranks.gather_facts import gather_facts
-from ...cluster.ranks.slow.gather_times import gather_times
-from ...cluster.ranks.slow.pace import Z_LIMIT
-from ...cluster.ranks.slow.stragglers import find_stragglers
-from ...messages.frozen import dataclass
-from ...units import duration
-from .facts import Facts, percent
-from .findings import Rule, Sign, of_several
-from .not_looked_at import NotLookedAt
-from .rules.numbers.gradients import listed
+from ....cluster.ranks.differences import PARAMETER, compare_facts
+from ....cluster.ranks.gather_facts import gather_facts
+from ....cluster.ranks.slow.gather_times import gather_times
+from ....cluster.ranks.slow.pace import Z_LIMIT
+from ....cluster.ranks.slow.stragglers import find_stragglers
+from ....messages.frozen import dataclass
+from ....units import duration
+from ..facts import Facts, percent
+from ..findings import Rule, Sign, of_several
+from ..not_looked_at import NotLookedAt
+from ..rules.numbers.gradients import listed
 from .why_slow import why_slow
 
 if TYPE_CHECKING:
-    from ...cluster.ranks.question import Asking
-    from ...cluster.ranks.slow.times import RankTimes
+    from ....cluster.ranks.question import Asking
+    from ....cluster.ranks.slow.times import RankTimes
 
 _SAME_LOSSES = 8
 _LAST, _MANY = 40, 120

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ....units import size
-from ...leaks.series import Trend
-from ...leaks.standing import KeptGraphs, kept_graphs
-from ...leaks.words import TITLES, WAYS_OUT, variable_of
-from ...memory.memory_report import referrers_of
-from ..facts import Facts
-from ..not_looked_at import NotLookedAt
+from .....units import size
+from ....leaks.series import Trend
+from ....leaks.standing import KeptGraphs, kept_graphs
+from ....leaks.words import TITLES, WAYS_OUT, variable_of
+from ....memory.memory_report import referrers_of
+from ...facts import Facts
+from ...not_looked_at import NotLookedAt
 
 _MOST_OF_RISE = 0.5
 """Graphs that make less of what memory has grown by are not what grows."""
