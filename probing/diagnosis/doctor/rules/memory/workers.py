@@ -93,8 +93,9 @@ def _sign(facts: Facts, rises: Mapping[int, int], now: Workers, seconds: float) 
 def _words_of_epochs(loader: Mapping[str, Any]) -> str:
     if not loader["persistent_workers"]:
         return "they end with the epoch, and what they keep with them"
+    begun = "epoch has begun" if loader["epochs"] == 1 else "epochs have begun"
     return (
-        f"{loader['epochs']} epochs have begun: a data set that keeps each sample once grows so,"
+        f"{loader['epochs']} {begun}: a data set that keeps each sample once grows so,"
         " too, until each worker has read all of them"
     )
 
