@@ -23,7 +23,7 @@ class KeptGraphs:
     """What is saved by graphs of earlier steps.
 
     Attributes:
-        times: How often the commonest of it is there.
+        times: How many passes it is of, at the most: so often the rarest of it is there.
         bytes: All of it.
         rows: The rows of the largest kind.
     """
@@ -57,7 +57,7 @@ def kept_graphs(tensors: Iterable[Row]) -> KeptGraphs | None:
         return None
     largest = max(kept, key=lambda rows: sum(row["bytes"] for row in rows))
     return KeptGraphs(
-        times=max(len(rows) for rows in kept),
+        times=min(len(rows) for rows in kept),
         bytes=sum(row["bytes"] for rows in kept for row in rows),
         rows=tuple(largest),
     )

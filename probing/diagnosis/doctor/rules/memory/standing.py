@@ -19,6 +19,7 @@ _MOST_OF_RISE = 0.5
 """Graphs that make less of what memory has grown by are not what grows."""
 _LEAST_S = 2.0
 _ASKED = 2
+_SOUGHT_S = 4.0
 
 
 class Standing(NamedTuple):
@@ -49,11 +50,11 @@ def standing_graphs(facts: Facts, trend: Trend) -> Standing | None:
         kept = kept_graphs(rows)
         if kept is None or kept.bytes < _MOST_OF_RISE * trend.rise:
             return None
-        path = _holder(facts, kept, limit_s)
+        path, line = _holder(facts, kept)
     except NotLookedAt:
         return None
     module = f" in {kept.rows[0]['module']}" if kept.rows[0]["module"] else ""
-    where = f" by {path}" if path else ""
+    where = f" by {path}{line}" if path else ""
     return Standing(
         summary=f"{TITLES['graph']}{where}, those of {kept.times} passes of earlier steps",
         evidence=f"{size(kept.bytes)} are saved for backward passes as a step ends, most of it"
@@ -62,17 +63,21 @@ def standing_graphs(facts: Facts, trend: Trend) -> Standing | None:
     )
 
 
-def _holder(facts: Facts, kept: KeptGraphs, limit_s: float) -> str:
-    """What keeps them; empty where that is not seen."""
+def _holder(facts: Facts, kept: KeptGraphs) -> tuple[str, str]:
+    """What keeps them, and the line that adds to it; empty where that is not seen."""
     try:
         found, _ = facts.ask(
             "referrers",
-            lambda: referrers_of(facts.process, kept.rows[:_ASKED], timeout_s=limit_s),
+            lambda: referrers_of(facts.process, kept.rows[:_ASKED], timeout_s=_SOUGHT_S),
         )
     except NotLookedAt:
-        return ""
+        return "", ""
     rows = [row for rows in found.values() for row in rows if row["path"]]
-    return variable_of(rows[0]["path"]) if rows else ""
+    if not rows:
+        return "", ""
+    place = (rows[0]["file"] or "").rpartition("/")[2]
+    line = f" ({place}:{rows[0]['lineno']})" if rows[0]["lineno"] else ""
+    return variable_of(rows[0]["path"]), line
 
 
 _DETACH = (
