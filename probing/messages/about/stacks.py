@@ -77,6 +77,8 @@ class ThreadStack:
         thread_id: The thread's number in the kernel; 0 where unknown.
         state: The kernel's letter for its state.
         cpu_s: Processor time used.
+        ready_s: How long it has waited for a processor, ready to run.
+        sleeps: How often it has gone to sleep.
         holds_gil: Whether it holds the interpreter lock.
         waiting: What it waits for or does, in words.
         wchan: The kernel function that it sleeps in.
@@ -95,6 +97,8 @@ class ThreadStack:
     waiting: str | None = None
     wchan: str | None = None
     awaits: Awaited | None = None
+    ready_s: float | None = None
+    sleeps: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
