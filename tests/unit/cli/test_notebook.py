@@ -118,6 +118,7 @@ def test_every_answer_has_its_way_to_be_shown() -> None:
     known = {*texts._TEXTS, *shown._SHOWN}
 
     def kinds(of: type) -> set[str]:
-        return {name for kind in of.__subclasses__() for name in (kind.__name__, *kinds(kind))}
+        below: list[type] = of.__subclasses__()
+        return {name for kind in below for name in (kind.__name__, *kinds(kind))}
 
     assert kinds(InNotebooks) - known <= {"Answer", "UnionAnswer"}, "they are Rows"
