@@ -9,7 +9,7 @@ from typing import Literal
 
 from ...cluster.job.forms import is_address
 from ...messages import rank_paths
-from ...messages.frozen import dataclass
+from ...messages.frozen import InNotebooks, dataclass
 from ...postmortem.endings import KILLED_BY_OOM
 
 State = Literal["answering", "silent", "stopped", "dead", "unreachable", "missing"]
@@ -292,7 +292,7 @@ class EvidenceQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(InNotebooks):
     """Why a job does not go on, or that it does.
 
     Attributes:

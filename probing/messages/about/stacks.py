@@ -5,7 +5,7 @@ Rules of this file: as in `probing.messages.common`, which has all of it, too.
 
 from __future__ import annotations
 
-from ..frozen import dataclass
+from ..frozen import InNotebooks, dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class WorkDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backtrace:
+class Backtrace(InNotebooks):
     """The stacks of a process at one moment, main thread first.
 
     Attributes:
