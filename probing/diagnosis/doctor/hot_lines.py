@@ -20,6 +20,8 @@ _MEASURING = re.compile(r"/probing/(?:agent/(?:recording|sources/(?:steps/rows|m
 """What only measures, and calls nothing of the program: it is met there where a command that asks,
 or others on the processors, hold the thread up."""
 _SLEEPS, _SLEEP_CALL = re.compile(r"\bsleep$"), re.compile(r"\bsleep\(")
+_PASSES = frozenset({"_engine_run_backward", "profile_hook_step"})
+"""What a backward pass and the step of an optimizer are in, by the last of their plain names."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS = (
     *(ast.For, ast.AsyncFor, ast.While),
@@ -49,6 +51,14 @@ class HotLine:
     above: tuple[str, ...] = ()
     source: str = ""
     in_loop: bool = False
+
+    @property
+    def in_pass(self) -> bool:
+        """Whether it is in a backward pass or the step of an optimizer, at most of those moments.
+
+        These are phases of their own: such a line says nothing of the script's own code.
+        """
+        return any(_PASSES.intersection(name.split(".")) for name in self.below)
 
     @property
     def sleeps(self) -> bool:

@@ -506,6 +506,20 @@ def test_what_only_measures_is_no_line_of_the_program() -> None:
     assert lines_in(stacks[:1]) == []
 
 
+def test_a_line_in_a_backward_pass_is_no_code_outside_of_it() -> None:
+    """A rank that waits in its backward pass is sampled there: another phase tells of that."""
+    torch = "/lib/python3.11/site-packages/torch"
+    main, line = "thread (1): MainThread", "<module> (/job/train.py:11)"
+    stacks = [
+        ((main, line, f"_engine_run_backward ({torch}/autograd/graph.py:979)"), 60),
+        ((main, line, f"Optimizer.profile_hook_step.<locals>.wrapper ({torch}/o.py:530)"), 30),
+        ((main, "<module> (/job/train.py:12)", "load (/job/train.py:9)"), 50),
+    ]
+    assert [(one.place, one.in_pass) for one in lines_in(stacks)] == [
+        ("train.py:11", True), ("train.py:9", False)
+    ]  # fmt: skip
+
+
 def test_a_trend_is_seen_through_a_crowd() -> None:
     """Where others use the machine, it is told by processor time, whatever single steps take."""
     made = of_steps(
