@@ -22,6 +22,8 @@ or others on the processors, hold the thread up."""
 _SLEEPS, _SLEEP_CALL = re.compile(r"\bsleep$"), re.compile(r"\bsleep\(")
 _PASSES = frozenset({"_engine_run_backward", "profile_hook_step"})
 """What a backward pass and the step of an optimizer are in, by the last of their plain names."""
+_OFTEN = 0.1
+"""From what part of the samples on a line is met often."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS = (
     *(ast.For, ast.AsyncFor, ast.While),
@@ -53,12 +55,13 @@ class HotLine:
     in_loop: bool = False
 
     @property
-    def in_pass(self) -> bool:
-        """Whether it is in a backward pass or the step of an optimizer, at most of those moments.
+    def is_outside(self) -> bool:
+        """Whether it is met often, and not in a backward pass or the step of an optimizer.
 
-        These are phases of their own: such a line says nothing of the script's own code.
+        These are phases of their own: a line in one says nothing of the script's own code.
         """
-        return any(_PASSES.intersection(name.split(".")) for name in self.below)
+        passes = any(_PASSES.intersection(name.split(".")) for name in self.below)
+        return self.share >= _OFTEN and not passes
 
     @property
     def sleeps(self) -> bool:

@@ -515,8 +515,8 @@ def test_a_line_in_a_backward_pass_is_no_code_outside_of_it() -> None:
         ((main, line, f"Optimizer.profile_hook_step.<locals>.wrapper ({torch}/o.py:530)"), 30),
         ((main, "<module> (/job/train.py:12)", "load (/job/train.py:9)"), 50),
     ]
-    assert [(one.place, one.in_pass) for one in lines_in(stacks)] == [
-        ("train.py:11", True), ("train.py:9", False)
+    assert [(one.place, one.is_outside) for one in lines_in(stacks)] == [
+        ("train.py:11", False), ("train.py:9", True)
     ]  # fmt: skip
 
 

@@ -12,14 +12,7 @@ from ....units import duration
 from ..facts import WINDOW, Facts, percent
 from ..findings import Rule, Sign
 from ..hot_lines import loops_in
-from .speed import (
-    MOST,
-    STEPS_QUERY,
-    hot_lines_of,
-    in_words,
-    outside_passes,
-    processor_share,
-)
+from .speed import MOST, STEPS_QUERY, hot_lines_of, in_words, processor_share
 
 _LARGE = 0.25
 _HEAVY, _LOOPED = 0.6, 0.1
@@ -200,7 +193,7 @@ def _own_code(facts: Facts) -> Iterator[Sign]:
     if share - gc_share < MOST:
         return
     waits = processor_share(now) < 0.5 and not facts.crowd
-    lines = outside_passes(facts)[:3]
+    lines = [line for line in hot_lines_of(facts) if line.is_outside][:3]
     parts = {p: round(100 * shares[p]) for p in phases if shares[p] >= _SHOWN}
     text = f"{sum(parts.values())} % of each step"  # as the parts are shown
     sleeps = bool(lines) and lines[0].sleeps

@@ -354,12 +354,7 @@ def _line_words(facts: Facts, phase: str) -> tuple[str, ...]:
     """Where the script is most of the time, for a phase that it spends in its own code."""
     if phase not in {"other", "loss", "gradients", "to_device"}:
         return ()
-    return in_words(outside_passes(facts)[:2])
-
-
-def outside_passes(facts: Facts) -> list[HotLine]:
-    """Lines of the script's own code that are met often, without calls of a pass."""
-    return [line for line in hot_lines_of(facts) if line.share >= 0.1 and not line.in_pass]
+    return in_words([line for line in hot_lines_of(facts) if line.is_outside][:2])
 
 
 STEPS_QUERY = (
