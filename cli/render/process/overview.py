@@ -74,7 +74,10 @@ def _head(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
     yield f"process {overview.pid}{rank}{of}{host}: {shown}"
     yield "  " + cut_middle(escape_controls(overview.command), room - 2)
     for problem in overview.problems[:2]:
-        lines = textwrap.wrap(escape_controls(problem), room - 2, max_lines=3, placeholder=" …")
+        lines = textwrap.wrap(
+            escape_controls(problem), room - 2, max_lines=3, placeholder=" …",
+            break_on_hyphens=False,  # of a path that is to be copied
+        )  # fmt: skip
         yield from (f"  {line}" for line in lines)
 
 
