@@ -15,7 +15,7 @@ from ..api.process import Process
 from ..cli.render.memory.fit import basis_lines, largest_lines
 from ..cli.render.memory.holder import holder_text
 from ..cli.render.process.doctor import nothing_found
-from ..cli.reports.cheap_findings import find_cheaply
+from ..cli.reports.cheap_findings import WITHIN_S, find_cheaply
 from ..cli.reports.fitting import checking, largest_of
 from ..cli.reports.overview import about
 from ..cli.reports.run.report import report_of
@@ -30,13 +30,17 @@ from ..page.report_file import report_file
 from .processes import Target
 
 _LARGEST = 10
+_ENDED_S = 10.0
+"""For findings of a run that has ended: it is asked once, and not every half minute."""
 _MARGIN = 0.1
 """The share of the memory that a batch which fits leaves free."""
 
 
 def findings_of(process: Process) -> dict[str, Any]:
     """The findings that the record alone gives, and what it was asked for them."""
-    found = find_cheaply(process, process.status())
+    has_ended = process.folder is not None and not process.folder.is_alive()
+    within_s = _ENDED_S if has_ended else WITHIN_S
+    found = find_cheaply(process, process.status(), within_s=within_s)
     return {
         "judged": found.judged,
         "late": found.late,

@@ -84,7 +84,7 @@ def _head(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
 def _figures(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
     """One line for each thing that was measured."""
     pace = overview.pace
-    if overview.doing is not None and overview.state == STILL:
+    if overview.doing is not None:
         lines = textwrap.wrap(escape_controls(f"it {overview.doing}"), room - _LABEL - 1)
         yield from (_named("" if at else "where", line) for at, line in enumerate(lines[:4]))
     if pace is not None:

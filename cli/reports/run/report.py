@@ -99,7 +99,7 @@ def report_of(process: Process) -> RunReport:
     has_steps = seen.pace is not None
     record = {
         "facts": _facts(seen),
-        "problems": [*seen.problems, *_standing(threads, seen)],
+        "problems": [*seen.problems, *([f"Its main thread {seen.doing}."] if seen.doing else [])],
         "threads": None if threads is None else json.loads(wire.encode(threads)),
         "has_ended": seen.state == "dead",
         "findings": {
@@ -144,17 +144,6 @@ def _state(seen: Overview) -> str:
 def _threads(process: Process, seen: Overview) -> Backtrace | None:
     """Where its threads are, or were; None of a training that gets on: it is elsewhere by then."""
     return None if seen.state == "training" else process.backtrace()
-
-
-def _standing(threads: Backtrace | None, seen: Overview) -> list[str]:
-    """What a process that does not get on is doing, as a sentence."""
-    from ....diagnosis.hang.seen.doings import doing_of
-
-    doing = None if threads is None or seen.state in {"dead", "idle"} else doing_of(threads)
-    if doing is None:
-        return []
-    where = f", at {doing.where}" if doing.where and not doing.is_deadlock else ""
-    return [f"Its main thread {doing.words}{where}."]
 
 
 def _finding(found: Any) -> dict[str, Any]:

@@ -30,6 +30,7 @@ export function Doctor({ place, isLive, pid, ranks }) {
       <h3>By its record alone</h3>
       <${Trouble} error=${error} again=${again} />
       ${isLive ? html`<p class="faint">What it does now is not in its record: whether it hangs, who holds its memory. Examine all looks at that, too.</p>` : null}
+      ${value?.late ? html`<p class="faint">${`There was no time for ${value.late} of its rules.`} <button class="small no-print" onClick=${again}>Look again</button></p>` : null}
       ${value ? html`<${Found} found=${named(value)} />` : error ? null : html`<p class="faint">Reading its record …</p>`}
       ${value?.statements?.length ? html`<${ShownSql} sql=${value.statements} of=${place.of} />` : null}
     </div>`}
