@@ -68,16 +68,37 @@ class _Owner:
 
     Attributes:
         state: Its own dictionary.
+        key: Which it is.
+        holds: Which other optimizers it holds, as one that is around another does.
     """
 
-    __slots__ = ("name", "state")
+    __slots__ = ("holds", "key", "name", "state")
 
     def __init__(self, name: str, optimizer: Any) -> None:
         self.name = name
         self.state = optimizer.state
+        self.key = id(optimizer)
+        self.holds = _held(optimizer)
 
 
 Owned = tuple[_Owner, str, Any]
+
+
+def _held(optimizer: Optimizer) -> frozenset[int]:
+    """The optimizers that one holds in its attributes, or in a list or dictionary there."""
+    cls = sys.modules["torch"].optim.Optimizer
+    found = []
+    for value in list(vars(optimizer).values()):
+        inner = list(value.values()) if isinstance(value, dict) else value
+        found += list(inner) if isinstance(inner, (list, tuple)) else [inner]
+    return frozenset(id(one) for one in found if issubclass(type(one), cls))
+
+
+def _distinct(owners: list[Owned]) -> list[Owned]:
+    """Without those that are around another of them, which alone changes the parameter."""
+    keys = {owner.key for owner, *_ in owners}
+    inner = [owned for owned in owners if not (owned[0].holds - {owned[0].key}) & keys]
+    return inner or owners[:1]
 
 
 def _owners(recording: Recording, optimizers: list[Optimizer]) -> dict[int, list[Owned]]:
@@ -119,6 +140,7 @@ def _row(
         if isinstance(value, tensor_class)
     ]
     held = sizes_of([parameter])
+    counted = _distinct(owners) if owners else []
     gradient = gradients.of(parameter) if parameter.is_leaf else UNKNOWN
     is_known = gradient is not UNKNOWN
     return (
@@ -133,8 +155,8 @@ def _row(
         gradient is not None if is_known else None,
         None if gradient is None or not is_known else _version(gradient),
         _version(parameter),
-        len(owners),
-        ", ".join(owner.name for owner, _, _ in owners) or None,
+        len(counted),
+        ", ".join(owner.name for owner, _, _ in counted) or None,
         any(isinstance(state, dict) and bool(state) for state in states) if owners else None,
         sizes_of(kept).bytes,
     )

@@ -151,7 +151,8 @@ PARAMETERS = Table(
         ),
         count(
             "optimizers",
-            "How many optimizers have it, without those of threads whose steps are not counted.",
+            "How many optimizers have it, without those of threads whose steps are not counted, and"
+            " without those that are around another one, as Lookahead's.",
         ),
         text("optimizer", "Their names, as in `python.optimizers`; NULL without any."),
         flag(

@@ -21,7 +21,7 @@ def test_each_parameter_has_what_trains_it(
     target.wait_for_step(40)
     process = probing.connect(target.pid)
     rows = {row["parameter"]: row for row in process.live("parameters").dicts()}
-    assert len(rows) == 8
+    assert len(rows) == 10
     told = {
         name: (row["trainable"], row["optimizers"], row["optimizer"], row["has_state"])
         for name, row in rows.items()
@@ -31,6 +31,7 @@ def test_each_parameter_has_what_trains_it(
         "frozen.weight": (False, 0, None, None),
         "shared.weight": (True, 2, "first, second", True),
         "unused.weight": (True, 1, "first", False),
+        "wrapped.weight": (True, 1, "inner", True),
         "head.weight": (True, 0, None, None),
     }
     assert rows["shared.weight"]["version"] >= 2 * 40

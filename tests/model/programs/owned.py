@@ -1,4 +1,4 @@
-"""Trains parts of a model by one optimizer, by two, and by none, until somebody ends it."""
+"""Trains parts of a model by one optimizer, by two, by one in another, and by none, for ever."""
 
 from __future__ import annotations
 
@@ -16,15 +16,27 @@ class Net(nn.Module):
         self.shared = nn.Linear(4, 4)
         self.unused = nn.Linear(4, 4)
         self.drop = nn.Dropout(0.25)
+        self.wrapped = nn.Linear(4, 4)
         self.head = nn.Linear(4, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.drop(self.shared(self.frozen(x))))
+        return self.head(self.wrapped(self.drop(self.shared(self.frozen(x)))))
+
+
+class Around(torch.optim.Optimizer):
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        self.inner = inner
+        super().__init__(inner.param_groups, inner.defaults)
+
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        self.inner.step()
 
 
 net = Net()
 first = torch.optim.Adam([*net.shared.parameters(), *net.unused.parameters()], lr=1e-3)
 second = torch.optim.SGD(net.shared.parameters(), lr=1e-3)
+inner = torch.optim.SGD(net.wrapped.parameters(), lr=1e-3, momentum=0.9)
+around = Around(inner)
 data = TensorDataset(torch.randn(8, 4))
 loader = DataLoader(data, batch_size=4, sampler=SequentialSampler(data))
 print("ready", flush=True)
@@ -34,4 +46,5 @@ while True:
         net(batch).square().mean().backward()
         first.step()
         second.step()
+        around.step()
         time.sleep(0.01)

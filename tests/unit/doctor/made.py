@@ -7,7 +7,7 @@ that each query of a rule runs as it stands.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import duckdb
@@ -29,6 +29,7 @@ Row = Mapping[str, Any]
 _AT_ONCE = 100
 _TABLES = {table.full_name: table for table in TABLES if table.kind == "recorded"}
 Stack = tuple[tuple[str, ...], int]
+Live = Mapping[str, Sequence[Row] | Callable[[], Sequence[Row]]]
 
 FINE = Verdict(kind="healthy", is_hang=False, headline="No hang: process 1 moved.")
 
@@ -61,25 +62,27 @@ class MadeProcess:
 
     Args:
         recorded: Rows of recorded tables, by the table's name; a column that is left out is NULL.
-        live: Rows of live tables.
+        live: Rows of live tables, or what gives them anew at each look.
         stacks: What sampling it shows: frames, from the outside in, and how often.
         is_silent: Whether it answers nothing live.
         is_here: Whether it runs on this machine.
+        pace: Steps that end before each query.
     """
 
     def __init__(
         self,
         recorded: Mapping[str, Sequence[Row]],
-        live: Mapping[str, Sequence[Row]],
+        live: Live,
         *,
         labels: LabelsAnswer | None = None,
         stacks: Sequence[Stack] | None = None,
         is_silent: bool = False,
         is_here: bool = False,
+        pace: int = 0,
     ) -> None:
         self._labels, self._stacks = labels, stacks
         self.folder = _Here() if is_here or stacks is not None else None
-        self._live, self._is_silent = live, is_silent
+        self._live, self._is_silent, self._pace = live, is_silent, pace
         self.asked: list[str] = []
         self.queries = 0
         self._database = duckdb.connect()
@@ -116,6 +119,8 @@ class MadeProcess:
         """The rows of a query."""
         self.queries += 1
         self._make(re.findall(r"\b(?:python|probing)\.\w+", sql))
+        if self._pace and "python.steps" in self._made:
+            self._go_on()
         try:
             found = self._database.execute(sql)
         except duckdb.BinderException as error:
@@ -123,12 +128,23 @@ class MadeProcess:
         names = [description[0] for description in found.description or ()]
         return _Rows([dict(zip(names, row, strict=True)) for row in found.fetchall()])
 
+    def _go_on(self) -> None:
+        """Make some more steps."""
+        sql = (
+            "SELECT max(step) + n + 1 AS step, 0.1 AS duration FROM python.steps, range(?) AS r(n)"
+        )
+        self._database.execute(
+            f"INSERT INTO python.steps BY NAME ({sql} GROUP BY n)",
+            [self._pace],
+        )
+
     def live(self, table: str, **_: object) -> _Rows:
         """The rows of a live table."""
         self.asked.append(table)
         if self._is_silent:
             raise NotAnswering("1", 8.0)
-        return _Rows([dict(row) for row in self._live.get(table, ())])
+        rows = self._live.get(table, ())
+        return _Rows([dict(row) for row in (rows() if callable(rows) else rows)])
 
     def sample(self, *_: object, **__: object) -> object:
         """Where its threads were."""
@@ -157,7 +173,7 @@ class MadeProcess:
 
 def facts(
     recorded: Mapping[str, Sequence[Row]] | None = None,
-    live: Mapping[str, Sequence[Row]] | None = None,
+    live: Live | None = None,
     *,
     verdict: Verdict = FINE,
     labels: LabelsAnswer | None = None,
@@ -167,6 +183,8 @@ def facts(
     is_here: bool = False,
     pid: int = 1,
     proc: str = "/proc",
+    live_s: float = DEADLINE_S,
+    pace: int = 0,
 ) -> Facts:
     """The facts of a process with such a record and such answers."""
     process: Any = MadeProcess(
@@ -176,11 +194,12 @@ def facts(
         stacks=stacks,
         is_silent=is_silent,
         is_here=is_here,
+        pace=pace,
     )
     member = Member(
         rank=None, host="here", pid=pid, world_size=None, endpoint="1", is_alive=is_alive
     )
-    return Facts(process, member, verdict, live_s=DEADLINE_S, proc=proc)
+    return Facts(process, member, verdict, live_s=live_s, proc=proc)
 
 
 def signs(name: str, of: Facts) -> list[Sign]:

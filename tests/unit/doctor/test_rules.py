@@ -16,6 +16,7 @@ from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.rules import RULES
 
 from .failing_cases import FAILING
+from .frozen_cases import FROZEN
 from .made import facts, signs, steps
 from .records import (
     MIB,
@@ -153,9 +154,7 @@ CASES = (
     Case("never-a-gradient", lambda: experts(called=[0, 1, 2], learns=[0, 1]), "likely"),
     Case("never-a-gradient", lambda: experts(called=[], learns=[0, 1]), "likely"),
     *FAILING,
-    Case("frozen-state", parameters({"trainable": False, "state_bytes": 9 * MIB}), "certain"),
-    Case("frozen-state", parameters({"trainable": False, "has_state": False, "state_bytes": 0}),
-         None),
+    *FROZEN,
     Case("float64", parameters({"dtype": "float64", "numel": 900}), "possible"),
     Case("float64", parameters({"dtype": "float64", "numel": 1}), None),
     Case("never-steps", lambda: facts({"steps": [], "micro_batches": [

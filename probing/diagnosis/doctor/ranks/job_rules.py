@@ -31,11 +31,20 @@ _SAME_LOSSES = 8
 _LAST, _MANY = 40, 120
 _FEW_RANKS = 16
 """So few are asked for more steps: where times vary, more of them tell."""
-_FIRST_CALLS = (
-    "SELECT step, min(seq) AS seq FROM python.collectives WHERE op = 'all_reduce' AND step IN"
-    " (SELECT step FROM python.steps WHERE duration IS NOT NULL) AND process_group = '0'"
-    " GROUP BY step ORDER BY step DESC LIMIT 50"
+_SPANS = (
+    "SELECT step, process_group, min(seq) AS first, max(seq) AS last FROM python.collectives"
+    " WHERE op = 'all_reduce' AND group_size = {world}"
+    "  AND step IN (SELECT step FROM python.steps WHERE duration IS NOT NULL)"
+    "  AND step > (SELECT min(step) FROM python.collectives)"
+    " GROUP BY ALL ORDER BY step DESC LIMIT 1000"
 )
+"""Without the oldest step: of that, some may be overwritten."""
+_SPAN_OF = (
+    "SELECT process_group, min(seq) AS first, max(seq) AS last FROM python.collectives"
+    " WHERE op = 'all_reduce' AND group_size = {world} AND step = {step}"
+    " GROUP BY ALL ORDER BY process_group"
+)
+_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,13 +142,13 @@ def _different_parameters(job: Job) -> Iterator[Sign]:
     job.need_answers()
     if not all(_is_replica(facts) for facts in job.ranks.values()):
         raise NotLookedAt("the ranks do not all reduce gradients with each other")
-    if not _in_lockstep(job):
-        raise NotLookedAt("the ranks do not make their steps together")
+    _need_lockstep(job)
     told, _ = gather_facts(job.asking)
     comparison = compare_facts([one.facts for one in told])
     found = [one for one in comparison.differences if one.kind == PARAMETER]
     if not found:
         return
+    _need_same_moment(job, comparison.steps[-1].value if comparison.steps else None)
     outside = _outside(job, [one.name for one in found])
     yield Sign(
         certainty="likely",
@@ -172,13 +181,54 @@ _INTO_DDP = (
 )
 
 
-def _in_lockstep(job: Job) -> bool:
-    """Whether steps of the same number begin with the same collective on all ranks."""
-    firsts: dict[int, set[int]] = {}
-    for facts in job.ranks.values():
-        for row in facts.rows(_FIRST_CALLS):
-            firsts.setdefault(row["step"], set()).add(row["seq"])
-    return all(len(found) == 1 for found in firsts.values())
+def _need_lockstep(job: Job) -> None:
+    """Make sure that steps of the same number are the same step on all ranks.
+
+    Where ranks have uneven numbers of batches, as under torch's Join, one makes steps that others
+    do not: then they stand at another collective after as many.
+
+    Raises:
+        NotLookedAt: They are not, or that is not known.
+    """
+    spans = [
+        {(row["step"], row["process_group"]): (row["first"], row["last"]) for row in rows}
+        for rows in _asked(job, _SPANS)
+    ]
+    common = set.intersection(*map(set, spans))
+    if not common:
+        raise NotLookedAt(
+            "the ranks have made different numbers of steps: no step with collectives is on record"
+            " of all of them"
+        )
+    apart = [key for key in sorted(common) if len({own[key] for own in spans}) > 1]
+    if apart:
+        numbers = ", ".join(f"{own[apart[-1]][0]}" for own in spans[:_NAMED])
+        raise NotLookedAt(
+            "the ranks do not make their steps together, so that parameters after the same step"
+            f" are not those of one moment: step {apart[-1][0]} begins with all_reduce {numbers} of"
+            f" group {apart[-1][1]}"
+        )
+
+
+def _need_same_moment(job: Job, step: str | None) -> None:
+    """Make sure that a step, at whose end all ranks have looked, was the same on all of them.
+
+    Raises:
+        NotLookedAt: It was not, or that is not known.
+    """
+    if step is None:
+        raise NotLookedAt("no step is known at which all ranks looked at their parameters")
+    found = _asked(job, _SPAN_OF, step=step)
+    if not found[0] or any(rows != found[0] for rows in found):
+        raise NotLookedAt(f"the collectives of step {step} are not the same on all ranks")
+
+
+def _asked(job: Job, sql: str, **values: object) -> list[list[dict[str, object]]]:
+    """The rows of each rank's own record."""
+    return [
+        facts.rows(sql.format(world=facts.member.world_size, **values))
+        for facts in job.ranks.values()
+    ]
 
 
 def _is_replica(facts: Facts) -> bool:
@@ -262,7 +312,8 @@ JOB_RULES = (
             subject="ranks",
             symptom="Each rank has a model of its own, and the checkpoint is that of one.",
             evidence="Checksums of all parameters at the end of one step, of ranks that all reduce"
-            " with each other and send no messages.",
+            " with each other and send no messages. The step must have the same collectives on all"
+            " of them: with uneven inputs (torch's Join), ranks are at other steps at one moment.",
             certainty="likely",
             gravity=71,
             fix="Broadcast the parameters of rank 0 once, or use DistributedDataParallel.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..findings import Rule
 from . import data, device, failing, machine, piling, setup, shares, speed, stops
-from .memory import growth, workers
+from .memory import frozen, growth, workers
 from .numbers import gradients, learning, losses, modes, parameters, too_high, updates, warned
 
 RULES: tuple[Rule, ...] = tuple(
@@ -26,6 +26,7 @@ RULES: tuple[Rule, ...] = tuple(
         modes,
         data,
         growth,
+        frozen,
         workers,
         piling,
         speed,

@@ -152,25 +152,6 @@ def _of_experts(found: Sequence[Row]) -> Sign:
     )
 
 
-def _frozen_state(facts: Facts) -> Iterator[Sign]:
-    """An optimizer keeps state for parameters that are frozen."""
-    found = [
-        row
-        for row in facts.live("parameters")
-        if not row["trainable"] and row["has_state"] and (row["state_bytes"] or 0) >= 1 << 20
-    ]
-    if not found:
-        return
-    total = sum(row["state_bytes"] for row in found)
-    yield Sign(
-        certainty="certain",
-        summary=f"The optimizer keeps {total / 2**20:.1f} MiB for {len(found)} parameters that are"
-        f" frozen: {_names(found)}",
-        evidence=("they require no gradient, and state is kept for them",),
-        weight=0.3,
-    )
-
-
 def _names(rows: Sequence[Row]) -> str:
     return listed([row["parameter"] for row in rows])
 
@@ -232,17 +213,5 @@ RULES = (
         next=_PARAMETERS,
         asks=(_CALLED,),
         look=_never_trained,
-    ),
-    Rule(
-        name="frozen-state",
-        group="memory",
-        subject="memory",
-        symptom="Freezing a part of the model has freed no memory.",
-        evidence="python.parameters: no gradient is required, and 1 MiB or more of state is kept.",
-        certainty="certain",
-        gravity=44,
-        fix="Make the optimizer anew after freezing, or delete optimizer.state[parameter].",
-        next="probing ENDPOINT memory",
-        look=_frozen_state,
     ),
 )

@@ -1,0 +1,119 @@
+"""Parameters of ranks are compared where they are of one moment: after the same collectives."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from probing.cluster.job.outcomes import Outcome
+from probing.diagnosis.doctor.findings import Sign
+from probing.diagnosis.doctor.not_looked_at import NotLookedAt
+from probing.diagnosis.doctor.ranks.job_rules import JOB_RULES, Job
+from probing.errors import UsageError
+
+from .made import Facts, MadeProcess, facts, steps
+
+pytestmark = pytest.mark.anypython
+
+_STEPS = 60
+_PER_STEP = 2
+Calls = Mapping[int, range]
+
+
+class _Asking:
+    """Asks ranks that answer at once.
+
+    Args:
+        at: The step at whose end they look at their parameters.
+    """
+
+    timeout_s = 9.0
+
+    def __init__(self, ranks: Mapping[int, Facts], at: int) -> None:
+        self._ranks = ranks
+        self._at = at
+        self.names = {of.member: rank for rank, of in ranks.items()}
+
+    def ask(self, question: Any, **_: object) -> tuple[Outcome[Any], ...]:
+        """What each says."""
+        return tuple(
+            Outcome(member=of.member, value=question(_Rank(of, rank, self._at), of.member),
+                    error=None, seconds=0.1, state="answered")
+            for rank, of in self._ranks.items()
+        )  # fmt: skip
+
+
+class _Rank:
+    """A rank whose only parameter is unlike that of others."""
+
+    def __init__(self, of: Facts, rank: int, at: int) -> None:
+        self.query = of.process.query
+        self._row = {"step": at, "kind": "parameter", "root": "Net", "parameter": "weight",
+                     "shape": "[4]", "dtype": "float32", "is_shard": False,
+                     "checksum": f"crc32:{rank}"}  # fmt: skip
+
+    def live(self, table: str, **_: object) -> Any:
+        """Its parameter."""
+        process = MadeProcess({}, {table: [self._row] if "checksums" in table else []})
+        answer: Any = process.live(table)
+        answer.note = None
+        return answer
+
+    def settings(self) -> None:
+        """It has none to tell."""
+        raise UsageError("it has no settings")
+
+
+def _rank(number: int, calls: Calls, first: int) -> Facts:
+    """A rank with steps from `first` on and the numbers of the collectives in each."""
+    made = [row | {"step": first + n} for n, row in enumerate(steps(_STEPS))]
+    rows = [
+        {"step": step, "op": "all_reduce", "process_group": "0", "group_size": 2, "seq": seq}
+        for step, numbers in calls.items()
+        for seq in numbers
+    ]
+    of = facts({"steps": made, "collectives": rows}, {"models": []})
+    of.member = dataclasses.replace(of.member, rank=number, world_size=2)
+    return of
+
+
+def _calls(first: int, skipped: int = 0) -> dict[int, range]:
+    """Collectives of steps, the first of which come after some of steps of others."""
+    start = (first + skipped) * _PER_STEP
+    return {
+        first + n: range(start + n * _PER_STEP, start + (n + 1) * _PER_STEP) for n in range(_STEPS)
+    }
+
+
+def _compare(other: Calls, *, first: int = 0, at: int = 50) -> list[Sign]:
+    ranks = {0: _rank(0, _calls(0), 0), 1: _rank(1, other, first)}
+    asking: Any = _Asking(ranks, at)
+    (rule,) = (one for one in JOB_RULES if one.rule.name == "different-parameters")
+    return list(rule.look(Job(ranks=ranks, asking=asking, stands_still=False)))
+
+
+def test_ranks_at_the_same_collective_after_the_same_step_are_compared() -> None:
+    """Their parameters are of one moment, and differ."""
+    (sign,) = _compare(_calls(0))
+    assert "1 of 1 differ after the same step" in sign.summary
+
+
+@pytest.mark.parametrize(
+    ("other", "first", "at", "why"),
+    [
+        (_calls(0, skipped=2), 0, 50, r"step 59 begins with all_reduce 118, 122 of group 0"),
+        (_calls(100, skipped=2), 100, 120, "made different numbers of steps"),
+        # It stood by for two steps of another rank, and its own step came after that.
+        ({**_calls(0), 59: range(118, 124)}, 0, 50, "do not make their steps together"),
+        (_calls(0), 0, 75, "collectives of step 75 are not the same"),
+    ],
+)
+def test_ranks_with_uneven_inputs_are_not_compared(
+    other: Calls, first: int, at: int, why: str
+) -> None:
+    """As under Join: after the same step they are at other collectives, and that is said."""
+    with pytest.raises(NotLookedAt, match=why):
+        _compare(other, first=first, at=at)
