@@ -101,7 +101,7 @@ def test_texts_in_rows_come_in_pieces(tmp_path: Path) -> None:
     writer = RingWriter(table, capacity=40_000)
     for number in range(18_000):
         note = ring.NULL_TEXT if number % 7 == 0 else b"n%d" % (number % 11)
-        writer.write(note=note, size=number)  # type: ignore[arg-type] - bytes of a text
+        writer.write(note=note, size=number)  # type: ignore[arg-type]
     loaded = load_trace(writer, tmp_path)
     assert loaded["note"].null_count == 2572
     assert loaded.slice(16_385, 2)["note"].to_pylist() == ["n6", "n7"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from probing.ring.columns.recorded import Recorded
+from probing.ring.arrow_tables import RecordedTable
 from probing.ring.native import IN_C
 from probing.rundir.folders import ProcessFolder
 from probing.sql.engine import Engine
@@ -50,12 +50,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> ProcessFolder:
 )
 def test_the_order_of_rows_decides(folder: ProcessFolder, sql: str, threads: int) -> None:
     """Whatever may take the row that comes first has one thread."""
-    assert threads_for(sql, [Scan(Recorded(TORCH_TRACE, folder))], 4) == threads
+    assert threads_for(sql, [Scan(RecordedTable(TORCH_TRACE, folder))], 4) == threads
 
 
 def test_few_rows_have_one_thread(tmp_path: Path) -> None:
     """A small ring, or none, is not worth the start of another."""
-    scan = Scan(Recorded(TORCH_TRACE, ProcessFolder(tmp_path, 1, 1)))
+    scan = Scan(RecordedTable(TORCH_TRACE, ProcessFolder(tmp_path, 1, 1)))
     assert threads_for("SELECT count(*) FROM torch_trace", [scan], 4) == 1
 
 
@@ -72,7 +72,7 @@ def test_threads_change_no_answer(folder: ProcessFolder, sql: str) -> None:
     """Several threads find the same rows, and those without an order in the ring's."""
     answers = []
     for threads in (1, 4):
-        engine = Engine([Recorded(TORCH_TRACE, folder)], threads=threads)  # type: ignore[list-item]
+        engine = Engine([RecordedTable(TORCH_TRACE, folder)], threads=threads)
         with run_plain(engine, sql, timeout_s=60) as answer:
             batches = list(answer.batches())
         rows = [
