@@ -7,6 +7,7 @@
     FOLDER/_probing/unfinished/PROCESS/     files that are being written
     FOLDER/_probing/jobs/JOB.json           the runs of a job, see `runs`
     FOLDER/_probing/compaction/             what of that is done, see `swap`; locked by who does it
+    FOLDER/_probing/iceberg/                what Iceberg knows of the files, see `iceberg`
 
 Rules of this file: names only. Engines that read hive folders pass over what begins with `_`. A
 value is percent-encoded, as hive has it; one that is NULL has hive's name for that.
@@ -150,6 +151,16 @@ def exporters_of(process: str) -> str:
 def compactor_file(root: Path) -> Path:
     """What is locked by who puts small files together."""
     return root / OWN / COMPACTOR / "compactor.json"
+
+
+def iceberg_folder(root: Path) -> Path:
+    """Where the Iceberg tables have their catalog, and what they say of files."""
+    return root / OWN / "iceberg"
+
+
+def iceberg_file(root: Path) -> Path:
+    """What is locked by who commits to the Iceberg tables."""
+    return iceberg_folder(root) / "committer.json"
 
 
 def swap_file(root: Path) -> Path:

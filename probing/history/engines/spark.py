@@ -1,0 +1,100 @@
+"""A history as Spark reads it: the session that the user's own settings make.
+
+`SPARK_CONF_DIR` and `PYSPARK_SUBMIT_ARGS` say which cluster; without them it is this machine. Rules
+of this file: nothing is printed. What the JVM says goes nowhere, unless it does not start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+import pyarrow as pa
+
+from ...errors import UsageError
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+}
+_SPECIAL = re.compile(r"([\\*?\[\]{},])")
+"""What means something in a pattern of paths."""
+
+
+class Spark:
+    """See `asking.Engine`.
+
+    Raises:
+        UsageError: It does not start.
+    """
+
+    def __init__(self, root: str) -> None:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+
+        self._root = root
+        self.failures: tuple[type[Exception], ...] = (PySparkException, Py4JError)
+        builder = SparkSession.builder.appName("probing")
+        for name, value in _SETTINGS.items():
+            builder = builder.config(name, value)
+        with _kept_quiet() as said:
+            try:
+                self._session: Any = builder.getOrCreate()
+            except self.failures as error:
+                raise UsageError(
+                    f"Spark does not start: {_last_line(said) or _first_line(error)}.",
+                    help="It needs Java 17 or newer: JAVA_HOME says which.",
+                ) from None
+            self._session.sparkContext.setLogLevel("OFF")
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+
+    def open(self, name: str, files: Sequence[str]) -> list[str]:
+        """See `asking.Engine`."""
+        reader = self._session.read.option("basePath", self._root).option("mergeSchema", "true")
+        frame = reader.parquet(*(_SPECIAL.sub(r"\\\1", path) for path in files))
+        frame.createOrReplaceTempView(name)
+        return list(frame.columns)
+
+    def ask(self, sql: str, most: int | None) -> pa.Table:
+        """See `asking.Engine`."""
+        frame = self._session.sql(sql)
+        return (frame if most is None else frame.limit(most)).toArrow()
+
+    def close(self) -> None:
+        """See `asking.Engine`."""
+        self._session.stop()
+
+
+@contextlib.contextmanager
+def _kept_quiet() -> Iterator[IO[bytes]]:
+    """Give what is started meanwhile another standard error, for as long as it lives."""
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as said:
+        before = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            yield said
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+
+
+def _last_line(said: IO[bytes]) -> str:
+    """The last thing that was said, without its end."""
+    said.seek(0)
+    lines = said.read().decode(errors="replace").split("\n")
+    return next((line.strip().rstrip(".") for line in reversed(lines) if line.strip()), "")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
