@@ -31,6 +31,7 @@ _KEY = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
 _LONGEST, _DIGITS = 200, 16
 _PART = re.compile(r"(.+)\.(\d{6,})\.parquet", re.DOTALL)
 _MERGED = re.compile(r"merged-[0-9a-f]{16}\.parquet")
+_SPECIAL = re.compile(r"([\\*?\[\]{}])")
 COMPACTOR = "compaction"
 """Beside the names of processes, which have dashes, that of who puts small files together."""
 _FIRST_OF_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -199,6 +200,11 @@ def tables_of(root: Path, within: str = "project=*/job=*") -> Iterator[tuple[str
         name = unquoted(found[2]) if found else None
         if name:
             yield name, path
+
+
+def as_pattern(path: str) -> str:
+    """A path for engines that take each for a pattern."""
+    return _SPECIAL.sub(r"\\\1", path)
 
 
 def files_in(folder: Path) -> list[Path]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..files import plain_schema
+from ..layout import as_pattern
 from ..scanning.source import PARTITIONS
 
 
@@ -34,7 +35,7 @@ class Daft:
         columns = [*plain_schema(schema), *(pa.field(key, pa.string()) for key in PARTITIONS)]
         kinds = {one.name: self._daft.DataType.from_arrow_type(one.type) for one in columns}
         self._frames[name] = self._daft.read_parquet(
-            list(files), infer_schema=False, schema=kinds, hive_partitioning=True
+            [*map(as_pattern, files)], infer_schema=False, schema=kinds, hive_partitioning=True
         )
         return list(kinds)
 

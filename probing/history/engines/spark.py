@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from ...errors import UsageError
+from ..layout import as_pattern
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -26,8 +26,6 @@ _SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
 }
-_SPECIAL = re.compile(r"([\\*?\[\]{},])")
-"""What means something in a pattern of paths."""
 
 
 class Spark:
@@ -61,7 +59,7 @@ class Spark:
     def open(self, name: str, files: Sequence[str]) -> list[str]:
         """See `asking.Engine`."""
         reader = self._session.read.option("basePath", self._root).option("mergeSchema", "true")
-        frame = reader.parquet(*(_SPECIAL.sub(r"\\\1", path) for path in files))
+        frame = reader.parquet(*map(as_pattern, files))
         frame.createOrReplaceTempView(name)
         return list(frame.columns)
 
