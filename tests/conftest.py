@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 import probing
-from probing.stacks import text as stacks
 from tests import faults
 from tests.harness import leftovers, sharing, warm
 from tests.harness.counting import count_without_lock
@@ -124,13 +123,21 @@ def _give_up_if_spoilt(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Have the session's training rest while others are tested: it would take a core of theirs."""
+    """Have the session's training rest while others are tested: it would take a core of theirs.
+
+    Who rests is noted, not looked up: on a busy machine a process stops some time after its signal.
+    """
     is_used = "training" in getattr(item, "fixturenames", ())
     for target in _trainings:
-        if target.process.poll() is not None or is_used != stacks.is_stopped(target.pid):
+        if target.process.poll() is not None:
             continue
-        os.kill(target.pid, signal.SIGCONT if is_used else signal.SIGSTOP)
-        if is_used:  # it makes progress, as a training does that nobody has stopped
+        if not is_used:
+            os.kill(target.pid, signal.SIGSTOP)
+            _resting.add(target.pid)
+        elif target.pid in _resting:
+            os.kill(target.pid, signal.SIGCONT)
+            _resting.discard(target.pid)
+            # It makes progress, as a training does that nobody has stopped.
             target.wait_for_step(target.step() + 1)
 
 
@@ -148,6 +155,7 @@ _LEFTOVERS = pytest.StashKey[leftovers.Leftovers]()
 _PLACE = pytest.StashKey[Place]()
 _WATCH = pytest.StashKey[Watch]()
 _trainings: list[Target] = []
+_resting: set[int] = set()
 _reached: list[faults.Reached] = []
 
 

@@ -8,7 +8,7 @@ not to us, is NULL.
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..messages.common import LiveRows
 from ..tables import HOST_MEMORY
@@ -23,6 +23,21 @@ _COLUMNS = tuple(column.name for column in HOST_MEMORY.columns)
 _WORKER_NAME = "pt_data_worker"  # what torch calls the main thread of a DataLoader's worker
 _SQL_WORKER = "sql_worker.py"
 _SHM = "/dev/shm/"  # noqa: S108 - looked at, never written to
+
+
+class WorkerMemory(NamedTuple):
+    """One worker of a data loader.
+
+    Pages that it has from its parent count in both figures from the fork on, so that neither
+    changes as it writes to them and gets copies; what it makes raises them.
+
+    Attributes:
+        anonymous_bytes: What it has in memory that is of no file.
+        peak_bytes: The most that it ever had in memory, files and what it shares included.
+    """
+
+    anonymous_bytes: int
+    peak_bytes: int
 
 
 def host_memory_rows(pid: int) -> LiveRows:
@@ -119,6 +134,17 @@ def descendants(pid: int) -> set[int]:
         found.update(new)
         left += new
     return found - {os.getpid()}  # who asks may have been started by the process
+
+
+def worker_memory(pid: int) -> dict[int, WorkerMemory]:
+    """The workers of a process's loaders, by number; none where the kernel does not tell of any."""
+    found = {}
+    for number in sorted(descendants(pid)):
+        status = process.status(number)
+        sizes = [_kib(status.get(name)) for name in ("RssAnon", "VmHWM")]
+        if status.get("Name") == _WORKER_NAME and None not in sizes:
+            found[number] = WorkerMemory(*(size or 0 for size in sizes))
+    return found
 
 
 def _role(pid: int, name: str, *, is_trainer: bool) -> str:

@@ -63,6 +63,7 @@ def blocks(page: Path, *languages: str) -> Iterator[Block]:
 
 RUNNABLE = [block for page in RUN_PAGES for block in blocks(page, "bash", "python")]
 _BY_DAY = 1
+_CONNECTS = re.compile(r"import probing$|job = probing\.connect\(").match
 
 
 def _cases() -> Iterator[object]:
@@ -100,12 +101,18 @@ def test_a_block_runs_as_it_stands(
     if block.language == "bash":
         argv = ["bash", "-euo", "pipefail", "-c", block.code]
     else:
-        given = f"pid = {reader.pid}\n"
-        argv = [sys.executable, "-W", "error", "-c", given + block.code]
+        given = "\n".join([f"pid = {reader.pid}", *_connecting(block), block.code])
+        argv = [sys.executable, "-W", "error", "-c", given]
     code, out, err = run_in_group(argv, tmp_path, env)
     assert code == 0, out + err
     assert "Traceback" not in err
     assert reader.process.poll() is None
+
+
+def _connecting(block: Block) -> list[str]:
+    """What a reader of the page has typed before: the lines by which its first block connects."""
+    first = next(blocks(block.page, "python"))
+    return [] if first == block else [line for line in first.code.split("\n") if _CONNECTS(line)]
 
 
 def run_in_group(argv: list[str], cwd: Path, env: dict[str, str]) -> tuple[int, str, str]:

@@ -24,6 +24,11 @@ def wipe(parameter: Any) -> None:
     parameter.grad.zero_()
 
 
+def wipe_data(parameter: Any) -> None:
+    """As scripts of old do: torch counts no change of the gradient."""
+    parameter.grad.data.zero_()
+
+
 @pytest.mark.parametrize(
     ("zero", "passes", "expected"),
     [
@@ -31,6 +36,8 @@ def wipe(parameter: Any) -> None:
         (leave, 2, [(2, 2, None), (2, 2, True), (2, 2, True)]),
         (drop, 1, [(1, 1, None), (1, 1, False), (1, 1, False)]),
         (wipe, 2, [(2, 2, None), (2, 2, False), (2, 2, False)]),
+        (wipe_data, 1, [(1, 1, None), (1, 1, False), (1, 1, False)]),
+        (wipe_data, 2, [(2, 2, None), (2, 2, False), (2, 2, False)]),
     ],
 )
 def test_what_was_used_before_is_told_where_it_is_still_there(
@@ -46,6 +53,7 @@ def test_what_was_used_before_is_told_where_it_is_still_there(
     for _ in expected:
         zero(own) if own.grad is not None else None
         for parameter in (other, *[own] * passes, other):
+            kept.begins([own, other])
             (parameter * 2).sum().backward()
             kept.passed([own, other])
         found.append(kept.take(own, own.grad))

@@ -131,14 +131,15 @@ class GradientRows:
     def start(self) -> None:
         """Look at the steps from now on."""
         self.stop()
-        self._recording.events.before_step += (self._before,)
-        self._recording.events.after_step += (self._after,)
-        self._recording.events.after_backward += (self._passed,)
+        events = self._recording.events
+        events.before_step += (self._before,)
+        events.after_step += (self._after,)
+        events.before_backward += (self._begins,)
+        events.after_backward += (self._passed,)
 
     def stop(self) -> None:
         """Look at none any more."""
-        recording = self._recording
-        recording.events.forget(self._before, self._after, self._passed)
+        self._recording.events.forget(self._before, self._after, self._begins, self._passed)
         self._forget()
         self._late.clear()
 
@@ -190,6 +191,10 @@ class GradientRows:
         if self._copies:
             self.guard.run(self._note_updates)
 
+    def _begins(self, _: tuple[object, ...]) -> None:
+        if self._counts_passes() and not self._recording.safe_points.at_work.is_transformed():
+            self._run(self._count_pass, self._kept.begins)
+
     def _passed(self, args: tuple[object, ...], result: object) -> None:
         """A backward pass of the training thread has ended."""
         self._passes += 1
@@ -198,15 +203,16 @@ class GradientRows:
             self.guard.run(armed.transformed)
         elif self._hand.is_on and self._is_wanted():
             self._run(self._sample_pass, args, result)
-        elif armed is not None and self._passes_before is None and self._is_wanted():
-            self._run(self._count_pass)
+        elif self._counts_passes():
+            self._run(self._count_pass, self._kept.passed)
 
-    def _count_pass(self) -> None:
-        """Note what a backward pass has done to the gradients of all optimizers."""
-        if is_capturing():
-            return
-        for optimizer in self._recording.objects.counted_optimizers():
-            self._kept.passed(parameters_of(optimizer))
+    def _counts_passes(self) -> bool:
+        return self._armed is not None and self._passes_before is None and self._is_wanted()
+
+    def _count_pass(self, note: Callable[[list[Any]], None]) -> None:
+        """Have it noted what a backward pass does to the gradients of all optimizers."""
+        for optimizer in () if is_capturing() else self._recording.objects.counted_optimizers():
+            note(parameters_of(optimizer))
 
     def _is_wanted(self) -> bool:
         """Whether the calling thread's gradients of this step are to be written."""

@@ -1,15 +1,19 @@
 """How many of a step's backward passes are still in each gradient as the optimizer uses it.
 
-Rules of this file: runs in the training thread, at the end of backward passes of the steps that
-were asked for; reads what stands beside a tensor's data. Gradients are referred to weakly: what the
-script throws away is gone.
+Rules of this file: runs in the training thread, at both ends of backward passes of the steps that
+were asked for; reads what stands beside a tensor's data, and the data only of a gradient that is
+still the one that was used: `gradient.data.zero_()` changes nothing beside them. Gradients are
+referred to weakly: what the script throws away is gone.
 """
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+from .gradient_tensors import is_plain
 
 
 class Counted(NamedTuple):
@@ -45,18 +49,35 @@ class _Gradient:
         passes: So many passes have made or changed it since it was last used.
         kept: The results of so many are in it; None where that cannot be told.
         has_older: Whether the first of them has added to what was used before; None if unknown.
+        is_zero: Whether the pass that goes on has found nothing but zeros in what was used before.
     """
 
-    __slots__ = ("_used", "has_older", "kept", "passes", "reference", "version", "weights_version")
+    __slots__ = (
+        "_used",
+        "has_older",
+        "is_zero",
+        "kept",
+        "passes",
+        "reference",
+        "version",
+        "weights_version",
+    )
 
     def __init__(self, parameter: Any, used: _Used | None) -> None:
         self.passes = 0
         self.kept: int | None = 0
         self.has_older = None if used is None else False
+        self.is_zero = False
         self._used = used
         self.reference: Any = None
         self.version = 0
         self.weights_version = parameter._version
+
+    def begins(self, gradient: Any) -> None:
+        """A backward pass begins."""
+        used = self._used
+        is_as_used = used is not None and self.reference is None and used.is_in(gradient, changes=0)
+        self.is_zero = is_as_used and _is_zero(gradient)
 
     def passed(self, parameter: Any, gradient: Any) -> None:
         """A backward pass has ended."""
@@ -71,7 +92,7 @@ class _Gradient:
             # One with a graph of its own is made anew in each pass, and has those before in it.
             self.kept = None if gradient.requires_grad else 1
             if self._used is not None:
-                self.has_older = self._used.is_in(gradient, changes=1)
+                self.has_older = not self.is_zero and self._used.is_in(gradient, changes=1)
         elif self.kept is not None:
             self.kept = self.kept + 1 if gradient._version == self.version + 1 else None
         self.passes += 1
@@ -88,11 +109,16 @@ class _Gradient:
             return False
         if used.is_in(gradient, changes=0):
             return True
-        if not used.is_in(gradient, changes=1) or gradient.detach().any():
+        if not used.is_in(gradient, changes=1) or self.is_zero or not _is_zero(gradient):
             return False
         self._used, self.has_older, self.kept = None, False, 0
         self.reference, self.version = weakref.ref(gradient), gradient._version
         return True
+
+
+def _is_zero(gradient: Any) -> bool:
+    """Whether all elements are; False of what cannot be read without a collective."""
+    return is_plain(gradient, sys.modules["torch"]) and not bool(gradient.detach().any())
 
 
 class KeptPasses:
@@ -102,17 +128,26 @@ class KeptPasses:
         self._known: dict[int, _Gradient] = {}
         self._used: dict[int, _Used] = {}
 
+    def begins(self, parameters: Iterable[Any]) -> None:
+        """A backward pass begins."""
+        for parameter in parameters:
+            gradient = parameter.grad
+            if gradient is not None and not gradient.is_inference() and id(parameter) in self._used:
+                self._of(parameter).begins(gradient)
+
     def passed(self, parameters: Iterable[Any]) -> None:
         """A backward pass has ended."""
         for parameter in parameters:
             gradient = parameter.grad
-            if gradient is None or gradient.is_inference():
-                continue
-            key = id(parameter)
-            known = self._known.get(key)
-            if known is None:
-                known = self._known[key] = _Gradient(parameter, self._used.get(key))
-            known.passed(parameter, gradient)
+            if gradient is not None and not gradient.is_inference():
+                self._of(parameter).passed(parameter, gradient)
+
+    def _of(self, parameter: Any) -> _Gradient:
+        """What is known of a parameter's gradient."""
+        known = self._known.get(id(parameter))
+        if known is None:
+            known = self._known[id(parameter)] = _Gradient(parameter, self._used.get(id(parameter)))
+        return known
 
     def take(self, parameter: Any, gradient: Any) -> Counted | None:
         """What a gradient that is about to be used is made of.

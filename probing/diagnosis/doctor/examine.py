@@ -23,7 +23,7 @@ from .effects import without_effects
 from .facts import LEAST_STEPS, Facts
 from .findings import ABOUT_NOW, CERTAINTIES, Finding, Rule, Sign, finding_of
 from .not_looked_at import LATE, NotLookedAt
-from .ranks import JOB_RULES, Job
+from .ranks.job_rules import JOB_RULES, Job
 from .report import NotLooked, Report
 from .rules import RULES
 from .rules.plugged import plugin_rules

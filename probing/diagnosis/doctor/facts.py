@@ -19,10 +19,10 @@ import numpy as np
 
 from ...errors import ProbingError, TimedOut, Unreachable
 from ...linux.process import environment as process_environment
-from ...linux.processors import processor_times
 from ...safety import off_switch
 from ...tables import STEP_PHASES
 from ..hang.seen.doings import IMPORTS
+from .first_look import FirstLook
 from .hot_lines import HotLine, lines_in
 from .not_looked_at import LATE, NotLookedAt, why_not
 from .series import Floats
@@ -134,7 +134,7 @@ class Facts:
         verdict: What `hang` says of it or its job; None where that was not asked.
         is_alive: Whether it runs.
         proc: Where the kernel tells of the processes of this machine.
-        processor_times: What each of those had used of the processors, and at which moment.
+        first: How it was before anything was asked.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Facts:
         folder = self.folder
         self.is_alive = folder.is_alive() if folder is not None else member.is_alive is not False
         here = folder is not None and self.is_alive
-        self.processor_times = (processor_times() if here else {}, time.monotonic())
+        self.first = FirstLook(member.pid if here else None)
 
     @property
     def folder(self) -> ProcessFolder | None:

@@ -12,7 +12,7 @@ from typing import Any
 from ...messages.frozen import dataclass
 from .findings import Finding, Rule
 from .not_looked_at import LATE
-from .ranks import JOB_RULES
+from .ranks.job_rules import JOB_RULES
 from .rules import RULES
 
 ALL_RULES: tuple[Rule, ...] = (*RULES, *(one.rule for one in JOB_RULES))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...cluster.ranks.question import Asking
 from ..hang.diagnosis import diagnose_each
 from .not_looked_at import LATE
-from .ranks import times_of
+from .ranks.job_rules import times_of
 
 if TYPE_CHECKING:
     from ...cluster.job.members import Member

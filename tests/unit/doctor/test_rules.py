@@ -426,6 +426,7 @@ ELSEWHERE = {
     "descriptors", "threads", "processes", "shared-memory-files",
     "tf32-off",  # below: it needs an accelerator
     "throttled",  # test_machine.py: it looks at the kernel's files
+    "worker-memory-grows",  # test_workers.py: it looks at processes
 }  # fmt: skip
 
 

@@ -7,7 +7,8 @@ needs of the `Facts` of a process, and never asks the process itself.
 from __future__ import annotations
 
 from ..findings import Rule
-from . import data, device, failing, machine, memory, piling, setup, shares, speed, stops
+from . import data, device, failing, machine, piling, setup, shares, speed, stops
+from .memory import growth, workers
 from .numbers import gradients, learning, losses, modes, parameters, too_high, updates, warned
 
 RULES: tuple[Rule, ...] = tuple(
@@ -24,7 +25,8 @@ RULES: tuple[Rule, ...] = tuple(
         parameters,
         modes,
         data,
-        memory,
+        growth,
+        workers,
         piling,
         speed,
         shares,

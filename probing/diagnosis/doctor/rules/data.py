@@ -201,6 +201,16 @@ def _looks_at(facts: Facts, worker: int) -> list[dict[str, Any]]:
         return []
 
 
+def loader_words(facts: Facts) -> list[str]:
+    """What the loaders are that keep a process waiting."""
+    return _loader_words(_awaited_loaders(facts, facts.now()))
+
+
+def fix_of_loaders(facts: Facts) -> str:
+    """What to do about them; empty where they are not known."""
+    return _data_fix(_awaited_loaders(facts, facts.now()))
+
+
 def _loader_words(rows: list[dict[str, Any]]) -> list[str]:
     """What the loaders are."""
     return [f"loader {row['loader']} of {row['dataset']}: {_workers_of(row)}" for row in rows]

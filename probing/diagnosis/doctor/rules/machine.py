@@ -58,14 +58,13 @@ def _others(facts: Facts) -> list[User]:
         pid = facts.pid_here()
     except NotLookedAt:
         return []
-    before, began = facts.processor_times
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - facts.first.moment_s
     if seconds < _LOOK_S:
         time.sleep(_LOOK_S - seconds)
         seconds = _LOOK_S
     after = processor_times()
     command = descendants(os.getpid()) | {os.getpid(), os.getppid()}
-    users = users_between(before, after, seconds, but=command | {pid})
+    users = users_between(facts.first.processor_times, after, seconds, but=command | {pid})
     own = descendants(pid)
     return [
         user._replace(command=f"{user.command}, its own") if user.pid in own else user

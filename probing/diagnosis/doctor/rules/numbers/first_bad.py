@@ -16,14 +16,31 @@ Row = dict[str, Any]
 
 _FOUND = (
     "SELECT step, module, class, stage, role, what, tensor, given_max FROM python.numerics"
-    " WHERE step >= {since} ORDER BY seq LIMIT 1"
+    " WHERE step >= {since} - 1 ORDER BY seq LIMIT 1"
+)
+"""Gradients that are not finite in the step before make the loss of the first one so."""
+_GUARDED = (
+    "SELECT step, parameter, bad_parameters AS bad FROM python.nan_steps"
+    " WHERE step BETWEEN {since} - 1 AND {since} AND parameter IS NOT NULL ORDER BY seq LIMIT 1"
+)
+_SAMPLED = (
+    "SELECT step, last(parameter ORDER BY seq) FILTER (NOT isfinite(norm)) AS parameter,"
+    " count(*) FILTER (NOT isfinite(norm)) AS bad FROM python.gradients"
+    " WHERE step BETWEEN {since} - 1 AND {since} GROUP BY step"
+    " HAVING bool_or(NOT isfinite(norm)) ORDER BY step LIMIT 1"
+)
+"""A backward pass goes from the last parameter to the first: what is not finite is so from where it
+began to the first."""
+_NOT_ON_RECORD = (
+    "which module made the first value that was not finite is not on record: no watch of numbers"
+    " was on, and gradients of these steps were not sampled"
 )
 _LONGEST_STEP_S = 4.0
 _STAGES = {"forward": "the forward pass", "backward": "the backward pass"}
 
 
 class FirstBad(NamedTuple):
-    """What is known of it; nothing where no watch has found any.
+    """What is known of it.
 
     Attributes:
         summary: A clause that goes on a sentence about the loss.
@@ -44,12 +61,13 @@ def first_bad(facts: Facts, since: int) -> FirstBad:
     """
     row = next(iter(facts.rows(_FOUND.format(since=since))), None) or _watched(facts)
     if row is None:
-        return FirstBad()
+        return _of_gradients(facts, since)
     module = f"{row['module']} ({row['class']})" if row["module"] else "the code of the loss"
     seen = f"in step {row['step']}, which was watched, "
     held = f"{row['tensor']} of {module} is not finite before anything is computed"
     if row["what"] == "parameter" and row["role"] == "given":
-        return FirstBad("; the weights are lost", (seen + held,))
+        first = _of_gradients(facts, since)
+        return FirstBad(f"; the weights are lost{first.summary}", (seen + held, *first.evidence))
     if row["what"] == "buffer":
         words = f"; the buffer {row['tensor']} of {module} keeps it from step to step"
         return FirstBad(words, (seen + held,), _BUFFER)
@@ -66,6 +84,23 @@ def first_bad(facts: Facts, since: int) -> FirstBad:
         (f"{seen}the {what} of {module} is the first that is not finite{largest}",),
         f"Look at {module}: a logarithm or a root of what is not positive, a division by 0, an"
         " exponential or half precision that overflows.",
+    )
+
+
+def _of_gradients(facts: Facts, since: int) -> FirstBad:
+    """Whose gradients were the first that were not finite, by what was looked at then."""
+    sampled = facts.rows(_SAMPLED.format(since=since))
+    rows = sampled or facts.rows(_GUARDED.format(since=since))
+    if not rows:
+        return FirstBad(evidence=(_NOT_ON_RECORD,))
+    row = rows[0]
+    module = row["parameter"].rpartition(".")[0] or row["parameter"]
+    return FirstBad(
+        f"; the gradients of {module} were not finite in step {row['step']}",
+        (
+            f"in step {row['step']} {row['bad']} parameters had gradients that were not finite,"
+            f" {row['parameter']} {'nearest to the loss' if sampled else 'the first of them'}",
+        ),
     )
 
 

@@ -7,17 +7,18 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ....units import size
-from ...leaks.history import HISTORY, MIB, series_of
-from ...leaks.series import Point, Trend, classify
-from ...leaks.words import TITLES
-from ...memory.leaking import find_leaks
-from ..facts import Facts, percent
-from ..findings import Rule, Sign
-from ..not_looked_at import NotLookedAt
+from .....units import size
+from ....leaks.history import HISTORY, MIB, series_of
+from ....leaks.series import Point, Trend, classify
+from ....leaks.words import TITLES
+from ....memory.leaking import find_leaks
+from ...facts import Facts, percent
+from ...findings import Rule, Sign
+from ...not_looked_at import NotLookedAt
+from .standing import Standing, standing_graphs
 
 if TYPE_CHECKING:
-    from ...leaks.report import LeakReport
+    from ....leaks.report import LeakReport
 
 
 _WORTH_A_WATCH = 6 * MIB
@@ -43,18 +44,20 @@ _OF_ALL = 0.6
 
 
 def _grows(facts: Facts) -> Iterator[Sign]:
-    yield from _growth(facts, _watched)
+    yield from _growth(facts, watched, standing_graphs)
 
 
 def _grows_on_record(facts: Facts) -> Iterator[Sign]:
     """Memory has grown; who keeps it takes a watch to see."""
-    yield from _growth(facts, lambda _: (None, _UNWATCHED))
+    yield from _growth(facts, lambda _: (None, _UNWATCHED), lambda *_: None)
 
 
 def _growth(
-    facts: Facts, watch: Callable[[Facts], tuple[LeakReport | None, str]]
+    facts: Facts,
+    watch: Callable[[Facts], tuple[LeakReport | None, str]],
+    look: Callable[[Facts, Trend], Standing | None],
 ) -> Iterator[Sign]:
-    """What of the record grows, and what a watch shows of who keeps it."""
+    """What of the record grows, and what a watch, or else a look, shows of who keeps it."""
     rows = facts.rows(HISTORY)
     if len(rows) < 2:
         raise NotLookedAt("no step has a row in python.memory")
@@ -68,28 +71,38 @@ def _growth(
     report, note = watch(facts)
     leaks = report.leaks if report is not None else ()
     name, trend = trends[0] if trends else ("resident set", resident)
-    if not leaks and not trends:
+    standing = look(facts, trend) if not leaks else None
+    is_seen = bool(leaks) or standing is not None
+    if not is_seen and not trends:
         return
     start = (trend.last or 0.0) - trend.rise
     is_large = name != "resident set" or trend.rise > max(_LARGE_RISE, _RISE_PART * start)
     yield Sign(
-        certainty="likely" if leaks or is_large else "possible",
-        summary=_growth_words(name, trend, report),
+        certainty="likely" if is_seen or is_large else "possible",
+        summary=_growth_words(name, trend, report, standing),
         since_step=trend.first_step,
         evidence=(
             f"{name}: {size(trend.slope)} a step since step {trend.first_step},"
             f" {size(trend.rise)} in all",
             *(_leak_words(report) if report is not None else ()),
-            *((note,) if note else ()),
+            *((standing.evidence,) if standing is not None else (note,) if note else ()),
         ),
-        weight=1.0 if leaks or is_large else 0.0,
-        fix=leaks[0].instead[0].upper() + leaks[0].instead[1:] + "." if leaks else "",
+        weight=1.0 if is_seen or is_large else 0.0,
+        fix=_fix(leaks[0].instead + "." if leaks else standing.fix if standing else ""),
     )
 
 
-def _growth_words(name: str, trend: Trend, report: LeakReport | None) -> str:
+def _fix(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _growth_words(
+    name: str, trend: Trend, report: LeakReport | None, standing: Standing | None
+) -> str:
     leaks = report.leaks if report is not None else ()
     what = f"Memory grows: {size(trend.slope)} a step in the {name}"
+    if standing is not None:
+        return f"{what}; {standing.summary}"
     if report is None:
         return what
     if not leaks:
@@ -115,7 +128,7 @@ def _leak_words(report: LeakReport) -> tuple[str, ...]:
     )
 
 
-def _watched(facts: Facts) -> tuple[LeakReport | None, str]:
+def watched(facts: Facts) -> tuple[LeakReport | None, str]:
     """What a watch of the next steps shows; else why there was none."""
     try:
         step_s = facts.now().median_s
@@ -227,8 +240,9 @@ RULES = (
         subject="memory",
         symptom="The memory in use grows until the kernel or torch ends the training.",
         evidence="Floors of four spans of python.memory (Mann and Kendall): device memory, or the"
-        " resident set by 48 MiB, or by less where a watch of 8 to 64 steps sees what is kept."
-        " Without that only possible below 256 MiB or a fifth: allocators keep some pieces.",
+        " resident set by 48 MiB, or by less where a watch of 8 to 64 steps sees what is kept,"
+        " or a look at all tensors graphs of earlier steps that are half of it. Without that only"
+        " possible below 256 MiB or a fifth: allocators keep some pieces.",
         certainty="likely",
         gravity=48,
         fix="Watch more steps: what is kept now and then takes more of them.",

@@ -10,23 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...cluster.ranks.differences import PARAMETER, compare_facts
-from ...cluster.ranks.gather_facts import gather_facts
-from ...cluster.ranks.slow.gather_times import gather_times
-from ...cluster.ranks.slow.pace import Z_LIMIT
-from ...cluster.ranks.slow.reasons import reasons
-from ...cluster.ranks.slow.stragglers import find_stragglers
-from ...messages.frozen import dataclass
-from ...units import duration
-from .facts import Facts, percent
-from .findings import Rule, Sign, of_several
-from .not_looked_at import NotLookedAt
-from .rules.numbers.gradients import listed
+from ....cluster.ranks.differences import PARAMETER, compare_facts
+from ....cluster.ranks.gather_facts import gather_facts
+from ....cluster.ranks.slow.gather_times import gather_times
+from ....cluster.ranks.slow.pace import Z_LIMIT
+from ....cluster.ranks.slow.stragglers import find_stragglers
+from ....messages.frozen import dataclass
+from ....units import duration
+from ..facts import Facts, percent
+from ..findings import Rule, Sign, of_several
+from ..not_looked_at import NotLookedAt
+from ..rules.numbers.gradients import listed
+from .why_slow import why_slow
 
 if TYPE_CHECKING:
-    from ...cluster.ranks.question import Asking
-    from ...cluster.ranks.slow.pace import RankPace
-    from ...cluster.ranks.slow.times import RankTimes
+    from ....cluster.ranks.question import Asking
+    from ....cluster.ranks.slow.times import RankTimes
 
 _SAME_LOSSES = 8
 _LAST, _MANY = 40, 120
@@ -83,26 +82,24 @@ def _straggler(job: Job) -> Iterator[Sign]:
     worst = report.stragglers[0]
     share = worst.excess_s / report.step_s if report.step_s else 0.0
     names = ", ".join(str(pace.rank) for pace in report.stragglers[:4])
+    why = why_slow(worst, job.ranks)
     yield Sign(
         certainty="likely",
         summary=f"Rank{'s' if len(report.stragglers) > 1 else ''} {names} hold"
         f"{'s' if len(report.stragglers) == 1 else ''} up the others: {duration(worst.excess_s)}"
-        f" more per step than its like{_because(worst)}",
+        f" more per step than its like{f': {why.words}' if why.words else ''}",
         evidence=(
             f"slow in {worst.slow_steps} of {worst.steps} steps, {worst.z:.1f} standard deviations"
             if worst.z >= Z_LIMIT
             else f"the slowest of all in {worst.slow_steps} of {worst.steps} steps: not by chance",
             f"last to come to {worst.last_in} of {worst.collectives} collectives",
             f"{percent(share)} of a step",
+            *why.evidence,
         ),
         weight=min(1.0, share),
+        fix=why.fix,
+        next=why.next,
     )
-
-
-def _because(pace: RankPace) -> str:
-    """The first reason, as a clause."""
-    found = next(iter(reasons(pace)), None)
-    return f": {found}" if found else ""
 
 
 def _same_data(job: Job) -> Iterator[Sign]:
@@ -229,7 +226,9 @@ JOB_RULES = (
             subject="ranks",
             symptom="All ranks wait in collectives for one.",
             evidence="The verdict of `stragglers` over the last 40 steps; of up to 16 ranks, else"
-            " over the last 120.",
+            " over the last 120. The cause is named where half of the difference is in the wait for"
+            " data, or outside of the model while that rank alone writes checkpoints in most steps;"
+            " else what the kernel has counted.",
             certainty="likely",
             gravity=48,
             fix="Look at that rank alone: its data, its machine, its device.",
