@@ -285,8 +285,8 @@ def rows_chosen(chosen: Chosen | None) -> str:
     of_run = f" WHERE run = {text_literal(chosen.run)}"
     if chosen.rank == EVERY_RANK:
         return of_run
-    rank = "NULL" if chosen.rank is None else str(chosen.rank)
-    return f"{of_run} AND rank IS NOT DISTINCT FROM {rank}"
+    rank = "IS NULL" if chosen.rank is None else f"= {chosen.rank}"
+    return f"{of_run} AND rank {rank}"
 
 
 def _column(column: Column, *, is_there: bool) -> str:

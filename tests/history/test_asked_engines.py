@@ -124,9 +124,12 @@ def test_an_engine_that_is_not_there_is_told(
         ask_engine(history, engine, "FROM steps")
 
 
+_RUNS = "SELECT run, project FROM processes ORDER BY last_step"
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> History:
-    """A history of two trainings."""
+    """One of two trainings of a history: most questions are of one process."""
     place = tmp_path_factory.mktemp("trained")
     for steps in ("60", "40"):
         words = [
@@ -148,7 +151,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> History:
         )  # fmt: skip
     for folder in RunDirectory(place / "home").folders():
         export_process(folder, place / "history")
-    return History(str(place / "history"))
+    (first, _) = History(str(place / "history")).query(_RUNS, timeout_s=60).to_pylist()
+    return History(
+        str(place / "history"), chosen=Chosen(first["run"], first["project"], None, None)
+    )
 
 
 @pytest.mark.nightly
@@ -190,8 +196,8 @@ def test_files_are_read_as_duckdb_reads_them(history: History, root: Path, engin
     wanted = history.query(sql, timeout_s=60).to_pylist()
     assert [row["project"] for row in wanted] == ["007", "a b%"]
     assert rows_of(ask_engine(history, engine, sql).to_pylist()) == rows_of(wanted)
-    one = History(str(root), chosen=Chosen(wanted[0]["run"], wanted[0]["project"], None, None))
-    assert rows_of(ask_engine(one, engine, sql).to_pylist()) == rows_of(wanted[:1])
+    one = History(str(root), chosen=Chosen(wanted[1]["run"], wanted[1]["project"], None, None))
+    assert rows_of(ask_engine(one, engine, sql).to_pylist()) == rows_of(wanted[1:])
     paths[0].write_bytes(paths[0].read_bytes()[:-30])
     with pytest.raises(DamagedHistory, match="torch_trace"):
         ask_engine(History(str(root)), engine, sql)
