@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ _SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
 }
+_OF_A_REASON = re.compile("exception|error|no such|not found|is not set", re.IGNORECASE)
 
 
 class Spark:
@@ -50,7 +52,7 @@ class Spark:
                 self._session: Any = builder.getOrCreate()
             except self.failures as error:
                 raise UsageError(
-                    f"Spark does not start: {_last_line(said) or _first_line(error)}.",
+                    f"Spark does not start: {_reason(said, error)}.",
                     help="It needs Java 17 or newer: JAVA_HOME says which.",
                 ) from None
             self._session.sparkContext.setLogLevel("OFF")
@@ -87,12 +89,11 @@ def _kept_quiet() -> Iterator[IO[bytes]]:
             os.close(before)
 
 
-def _last_line(said: IO[bytes]) -> str:
-    """The last thing that was said, without its end."""
+def _reason(said: IO[bytes], error: BaseException) -> str:
+    """Why it does not start: what was said first where there is no JVM, else the error's own."""
     said.seek(0)
-    lines = said.read().decode(errors="replace").split("\n")
-    return next((line.strip().rstrip(".") for line in reversed(lines) if line.strip()), "")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    lines = said.read().decode(errors="replace").splitlines()
+    if "JAVA_GATEWAY" not in str(error) or not lines:
+        lines = str(error).splitlines() or [type(error).__name__]
+    told = [line.strip() for line in lines if line.strip()]
+    return next(filter(_OF_A_REASON.search, told), told[0]).rstrip(".")
