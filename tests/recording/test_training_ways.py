@@ -118,11 +118,16 @@ def test_ranks_of_data_parallel_training(runs: Runs, fault: faults.Reached) -> N
         assert run.names("backward") == MODULES | {"DistributedDataParallel"}
 
 
-@pytest.mark.nightly
-@_needs_headers
-def test_ranks_of_a_compiled_data_parallel_model(runs: Runs) -> None:
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param("ddp_compiled_to_aten", marks=_needs_headers),
+        pytest.param("ddp_compiled", marks=[pytest.mark.nightly, _needs_headers]),
+    ],
+)
+def test_ranks_of_a_compiled_data_parallel_model(way: str, runs: Runs) -> None:
     """It is compiled as without the agent, and gives the same to the last bit."""
-    pair = runs(PROGRAM, "ddp_compiled", 2)
+    pair = runs(PROGRAM, way, 2)
     pair.assert_same()
     pair.assert_recorded()
 

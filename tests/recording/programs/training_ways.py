@@ -220,12 +220,16 @@ def ddp() -> None:
     torch.distributed.destroy_process_group()
 
 
-def ddp_compiled() -> None:
+def ddp_compiled(backend: str = BACKEND) -> None:
     meet()
-    model: Any = torch.compile(nn.parallel.DistributedDataParallel(make()), backend=BACKEND)
+    model: Any = torch.compile(nn.parallel.DistributedDataParallel(make()), backend=backend)
     train(model)
     tell_compiled()
     torch.distributed.destroy_process_group()
+
+
+def ddp_compiled_to_aten() -> None:
+    ddp_compiled("aot_eager")
 
 
 def fsdp1() -> None:

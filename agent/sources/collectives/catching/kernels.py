@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .....safety.guard import Guard
+from ...calls import dynamo
 from ...shared.recording import Recording
 from ...torch_types import Tensor
 from ..call_tensors import flat_tensors
@@ -50,6 +51,11 @@ class Kernels:
         self._reductions: dict[int, str] = {}
         self._sending: dict[int, Call | None] = {}
         self._is_on = self._are_there = False
+        helpers: Any = (
+            *(self._call, self._begin, self._reduction),
+            *(self._issued, self._sent, self._awaited, self._waited),
+        )
+        self._helpers = [helper.__func__.__code__ for helper in helpers]
         self.issued_ns = 0
         torch: Any = sys.modules["torch"]
         c10d: Any = sys.modules["torch._C._distributed_c10d"]
@@ -113,7 +119,9 @@ class Kernels:
             for name, maker in makers.items():
                 found = getattr(operators, name, None)
                 if found is not None:
-                    library.impl(name, maker(found.default), _KEY, with_keyset=True)
+                    kernel = maker(found.default)
+                    dynamo.leave_out_with_calls((kernel.__code__, *self._helpers))
+                    library.impl(name, kernel, _KEY, with_keyset=True)
         except BaseException:
             library._destroy()
             raise
