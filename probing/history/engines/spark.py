@@ -95,5 +95,5 @@ def _reason(said: IO[bytes], error: BaseException) -> str:
     lines = said.read().decode(errors="replace").splitlines()
     if "JAVA_GATEWAY" not in str(error) or not lines:
         lines = str(error).splitlines() or [type(error).__name__]
-    told = [line.strip() for line in lines if line.strip()]
+    told = [line.strip() for line in lines if line.strip()] or [type(error).__name__]
     return next(filter(_OF_A_REASON.search, told), told[0]).rstrip(".")
