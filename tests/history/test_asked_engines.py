@@ -6,7 +6,7 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,19 @@ NOT_TAKEN: dict[str, set[str]] = {
 """The saved questions that an engine does not take."""
 LIBRARIES = {"spark": "pyspark", "daft": "daft"}
 PAGE = ROOT / "docs" / "how-to" / "history-engines.md"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_jvm_stays() -> Iterator[None]:
+    """End what Spark runs in, which otherwise ends with this process."""
+    yield
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    if context is not None and context._gateway is not None:
+        process = context._gateway.proc
+        context._gateway.shutdown()
+        process.stdin.close()
+        process.wait(60)
+        context._gateway = context._jvm = None
 
 
 def said(sql: str, engine: str = "spark", only: str = "") -> str:

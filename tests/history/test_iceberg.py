@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,21 @@ from tests.harness.targets import DEADLINE_S, clean_env, program_path, run_comma
 
 pytest.importorskip("pyiceberg", reason="of tests/history.txt")
 
+from pyiceberg.utils.concurrent import ExecutorFactory
+
 from probing.history.iceberg.catalog import catalog_of, table_in
 from probing.history.iceberg.committing import commit
 
 Ask = Callable[[str], list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_threads_stay() -> Iterator[None]:
+    """End the threads by which pyiceberg reads."""
+    yield
+    if (executor := ExecutorFactory._instance) is not None:
+        executor.shutdown()
+        ExecutorFactory._instance = None
 
 
 @pytest.fixture

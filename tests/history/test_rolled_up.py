@@ -60,7 +60,7 @@ def test_medians_stay_and_no_call_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Also of steps that two pieces of a file share; again, it is the same; new days stay."""
-    monkeypatch.setattr(merging, "ROWS_AT_ONCE", 16)
+    monkeypatch.setattr(merging, "ROWS_AT_ONCE", 64)
     folder = exported(20, 5)
     wanted = ask(MEDIANS)
     exported(10, 0)
