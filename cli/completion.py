@@ -135,13 +135,14 @@ def _are_pids(words: Collection[str]) -> bool:
     return bool(words) and all(word.isdecimal() for word in words)
 
 
-def sql_words(text: str, tables: Sequence[Table] = ()) -> list[tuple[int, str]]:
+def sql_words(text: str, tables: Sequence[Table] = (), rest: str = "") -> list[tuple[int, str]]:
     """How the last word of a statement can go on, and where it begins.
 
     After FROM tables; else columns of the tables that the statement names, functions and keywords.
 
     Args:
         tables: Those that there are; none for those that every process has.
+        rest: What stands behind the cursor already, and may name tables, too.
     """
     if not tables:
         from ..tables import TABLES as tables  # noqa: N811
@@ -157,7 +158,7 @@ def sql_words(text: str, tables: Sequence[Table] = ()) -> list[tuple[int, str]]:
         return [(start, name) for name in names if name.startswith(begun)]
     if not begun:
         return []
-    named = {word.rpartition(".")[2] for word in re.findall(r"[\w.]+", text)}
+    named = {word.rpartition(".")[2] for word in re.findall(r"[\w.]+", f"{text} {rest}")}
     used = [table for table in tables if table.name in named] or tables
     columns = sorted({column.name for table in used for column in table.columns})
     keywords = [word if begun.isupper() else word.lower() for word in _KEYWORDS]

@@ -21,6 +21,7 @@ from pathlib import Path
 from command_pages import cli_page, contract_page
 from http_page import http_page
 from markdown_parts import anchor, bullets, first_paragraph, grid, page
+from notebook_page import notebook_of
 
 import probing.cluster.union.errors  # noqa: F401 - that all errors are in the tree
 from probing.cli.render.process.catalog import sql_type
@@ -223,6 +224,9 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/errors.md": errors_page,
     "reference/findings.md": findings_page,
     "reliability.md": reliability_page,
+    "how-to/notebooks.ipynb": lambda: notebook_of(
+        (DOCS / "how-to" / "notebooks.md").read_text("utf-8")
+    ),
     "llms.txt": llms_page,  # the last: it reads the others
 }
 

@@ -69,7 +69,7 @@ tests() {
         $bin/python -m pytest --collect-only -q -p no:randomly
     } >/dev/null 2>&1 &
     collecting=$!
-    $bin/python -m pip install -qq --disable-pip-version-check --no-compile -r tests/frameworks.txt -r tests/history.txt
+    $bin/python -m pip install -qq --disable-pip-version-check --no-compile -r tests/frameworks.txt -r tests/history.txt -r tests/notebooks.txt
     wait $collecting || true
     # As they stand: tests/unit comes last, whose files are short, so that no worker is idle. A run
     # that does not come to its end is interrupted: then pytest says what has failed until then.

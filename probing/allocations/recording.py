@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..errors import InternalError
 from ..linux.foreign_files import unzipped
-from ..messages.frozen import dataclass
+from ..messages.frozen import InNotebooks, dataclass
 from ..messages.limits import LARGE_ANSWER_BYTES
 
 EXISTING = "existing"
@@ -80,7 +80,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class Recording(InNotebooks):
     """What an allocator did for some time.
 
     Attributes:

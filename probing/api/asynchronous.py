@@ -49,6 +49,9 @@ class AsyncProcess:
     def __init__(self, process: Process) -> None:
         self.process = process
 
+    def __repr__(self) -> str:
+        return f"<probing.AsyncProcess {self.process.label}>"
+
     async def query(
         self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
     ) -> Answer:
@@ -85,6 +88,7 @@ class AsyncProcess:
                 with contextlib.suppress(ValueError):  # a thread still waits for the next one
                     results.close()
 
+    steps = _twin(Process.steps)
     eval = _twin(Process.eval)
     backtrace = _twin(Process.backtrace)
     act = _twin(Process.act)
@@ -130,6 +134,9 @@ class AsyncJob:
 
     def __init__(self, job: Job) -> None:
         self.job = job
+
+    def __repr__(self) -> str:
+        return f"<probing.AsyncJob {self.job.asked}: {len(self.job.membership.members)} processes>"
 
     async def query(
         self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..client import base
 from ..client.connecting import transport_to
+from ..messages.frozen import InNotebooks
 from ..messages.limits import DEFAULT_TIMEOUT_S, WAIT_S
 from ..sql.libraries import require_libraries
 
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from ..diagnosis.memory.out_of_memory import OomReport
     from ..diagnosis.model_summary import Summary
     from ..diagnosis.runs.comparison import RunComparison
+    from .steps import Steps
 
 
-class Process(base.Process):
+class Process(base.Process, InNotebooks):
     """A process that can be asked; see `probing.connect`.
 
     Every method raises a `ProbingError` when there is no answer, with the way out in its ``help``.
@@ -41,6 +43,17 @@ class Process(base.Process):
 
     def __repr__(self) -> str:
         return f"<probing.Process {self.label}>"
+
+    def steps(self, last: int = 200, *, timeout_s: float | None = None) -> Steps:
+        """Its newest steps, the oldest first: rows for a data frame, and curves in a notebook.
+
+        Args:
+            last: How many.
+            timeout_s: How long the answer may take.
+        """
+        from .steps import newest_steps
+
+        return newest_steps(self, last, timeout_s=timeout_s)
 
     def memory(
         self,

@@ -15,6 +15,7 @@ from ..cluster.union.budget import DEFAULT_BUDGET_MIB
 from ..cluster.union.query import Union, UnionAnswer
 from ..cluster.union.statements.leaves import Plan
 from ..errors import BadEndpoint
+from ..messages.frozen import InNotebooks
 from ..messages.limits import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ..diagnosis.hang.evidence import Verdict
 
 
-class Job:
+class Job(InNotebooks):
     """Many processes; every table has the first columns `rank`, `host` and `pid`.
 
     Attributes:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..errors import InternalError, ProbingError
 from ..linux.foreign_files import read_file, unzipped
 from ..messages import common as wire
-from ..messages.frozen import dataclass
+from ..messages.frozen import InNotebooks, dataclass
 from ..messages.limits import LARGE_ANSWER_BYTES
 from ..profiling import ModuleCall, PhaseTime, Profile, Trace, phase_times, read_trace, summarize
 from ..reach.address import Address
@@ -40,7 +40,7 @@ _PHASE_TIMES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepsProfile:
+class StepsProfile(InNotebooks):
     """A profile of some training steps.
 
     Attributes:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..cluster.job.interruption import ends_the_wait
 from ..errors import ArmTimedOut, ConnectionLost, NotProbed, ProbingError, ProcessEnded
 from ..messages import common as wire
-from ..messages.frozen import dataclass
+from ..messages.frozen import InNotebooks, dataclass
 from ..postmortem.not_finite import SINCE, NotFinite, since_of
 from .restarting import Restart, newest_before
 
@@ -41,7 +41,7 @@ _USUAL_NORM = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
+class Watch(InNotebooks):
     """What watching some steps came to.
 
     Attributes:

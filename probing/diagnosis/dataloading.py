@@ -14,7 +14,7 @@ from ..client.base import Process
 from ..client.connecting import connect
 from ..errors import ProbingError
 from ..messages.common import Backtrace, LiveRows, ThreadStack
-from ..messages.frozen import dataclass
+from ..messages.frozen import InNotebooks, dataclass
 from ..stacks import waits
 from ..tables import DATALOADERS
 from ..units import age
@@ -98,7 +98,7 @@ class Stall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoaderReport:
+class LoaderReport(InNotebooks):
     """All loaders of a process, and the waits that are too long.
 
     Attributes:

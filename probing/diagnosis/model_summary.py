@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..messages.common import LiveRows
-from ..messages.frozen import dataclass
+from ..messages.frozen import InNotebooks, dataclass
 from ..messages.limits import WAIT_S
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(InNotebooks):
     """All models of a process, and what the reader should know about how they were seen."""
 
     models: tuple[Model, ...]

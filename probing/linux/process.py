@@ -36,6 +36,7 @@ class ThreadFacts(NamedTuple):
         wchan: The function of the kernel that it sleeps in; None where unknown or awake.
         call: The system call it is in; None where unknown or in none. See `SystemCall`.
         switches: How often it has gone to sleep so far; None where unknown.
+        ready_s: How long it has waited for a processor, ready to run; None where unknown.
     """
 
     thread_id: int
@@ -45,6 +46,7 @@ class ThreadFacts(NamedTuple):
     wchan: str | None = None
     call: SystemCall | None = None
     switches: int | None = None
+    ready_s: float | None = None
 
 
 class SystemCall(NamedTuple):
@@ -219,6 +221,7 @@ def threads(pid: int, only: Container[int] | None = None) -> dict[int, ThreadFac
                 wchan=_wchan(read_text(f"{task}/wchan")),
                 call=_system_call(pid, read_text(f"{task}/syscall").split()),
                 switches=_switches(read_text(f"{task}/status")),
+                ready_s=_ready_s(read_text(f"{task}/schedstat").split()),
             )
     return found
 
@@ -237,6 +240,11 @@ def processor_ns(pid: int) -> dict[int, int]:
     except OSError:
         return used
     return used
+
+
+def _ready_s(fields: list[str]) -> float | None:
+    """What the file ``schedstat`` tells of waiting for a processor, in seconds."""
+    return int(fields[1]) / 1e9 if len(fields) > 1 else None
 
 
 def _wchan(text: str) -> str | None:

@@ -43,7 +43,7 @@ from .codec import (
     encode as encode,  # noqa: PLC0414
     encode_request as encode_request,  # noqa: PLC0414
 )
-from .frozen import dataclass
+from .frozen import InNotebooks, dataclass
 from .limits import TimeLimit
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
@@ -143,7 +143,7 @@ class Armed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmedAnswer:
+class ArmedAnswer(InNotebooks):
     """What is recorded on demand: the last arming of each kind."""
 
     armed: tuple[Armed, ...]
@@ -178,7 +178,7 @@ class SettingValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsAnswer:
+class SettingsAnswer(InNotebooks):
     """All settings of a process.
 
     Attributes:
@@ -317,14 +317,14 @@ class TableStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TablesAnswer:
+class TablesAnswer(InNotebooks):
     """All tables of a process."""
 
     tables: tuple[TableStatus, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveRows:
+class LiveRows(InNotebooks):
     """The rows of one live table, column names beside them."""
 
     table: str

@@ -47,6 +47,32 @@ else:
         return decorate
 
 
+class InNotebooks:
+    """What a notebook shows with tables and pictures, and IPython in a terminal as a command does.
+
+    How is known to `probing.cli.notebook` alone, far above: it is found by its name.
+    """
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from importlib import import_module
+
+        html: str = import_module("probing.cli.notebook.shown").html_of(self)
+        return html
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._repr_pretty_ = _pretty  # type: ignore[attr-defined]  # IPython looks beside `__repr__`
+
+
+def _pretty(self: Any, printer: Any, _is_cycle: bool) -> None:  # noqa: FBT001 - IPython's
+    """What IPython shows in a terminal."""
+    from importlib import import_module
+
+    printer.text(import_module("probing.cli.notebook.texts").text_of(self))
+
+
 def _plan_of(cls: type) -> _Plan:
     plan = {field.name: field for field in dataclasses.fields(cls)}
     return _plans.setdefault(cls, plan)

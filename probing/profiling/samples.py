@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Container
 from typing import Literal
 
-from ..messages.frozen import dataclass
+from ..messages.frozen import InNotebooks, dataclass
 from .summary import short_name
 from .trace import Event, Trace
 
@@ -20,7 +20,7 @@ _OWN_THREADS = "probing-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Samples:
+class Samples(InNotebooks):
     """Weighted stacks.
 
     Attributes:

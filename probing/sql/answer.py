@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from ..errors import MissingLibrary, Unreachable, UsageError
 from ..messages.common import TRUNCATED_KEY
+from ..messages.frozen import InNotebooks
 
-_HTML_ROWS = 100
 _BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError)
 """What pyarrow raises over bytes that are no IPC stream, or not all of one."""
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
@@ -57,8 +57,13 @@ class ByteStream(Protocol):
         """Let go of the file."""
 
 
-class Rows:
-    """The rows of an answer, in the forms in which programs take them."""
+class Rows(InNotebooks):
+    """The rows of an answer, in the forms in which programs take them.
+
+    polars, DuckDB, pyarrow and narwhals take them as they are, without a copy, by the Arrow C
+    stream protocol. A loop over them gives a dictionary for each row, and so does
+    `pandas.DataFrame(rows)` read them.
+    """
 
     def to_arrow(self) -> pa.Table:
         """All rows as one table.
@@ -67,6 +72,11 @@ class Rows:
             ProbingError: They cannot be had.
         """
         raise NotImplementedError
+
+    @property
+    def truncated(self) -> str | None:
+        """A sentence that says why rows are missing; None while the answer is whole."""
+        return None
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as Python values, a dictionary each."""
@@ -98,6 +108,12 @@ class Rows:
         """
         return _need("polars").DataFrame(self.to_arrow())
 
+    def __arrow_c_schema__(self) -> Any:
+        return self.to_arrow().schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Each row as a dictionary."""
         return iter(self.to_pylist())
@@ -108,11 +124,7 @@ class Rows:
 
 
 class Answer(Rows):
-    """Rows with their types, read once as a stream or kept as one table.
-
-    polars, DuckDB and pyarrow take an answer as it is, by the Arrow C stream protocol. A loop over
-    it gives a dictionary for each row, and so does `pandas.DataFrame(answer)` read it.
-    """
+    """Rows with their types, read once as a stream or kept as one table."""
 
     def __init__(self, source: BatchSource) -> None:
         self._source = source
@@ -179,9 +191,6 @@ class Answer(Rows):
     def __arrow_c_schema__(self) -> Any:
         return self.schema.__arrow_c_schema__()
 
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
-
     def close(self) -> None:
         """Stop what still computes the answer and let go of it; kept rows stay."""
         self._finalizer()
@@ -197,20 +206,6 @@ class Answer(Rows):
         rows = "not read yet" if self._table is None else f"{self._table.num_rows:,} rows"
         return f"<Answer: {rows}; {columns}>"
 
-    def _repr_html_(self) -> str:
-        import html
-
-        table = self.to_arrow()
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
-        body = "".join(
-            f"<tr>{''.join(_html_cell(column[i].as_py()) for column in table.columns)}</tr>"
-            for i in range(min(_HTML_ROWS, table.num_rows))
-        )
-        notes = [f"{table.num_rows:,} rows, {_HTML_ROWS} shown"] * (table.num_rows > _HTML_ROWS)
-        notes += [self.truncated] if self.truncated else []
-        foot = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"
-
 
 def _need(library: str) -> Any:
     """A library that probing itself does without.
@@ -222,12 +217,6 @@ def _need(library: str) -> Any:
         return importlib.import_module(library)
     except ImportError:
         raise MissingLibrary(library) from None
-
-
-def _html_cell(value: Any) -> str:
-    import html
-
-    return f"<td>{'<i>NULL</i>' if value is None else html.escape(str(value))}</td>"
 
 
 class _IpcSource:

@@ -113,8 +113,10 @@ def fresh_database(memory_mib: int, *, threads: int = 1) -> duckdb.DuckDBPyConne
     if not duckdb.__version__.startswith("1."):
         config["async_threads"] = 0
     connection = duckdb.connect(":memory:", config=config)
-    # It draws one on stdout where it takes that for a terminal.
-    connection.execute("SET enable_progress_bar = false")
+    # It draws one on stdout where it takes that for a terminal. In a notebook without ipywidgets it
+    # draws none, and refuses to hear of it.
+    with contextlib.suppress(duckdb.InvalidInputException):
+        connection.execute("SET enable_progress_bar = false")
     return connection
 
 

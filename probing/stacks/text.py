@@ -129,6 +129,8 @@ def complete(
                 frames=frames,
                 state=fact.state if fact else None,
                 cpu_s=fact.cpu_s if fact else None,
+                ready_s=fact.ready_s if fact else None,
+                sleeps=fact.switches if fact else None,
                 wchan=fact.wchan if fact else None,
                 waiting=HELD if is_held else waits.describe(sight),
             )

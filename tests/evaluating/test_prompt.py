@@ -200,9 +200,10 @@ def test_a_person_types_at_a_terminal(training: Target, tmp_path: Path) -> None:
 def test_cells_of_a_notebook_run_in_the_process(
     training: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`%load_ext probing` and `%%probing ENDPOINT`: output, value, an error that ends it."""
+    """`%load_ext probing` and `%%probing ENDPOINT`: output, value, completion, what is refused."""
     pytest.importorskip("IPython")
     script = (
+        "from IPython.core.completer import provisionalcompleter\n"
         "from IPython.core.interactiveshell import InteractiveShell\n"
         "shell = InteractiveShell.instance()\n"
         "shell.run_line_magic('load_ext', 'probing')\n"
@@ -214,6 +215,23 @@ def test_cells_of_a_notebook_run_in_the_process(
         "print('table', cell.result._repr_html_())\n"
         f"cell = shell.run_cell('%probing --sql {training.pid} SELECT 43 AS more')\n"
         "print('rows', cell.result.rows())\n"
+        "shell.run_cell('%%probing --sql --into kept\\nSELECT 44 AS more')\n"
+        "print('kept', shell.user_ns['kept'].rows())\n"
+        "def offered(text, rest=''):\n"
+        "    with provisionalcompleter():\n"
+        "        found = shell.Completer.completions(text + rest, len(text))\n"
+        "        return [one.text for one in found]\n"
+        "sql = '%%probing --sql\\nSELECT '\n"
+        "print('tables', offered(sql + '* FROM python.opt'))\n"
+        "print('columns', offered(sql + 'lo', ' FROM python.steps'))\n"
+        "print('names', offered('%%probing\\noptimizer.param_gro'))\n"
+        f"print('endpoints', offered('%%probing {training.pid}'[:-1]))\n"
+        "print('others', offered('import pathli'))\n"
+        "for wrong in ('--into 9', '--into kept', '--wrong', 'all', chr(39)):\n"
+        "    cell = shell.run_cell(f'%%probing {wrong}\\n1')\n"
+        "    print('refused', type(cell.error_in_exec).__name__)\n"
+        "shell.run_cell('%unload_ext probing')\n"
+        "print('unloaded', 'probing' in shell.magics_manager.magics['cell'])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -228,6 +246,14 @@ def test_cells_of_a_notebook_run_in_the_process(
     assert "value 42" in lines
     assert "failed True" in lines
     assert "rows [{'more': 43}]" in lines
-    assert "<td>42</td>" in done.stdout
+    assert ">42</td>" in done.stdout
+    assert "kept [{'more': 44}]" in lines
+    assert "tables ['python.optimizer_steps', 'python.optimizers']" in lines
+    assert "columns ['loss', 'loss_finite', 'loss_s']" in lines
+    assert "names ['param_groups']" in lines
+    assert f"endpoints ['{training.pid}']" in lines
+    assert "others ['pathlib']" in lines
+    assert lines.count("refused UsageError") == 5
+    assert "unloaded False" in lines
     assert "ZeroDivisionError: division by zero" in done.stdout + done.stderr
-    assert "probing/magic.py" not in done.stdout + done.stderr
+    assert "cli/notebook" not in done.stdout + done.stderr

@@ -21,7 +21,7 @@ QUESTIONS = """
     act acts arm armed attach backtrace cancel commit_act commit_eval complete dataloaders detach
     diff doctor eval eval_steps fit folder gradients hang jobs labels leak live memory notes oom
     prepare_act profile query record_allocations sample set settings snapshot stragglers status
-    summary tables
+    steps summary tables
 """
 
 
@@ -40,8 +40,9 @@ def uses(process: probing.Process) -> Iterator[object]:
     outcome: str = process.hang().outcome
     grown = process.leak(8, by="module").notes, process.gradients(2).rows, process.oom().errors
     loaders, models = process.dataloaders().loaders, process.summary(depth=1).models
+    losses = process.steps(100).df()["loss"]
     slow, other = process.stragglers(10).stragglers, process.diff(3131)
-    yield frames, first, sizes, told, outcome, grown, loaders, models, slow, other
+    yield frames, first, sizes, told, outcome, grown, loaders, models, losses, slow, other
     act: actions.Act = process.act(actions.Lr(scale=0.1), timeout_s=10)
     changes: tuple[actions.Change, ...] = act.changes
     done: tuple[actions.Act, ...] = process.acts().acts

@@ -68,7 +68,7 @@ def judge(expected: Expectation, said: dict[str, Any], rules: list[str]) -> Judg
     places = [
         place
         for place, finding in enumerate(findings, 1)
-        if finding["rule"] in rules and _is_there(expected, finding)
+        if finding["rule"] in rules and is_there(expected, finding)
     ]
     alarms = [f["rule"] for f in findings if f["certainty"] != "possible"]
     return Judgement(
@@ -80,7 +80,7 @@ def judge(expected: Expectation, said: dict[str, Any], rules: list[str]) -> Judg
     )
 
 
-def _is_there(expected: Expectation, finding: dict[str, Any]) -> bool:
+def is_there(expected: Expectation, finding: dict[str, Any]) -> bool:
     """Whether a finding about what stands still names the place or the rank."""
     if expected.group != "stops":
         return True

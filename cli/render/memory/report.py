@@ -33,21 +33,21 @@ _ADAPTERS = "  of it adapters"
 
 def render_memory(report: MemoryReport, *, width: int | None, color: bool) -> str:
     """The report for a terminal."""
-    head, sections = _head(report), _sections(report)
+    head, sections = memory_head(report), memory_sections(report)
     if not sections:
         return "\n".join([*head, _NOTHING])
     text = render_sections(head, sections, width=width, color=color)
-    return "\n".join([text, "", *_suggestions(report)])
+    return "\n".join([text, "", *memory_suggestions(report)])
 
 
 def memory_markdown(report: MemoryReport) -> str:
     """The same as Markdown."""
-    text = markdown_sections("Memory", _head(report), _sections(report))
-    lines = [f"- {line}" for line in _suggestions(report)]
+    text = markdown_sections("Memory", memory_head(report), memory_sections(report))
+    lines = [f"- {line}" for line in memory_suggestions(report)]
     return "\n\n".join([text, "## Suggestions", "\n".join(lines)])
 
 
-def _head(report: MemoryReport) -> list[str]:
+def memory_head(report: MemoryReport) -> list[str]:
     """A line for the process, its cgroup, the node, each device, and the peak."""
     lines: list[str] = []
     row = next(iter(report.newest.values()), None)
@@ -164,7 +164,8 @@ def _backward(report: MemoryReport) -> Iterator[str]:
         yield f"backward {words}; {verdict}"
 
 
-def _sections(report: MemoryReport) -> list[Section]:
+def memory_sections(report: MemoryReport) -> list[Section]:
+    """Its tables: categories of each device, the largest tensors, and what else was asked for."""
     sections = [_categories(report, device) for device in report.devices]
     if report.tensors:
         sections.append(_tensors(report))
@@ -294,7 +295,8 @@ def _ratio(measured: int, formula: int) -> str:
     return f"{measured / formula:.2f}" if measured else ""
 
 
-def _suggestions(report: MemoryReport) -> list[str]:
+def memory_suggestions(report: MemoryReport) -> list[str]:
+    """What to do, or why there is nothing."""
     if not report.suggestions:
         known = any(room_of(name, row) for name, row in report.newest.items())
         why = "memory use is low" if known else "how much memory there is is not known"

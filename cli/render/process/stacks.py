@@ -70,7 +70,7 @@ def render_backtrace(backtrace: Backtrace, *, is_whole: bool = False, color: boo
     if not backtrace.threads:
         head.append("no Python thread was seen")
     head += [escape_controls(deadlock_text(circle)) for circle in deadlocks(threads)]
-    idle = ["\n".join(_heading(thread) for thread in resting)] if resting else []
+    idle = ["\n".join(heading_of(thread) for thread in resting)] if resting else []
     return "\n\n".join(["\n".join(head), *idle, *tasks, *blocks])
 
 
@@ -104,7 +104,7 @@ def _fold(word: str) -> str:
     return escape_controls(word).replace(";", ":")
 
 
-def _heading(thread: ThreadStack) -> str:
+def heading_of(thread: ThreadStack) -> str:
     """What is known of a thread beside its stack, on one line."""
     number = f" {thread.thread_id}" if thread.thread_id else ""
     facts = ", ".join(_facts(thread))
@@ -119,7 +119,7 @@ def _name(named: ThreadStack | TaskStack) -> str:
 
 
 def _render_thread(thread: ThreadStack, wait: str, *, is_whole: bool, color: bool) -> str:
-    lines = [_heading(thread)]
+    lines = [heading_of(thread)]
     if wait and not (thread.waiting or "").startswith(_IDLE):
         lines.append(f"  waits for {escape_controls(wait)}")
     frames = tuple(reversed(thread.frames))
@@ -161,7 +161,7 @@ def fold_frames(frames: Sequence[Frame], *, color: bool = False) -> list[str]:
     A single frame between two is no run: a line would take its place.
     """
     lines: list[str] = []
-    runs = itertools.groupby(enumerate(frames), lambda pair: _is_library(pair[1]))
+    runs = itertools.groupby(enumerate(frames), lambda pair: is_of_library(pair[1]))
     for is_library, pairs in runs:
         run = [frame for _, frame in pairs]
         has_innermost = run[-1] is frames[-1]
@@ -180,7 +180,7 @@ def fold_frames(frames: Sequence[Frame], *, color: bool = False) -> list[str]:
     return lines
 
 
-def _is_library(frame: Frame) -> bool:
+def is_of_library(frame: Frame) -> bool:
     """Whether a frame is of torch or the standard library; other packages may be the user's own."""
     return frame.kind == "python" and _library_of(frame) is not None
 

@@ -53,12 +53,17 @@ class UnionAnswer(Rows):
         self.answer, self.plan = rows, plan
         self._gathered = gathered
 
+    def __repr__(self) -> str:
+        return repr(self.answer).replace("Answer", "UnionAnswer", 1)
+
     def to_arrow(self) -> pa.Table:
         """All rows as one table."""
         return self.answer.to_arrow()
 
-    def _repr_html_(self) -> str:
-        return self.answer._repr_html_()
+    @property
+    def truncated(self) -> str | None:
+        """A sentence that says why rows are missing; None while the answer is whole."""
+        return self.answer.truncated
 
     @property
     def coverage(self) -> Coverage:

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from ...messages.frozen import dataclass
+from ...messages.frozen import InNotebooks, dataclass
 from .findings import Finding, Rule
 from .not_looked_at import LATE
 from .ranks.job_rules import JOB_RULES
@@ -35,7 +35,7 @@ class NotLooked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(InNotebooks):
     """What is wrong with a process or a job.
 
     Attributes:

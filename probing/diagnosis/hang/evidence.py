@@ -9,7 +9,7 @@ from typing import Literal
 
 from ...cluster.job.forms import is_address
 from ...messages import rank_paths
-from ...messages.frozen import dataclass
+from ...messages.frozen import InNotebooks, dataclass
 from ...postmortem.endings import KILLED_BY_OOM
 
 State = Literal["answering", "silent", "stopped", "dead", "unreachable", "missing"]
@@ -148,6 +148,8 @@ class Work:
         written_rate: Bytes per second that it wrote.
         has_moved_on: Whether it was at another line of its own code.
         is_ready: Whether that thread ran, or was ready to, at both looks.
+        starved: The share of the time in which it was ready to run and had no processor; 0 of who
+            keeps going to sleep, as a poll does.
         others_cpu: How many processors the other threads of it used, where it may wait for any of
             them, as nobody could tell which.
     """
@@ -159,6 +161,7 @@ class Work:
     written_rate: float = 0.0
     has_moved_on: bool = False
     is_ready: bool = False
+    starved: float = 0.0
     others_cpu: float = 0.0
 
 
@@ -289,7 +292,7 @@ class EvidenceQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(InNotebooks):
     """Why a job does not go on, or that it does.
 
     Attributes:

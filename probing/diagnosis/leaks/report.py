@@ -9,7 +9,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
 
-from ...messages.frozen import dataclass
+from ...messages.frozen import InNotebooks, dataclass
 from .growth import Group, PhaseChange
 from .history import Row, Series, series_of
 from .mistakes import Finding, findings_of
@@ -33,7 +33,7 @@ class CategoryGrowth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeakReport:
+class LeakReport(InNotebooks):
     """Whether memory grows, and why.
 
     Attributes:

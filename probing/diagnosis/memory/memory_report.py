@@ -11,7 +11,7 @@ from typing import Any
 
 from ...client.base import Process
 from ...messages.common import REFERRERS
-from ...messages.frozen import dataclass
+from ...messages.frozen import InNotebooks, dataclass
 from ...messages.limits import WAIT_S
 from ...tables import CATEGORIES, MOMENTS, PINNED
 from ..advice import Advice, Usage, advise_on_usage
@@ -69,7 +69,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryReport:
+class MemoryReport(InNotebooks):
     """Where the memory of a process is.
 
     Attributes:

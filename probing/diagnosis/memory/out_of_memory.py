@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ProbingError, SqlError, UsageError
-from ...messages.frozen import dataclass
+from ...messages.frozen import InNotebooks, dataclass
 from ...postmortem.endings import LAST_MEMORY, Ending, ending_of
 from ..advice import Advice, Shortage, Trend, advise
 
@@ -61,7 +61,7 @@ _RESIDENT = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OomReport:
+class OomReport(InNotebooks):
     """An out-of-memory error, or the end of a process that may have been one.
 
     Attributes:

@@ -6,7 +6,7 @@ Rules of this file: puts together; what is compared, and how, stands in the file
 from __future__ import annotations
 
 from ...errors import ProbingError
-from ...messages.frozen import dataclass
+from ...messages.frozen import InNotebooks, dataclass
 from .commits import not_committed
 from .effects import Effect, Measure
 from .interval import LEAST_STEPS
@@ -17,7 +17,7 @@ from .speed import modules, phases, slower
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunComparison:
+class RunComparison(InNotebooks):
     """All that differs between two runs.
 
     Attributes:

@@ -12,7 +12,7 @@ import math
 from typing import get_args
 
 from ...errors import UsageError
-from ..frozen import dataclass
+from ..frozen import InNotebooks, dataclass
 from ..limits import TimeLimit
 
 
@@ -182,7 +182,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
+class Act(InNotebooks):
     """An action, and what came of it.
 
     Attributes:
@@ -214,7 +214,7 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acts:
+class Acts(InNotebooks):
     """The last actions of a process, the oldest first."""
 
     acts: tuple[Act, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..frozen import dataclass
+from ..frozen import InNotebooks, dataclass
 from ..limits import TimeLimit
 from .act import Prepared
 
@@ -86,7 +86,7 @@ class RepeatRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvalResult:
+class EvalResult(InNotebooks):
     """What came of an eval.
 
     Attributes:
@@ -151,7 +151,7 @@ class EvalJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvalJobs:
+class EvalJobs(InNotebooks):
     """All pending and running evals, the oldest first."""
 
     jobs: tuple[EvalJob, ...]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...errors import FitRefused
-from ..frozen import dataclass
+from ..frozen import InNotebooks, dataclass
 from ..limits import TimeLimit
 
 MISSING = "beyond the simulation"
@@ -69,7 +69,7 @@ class FitPeak:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitAnswer:
+class FitAnswer(InNotebooks):
     """A prediction.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..frozen import dataclass
+from ..frozen import InNotebooks, dataclass
 from ..limits import TimeLimit
 
 
@@ -45,7 +45,7 @@ class TokenText:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelsAnswer:
+class LabelsAnswer(InNotebooks):
     """Tokens and labels of one batch.
 
     Attributes:

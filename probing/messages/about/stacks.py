@@ -5,7 +5,7 @@ Rules of this file: as in `probing.messages.common`, which has all of it, too.
 
 from __future__ import annotations
 
-from ..frozen import dataclass
+from ..frozen import InNotebooks, dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +77,8 @@ class ThreadStack:
         thread_id: The thread's number in the kernel; 0 where unknown.
         state: The kernel's letter for its state.
         cpu_s: Processor time used.
+        ready_s: How long it has waited for a processor, ready to run.
+        sleeps: How often it has gone to sleep.
         holds_gil: Whether it holds the interpreter lock.
         waiting: What it waits for or does, in words.
         wchan: The kernel function that it sleeps in.
@@ -95,6 +97,8 @@ class ThreadStack:
     waiting: str | None = None
     wchan: str | None = None
     awaits: Awaited | None = None
+    ready_s: float | None = None
+    sleeps: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +145,7 @@ class WorkDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backtrace:
+class Backtrace(InNotebooks):
     """The stacks of a process at one moment, main thread first.
 
     Attributes:

@@ -128,8 +128,8 @@ def test_an_answer_shows_itself() -> None:
     answer = Answer(TableSource(truncated="It was cut."))
     assert repr(answer) == "<Answer: not read yet; n int64, s string>"
     page = answer._repr_html_()
-    assert "<td>&lt;b&gt;</td>" in page
-    assert "<td><i>NULL</i></td>" in page
+    assert ">&lt;b&gt;</td>" in page
+    assert "><i>NULL</i></td>" in page
     assert "<p>It was cut.</p>" in page
     assert repr(answer).startswith("<Answer: 3 rows;")
 

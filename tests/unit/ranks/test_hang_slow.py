@@ -45,6 +45,10 @@ WORK: dict[str, tuple[Doing, Work, float, str]] = {
     "it reads": (RUNNING, Work(read_rate=90 * MB), STILL_S, "reading for 15 s (85.8 MiB/s)"),
     "it computes": (RUNNING, Work(cpu=0.97), STILL_S, "computing for 15 s (97 % of a processor)"),
     "it moves on, with little": (RUNNING, Work(cpu=0.1, has_moved_on=True), 20, "computing for"),
+    "it computes, and others have the processors": (
+        RUNNING, Work(cpu=0.01, starved=0.9, is_ready=True), STILL_S,
+        "has been computing for 15 s (1 % of a processor; it waited for one for 90 % of the time)",
+    ),
     "it reads numbers from the GPU, one after the other": (
         SPINNING, Work(cpu=1.0, has_moved_on=True), STILL_S, "has been computing for 15 s",
     ),
@@ -65,6 +69,9 @@ NO_WORK: dict[str, tuple[Doing, Work, float]] = {
     "it waits for a lock, and others compute": (LOCKED, Work(cpu=0.9, children_cpu=4.0), STILL_S),
     "it sleeps": (SLEEPING, Work(has_moved_on=True), STILL_S),
     "it waits for the GPU, and keeps a processor busy": (SPINNING, Work(cpu=1.0), STILL_S),
+    "it polls, and others have the processors": (
+        RUNNING, Work(cpu=0.01, starved=0.3, is_ready=True), STILL_S,
+    ),
     "it polls": (RUNNING, Work(cpu=0.01, has_moved_on=True), STILL_S),
     "it writes a log": (LOCKED, Work(written_rate=2000), STILL_S),
     "a process of its own writes a log": (SAVING, Work(children_rate=20_000), STILL_S),
@@ -181,6 +188,21 @@ def look(time_s: float, line: int, cpu_s: float | None, **work: Any) -> Backtrac
 def done(thread_id: int, read_bytes: int, written_bytes: int) -> ThreadBytes:
     """What a thread has read and written."""
     return ThreadBytes(thread_id=thread_id, read_bytes=read_bytes, written_bytes=written_bytes)
+
+
+def test_who_wants_a_processor_is_told_from_who_polls() -> None:
+    """Ready to run all the time, it computes; going to sleep and waking up, it waits."""
+
+    def at(time_s: float, **facts: Any) -> Backtrace:
+        seen = look(time_s, 4, cpu_s=1.0)
+        thread = dataclasses.replace(seen.threads[0], state="R", **facts)
+        return dataclasses.replace(seen, threads=(thread,))
+
+    first = at(10.0, ready_s=3.0, sleeps=7)
+    busy, polls = (at(12.0, ready_s=4.75, sleeps=sleeps) for sleeps in (27, 28))
+    assert work_between(first, busy) == Work(is_ready=True, starved=0.875)
+    assert work_between(first, polls) == Work(is_ready=True)
+    assert work_between(first, at(12.0, ready_s=4.75)) == Work(is_ready=True)
 
 
 def test_work_is_the_difference_of_two_looks() -> None:

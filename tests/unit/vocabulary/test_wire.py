@@ -46,7 +46,7 @@ CASES: list[tuple[Any, str]] = [
         '"locals":[{"name":"a","value":"1"}]}],"daemon":null,"alive":true,"state":null,'
         '"cpu_s":null,"holds_gil":null,"waiting":null,"wchan":null,"awaits":{"kind":"lock",'
         '"what":"the lock x","holder_id":7,"since":"x.py:3 in f","who":null,"is_certain":true,'
-        '"is_settled":false,"has_limit":true}}],"note":null,'
+        '"is_settled":false,"has_limit":true},"ready_s":null,"sleeps":null}],"note":null,'
         '"work":{"time_s":2.5,"threads":[{"thread_id":1,"read_bytes":7,"written_bytes":0}],'
         '"children_cpu_s":null,"children_bytes":null},'
         '"tasks":[{"kind":"asyncio","name":"Task-1","frames":[],"thread_id":1,"waiting":null}]}',

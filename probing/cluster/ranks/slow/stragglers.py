@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from ....messages.frozen import dataclass
+from ....messages.frozen import InNotebooks, dataclass
 from ..naming import Rank, in_order
 from .arrivals import arrivals
 from .clocks import Clocks, align_clocks
@@ -24,7 +24,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StragglerReport:
+class StragglerReport(InNotebooks):
     """Who holds up a job, if anybody.
 
     Attributes:

@@ -25,6 +25,10 @@ LEAST_CPU = 0.2
 _LEAST_CPU_MOVING = 0.05
 """And where the line of its own code has changed, too, or it ran at both looks: who polls uses
 less, and mostly sleeps."""
+_LEAST_WANTED = 0.4
+"""Used and waited for, where it ran or was ready to at both looks: others have the processors."""
+_MOST_SLEEPS = 10.0
+"""A second; who goes to sleep more often polls, and waits for a processor whenever it wakes up."""
 _READY, _RUNS = "R", "running"
 COMPUTES_S = 600.0
 """For how long who only computes is believed to come."""
@@ -62,6 +66,7 @@ def work_between(first: Backtrace, second: Backtrace, thread_id: int | None = No
         written_rate=_bytes(first.work, second.work, "written_bytes") / passed_s,
         has_moved_on=_places(before.frames) != _places(after.frames),
         is_ready=is_same and _is_ready(before) and _is_ready(after),
+        starved=_starved(before, after, passed_s) if is_same else 0.0,
         others_cpu=others_cpu(first, second, after) / passed_s if is_same else 0.0,
     )
 
@@ -91,9 +96,13 @@ def progress(evidence: RankEvidence) -> str | None:
     least = _LEAST_CPU_MOVING if work.has_moved_on or work.is_ready else LEAST_CPU
     kind = doing.holder or doing.kind
     spins = kind == "device" and not work.has_moved_on
-    if kind not in _IDLE and not spins and work.cpu >= least:
+    is_starved = work.is_ready and work.cpu + work.starved >= _LEAST_WANTED
+    if kind not in _IDLE and not spins and (work.cpu >= least or is_starved):
         whose = "waiting{} for a thread that computes" if doing.holder else "computing{}"
-        return f"{whose} ({percent(work.cpu, digits=0)} of a processor)"
+        used = f"{percent(work.cpu, digits=0)} of a processor"
+        if work.cpu < least:
+            used += f"; it waited for one for {percent(work.starved, digits=0)} of the time"
+        return f"{whose} ({used})"
     if is_beside(evidence):
         used = f"({percent(work.others_cpu, digits=0)} of a processor)"
         return f"waiting{{}} while another thread of it computes {used}"
@@ -103,6 +112,18 @@ def progress(evidence: RankEvidence) -> str | None:
 def _is_ready(thread: ThreadStack) -> bool:
     """Whether it runs or could, but for the agent, which holds the interpreter lock as it looks."""
     return thread.state == _READY or (thread.waiting or "").startswith(_RUNS)
+
+
+def _starved(before: ThreadStack, after: ThreadStack, passed_s: float) -> float:
+    """The share of the time in which a thread was ready to run and had no processor.
+
+    0 where that is not known, and of one that keeps going to sleep.
+    """
+    if None in {before.ready_s, after.ready_s, before.sleeps, after.sleeps}:
+        return 0.0
+    if (after.sleeps or 0) - (before.sleeps or 0) > _MOST_SLEEPS * passed_s:
+        return 0.0
+    return max(0.0, (after.ready_s or 0.0) - (before.ready_s or 0.0)) / passed_s
 
 
 def _work_of_children(work: Work) -> str | None:
