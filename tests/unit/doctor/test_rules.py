@@ -246,6 +246,9 @@ CASES = (
     Case("same-order", lambda: facts({}, loader(sampler="DistributedSampler", sampler_epoch=2)),
          None),
     Case("same-order", lambda: facts({}, loader()), None),
+    Case("same-order", lambda: facts({}, {"dataloaders": [
+        *loader(sampler="SequentialSampler", given=600)["dataloaders"],
+        *loader(loader=1)["dataloaders"]]}), None),
     Case("uneven-micro-batches", lambda: facts({"micro_batches": [
         {"step": n // 4, "tokens": 12 if n % 4 else 200, "duration": 0.1} for n in range(80)]}),
         "possible"),
