@@ -72,3 +72,27 @@ def test_a_gradient_that_was_put_there_is_not_told() -> None:
     kept.passed([parameter])
     parameter.grad = torch.zeros(3)
     assert kept.take(parameter, parameter.grad) is None
+
+
+@pytest.mark.parametrize(
+    ("zero", "expected"), [(leave, True), (drop, False), (wipe, False), (wipe_data, False)]
+)
+def test_what_another_optimizer_let_accumulate_is_older(
+    zero: Callable[[Any], None], *, expected: bool
+) -> None:
+    """A critic has gradients of the generator's pass in it, unless they are set to zero."""
+    import torch
+
+    from probing.agent.sources.numbers.kept_passes import KeptPasses
+
+    kept, found = KeptPasses(), []
+    critic, generator = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
+    for _ in range(3):
+        for used, loss in ((critic, critic * 2), (generator, critic * generator)):
+            zero(critic) if used is critic and critic.grad is not None else None
+            kept.begins([critic, generator])
+            loss.sum().backward()
+            kept.passed([critic, generator])
+            found.append(kept.take(used, used.grad))
+            kept.clear()
+    assert [counted and counted.has_older for counted in found[::2]] == [None, expected, expected]

@@ -164,5 +164,11 @@ class KeptPasses:
         return Counted(known.passes, known.kept, known.has_older)
 
     def clear(self) -> None:
-        """A step has ended: what was not used in it belongs to none."""
+        """A step has ended: what was not used in it belongs to none.
+
+        What was used before may still be in it, as where only another optimizer has stepped.
+        """
+        for key, known in self._known.items():
+            if known.has_older and known.reference is not None:
+                self._used[key] = _Used(known.reference, known.version)
         self._known.clear()
