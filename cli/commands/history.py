@@ -6,11 +6,13 @@ import dataclasses
 import os
 import shlex
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ...errors import UsageError
+from ...errors import MissingLibrary, UsageError
+from ...history.layout import is_url
 from ..ask.shield import go_on_in_a_child
 from ..ask.statement import statement_of
 from ..ask.text_input import TextCommand
@@ -21,10 +23,13 @@ from ..output import terminal
 from ..target import Target, refuse_target, target_options
 
 if TYPE_CHECKING:
+    from ...history.query import History
     from ...history.runs import Run
     from ..ask.answering import Question
 
 _GRACE_S = 2.0
+_ENGINE_S = 600.0
+"""What another engine may take by default: Spark may take a minute to start."""
 
 
 @click.group("history", cls=AskGroup, no_args_is_help=False)
@@ -151,6 +156,10 @@ def _draw(found: list[Run]) -> None:
 @click.argument("folder", required=False)
 @target_options
 @keep_options
+@click.option(
+    "--roll-up", type=click.IntRange(min=1), metavar="N",
+    help="Roll up rows of modules of days more than N days ago: one for each module and step.",
+)  # fmt: skip
 @style_option("text", "json")
 @click.pass_context
 def compact(
@@ -159,6 +168,7 @@ def compact(
     folder: str | None,
     keep_days: int | None,
     keep_bytes: str | None,
+    roll_up: int | None,
     style: str,
 ) -> None:
     """Put the small files of a history together, and remove what is not to be kept.
@@ -166,6 +176,9 @@ def compact(
     The files of each table of a job and day become few, with the same rows. Queries and exports may
     go on meanwhile, and it may be killed at any moment; other engines see the folder as it is, so
     ask nothing by them meanwhile. With --timeout nothing more is begun after so many seconds.
+
+    --roll-up makes one row of all calls of a module in a step: the median of their times stays,
+    with how many they were and what they took together; when each was, and its own time, are gone.
     """
     place = _place(folder)
     from ...history.compaction.compact import Limits
@@ -176,7 +189,8 @@ def compact(
     timeout_s = Target.of(context).timeout_s
     limits = Limits(until_s=None if timeout_s is None else time.monotonic() + timeout_s)
     with terminal.waiting_for(f"compacting {place}"):
-        done = where.compact(keep_of(keep_days, keep_bytes), limits)
+        keep = dataclasses.replace(keep_of(keep_days, keep_bytes), whole_days=roll_up)
+        done = where.compact(keep, limits)
     if style == "json":
         terminal.write_json(dataclasses.asdict(done))
     else:
@@ -184,11 +198,49 @@ def compact(
     _tell(done.notes)
 
 
+@command.command("iceberg", cls=AskCommand)
+@click.argument("folder", required=False)
+@target_options
+@click.option("--catalog", metavar="NAME", help="One of yours, as pyiceberg's settings name it.")
+@style_option("text", "json")
+def iceberg(*, folder: str | None, catalog: str | None, style: str) -> None:
+    """Make Iceberg tables over the files of a history, or bring those up to date.
+
+    No row is copied. Each table gets what it lacks of the finished files, and loses those that are
+    gone, by one commit; it may be killed at any moment, and done again. After a compaction do it
+    again, for until then the tables name files that are no more. The catalog is a file of SQLite
+    in FOLDER/_probing/iceberg.
+    """
+    place = _place(folder)
+    from ..render.history.iceberg import render_committed
+
+    if is_url(place):
+        raise UsageError(
+            f"Iceberg tables are made of a history in a folder, and {place} is a store."
+        )
+    try:
+        from ...history.iceberg.committing import commit
+    except ModuleNotFoundError:
+        raise MissingLibrary("probing-agent[iceberg]") from None
+    with terminal.waiting_for(f"committing {place}"):
+        done = commit(Path(place), catalog=catalog)
+    if style == "json":
+        terminal.write_json(dataclasses.asdict(done))
+    else:
+        screen = terminal.screen()
+        terminal.write(render_committed(done, width=screen.width, color=screen.color))
+    _tell(list(done.notes))
+
+
 @command.command("query", cls=TextCommand)
 @click.argument("words", nargs=-1, metavar="[FOLDER] [SQL]")
 @target_options
 @click.option("--run", metavar="RUN", help="Only the rows of this run: its name, or a part of it.")
 @click.option("--rank", type=int, metavar="N", help="Of the run only the rows of this rank.")
+@click.option(
+    "--engine", type=click.Choice(("duckdb", "spark", "daft")), default="duckdb",
+    help="Who answers; the others are your own packages.  [default: duckdb]",
+)  # fmt: skip
 @statement_options
 @rows_options()
 @click.pass_context
@@ -198,6 +250,7 @@ def query(
     words: tuple[str, ...],
     run: str | None,
     rank: int | None,
+    engine: str,
     path: str | None,
     parameters: tuple[str, ...],
     given: str | None,
@@ -210,7 +263,7 @@ def query(
     tables are the recorded ones and python.environment, each with the columns run, project, day,
     rank, host, pid and job in front; probing.processes says who each process was,
     probing.exports how much of its tables is there. Most saved questions are of one process, which
-    --run and --rank choose.
+    --run and --rank choose. --engine has Spark or Daft answer, by the settings that they have here.
     """
     if rank is not None and run is None:
         raise UsageError("--rank is one of a run.", help="Name the run: `--run RUN --rank N`.")
@@ -218,12 +271,18 @@ def query(
     statement = statement_of(sql, path, parameters)
     screen, form, most = choose_rows(context, given, output, limit)
     place = _place(folder)
-    go_on_in_a_child()
+    if engine == "duckdb":  # the only one that dies of some statements, and what is not its memory
+        go_on_in_a_child()
     # Here, not above: it imports pyarrow, which `--help` and completion do without.
     from ..ask.answering import Question
 
     question = Question(sql=statement, form=form, output=output, max_rows=most, screen=screen)
-    _answer(place, question, run, rank, limit_s=Target.of(context).limit_s)
+    target = Target.of(context)
+    if engine == "duckdb":
+        _answer(place, question, run, rank, limit_s=target.limit_s)
+    else:
+        limit_s = _ENGINE_S if target.timeout_s is None else target.timeout_s
+        _answer_by(engine, place, question, run, rank, limit_s=limit_s)
 
 
 def _answer(
@@ -234,23 +293,61 @@ def _answer(
     Raises:
         ProbingError: There is no answer, or it cannot be written.
     """
-    from ...diagnosis.runs.kept import find_kept
-    from ...history.query import EVERY_RANK, History
     from ..ask.answering import write_rows
     from ..time_limit import within
 
     notes: list[str] = []
-    if run is None:
-        history = History(place, notes)
-    else:
-        (kept,) = find_kept(place, (run,), timeout_s=limit_s, notes=notes)
-        history = kept.history(EVERY_RANK if rank is None else kept.process(rank)["rank"])
+    history = _history(place, run, rank, notes, limit_s=limit_s)
     with (
         within(limit_s, grace_s=_GRACE_S),
         history.query(question.sql, timeout_s=limit_s, max_rows=question.limit) as answer,
     ):
         write_rows(answer.schema, answer.batches(), question)
     _tell([*dict.fromkeys(notes), *([answer.truncated] if answer.truncated else [])])
+
+
+def _answer_by(
+    engine: str,
+    place: str,
+    question: Question,
+    run: str | None,
+    rank: int | None,
+    *,
+    limit_s: float,
+) -> None:
+    """Have another engine answer, and write the rows.
+
+    Raises:
+        ProbingError: There is no answer, or it cannot be written.
+    """
+    from ...history.engines.asking import ask
+    from ..ask.answering import write_rows
+    from ..time_limit import within
+
+    notes: list[str] = []
+    with within(limit_s, grace_s=_GRACE_S):
+        history = _history(place, run, rank, notes, limit_s=limit_s)
+        with terminal.waiting_for(f"asking {engine}"):
+            rows = ask(history, engine, question.sql, max_rows=question.limit)
+        write_rows(rows.schema, rows.to_batches(), question)
+    _tell(list(dict.fromkeys(notes)))
+
+
+def _history(
+    place: str, run: str | None, rank: int | None, notes: list[str], *, limit_s: float
+) -> History:
+    """All runs of a history, or the one that is chosen.
+
+    Raises:
+        ProbingError: It is not there.
+    """
+    from ...diagnosis.runs.kept import find_kept
+    from ...history.query import EVERY_RANK, History
+
+    if run is None:
+        return History(place, notes)
+    (kept,) = find_kept(place, (run,), timeout_s=limit_s, notes=notes)
+    return kept.history(EVERY_RANK if rank is None else kept.process(rank)["rank"])
 
 
 def _folder_and_sql(words: tuple[str, ...], path: str | None) -> tuple[str | None, str | None]:

@@ -27,7 +27,7 @@ def command(context: click.Context, *, output: str | None) -> None:
 
     Steps, the calls of the slowest step and of one that has not ended, findings, memory and the
     environment, drawn as by `probing web`; the file needs no server and asks nobody. It is of a
-    process that runs, hangs or has ended: everything comes from its record.
+    process that runs, hangs or has ended, and of one that does not get on it has the stacks.
 
     The file holds the command line, names of modules, paths and settings of the run: look at it
     before you hand it on. Values of variables whose names say that they are secret are left out.

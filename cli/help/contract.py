@@ -118,5 +118,6 @@ OUTPUTS: Mapping[str, Output] = {
     "history query": Output(shape="rows"),
     "history diff": _DIFF,
     "history compact": Output(record="history.compaction.compact:Compacted"),
+    "history iceberg": Output(record="history.iceberg.outcome:Committed"),
 }  # fmt: skip
 """Of every command that asks a process or a history. Actions beside `act lr` answer as it does."""

@@ -131,10 +131,16 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "history query": (
         'probing history query /shared/probing "SELECT run, max(step) FROM steps GROUP BY run"',
         "probing history query /shared/probing @slowest-modules",
+        "probing history query /shared/probing --engine spark @slow-steps",
     ),
     "history compact": (
         "probing history compact /shared/probing",
         "probing history compact /shared/probing --keep-days 30 --keep-bytes 500GiB",
+        "probing history compact /shared/probing --roll-up 14",
+    ),
+    "history iceberg": (
+        "probing history iceberg /shared/probing",
+        "probing history iceberg /shared/probing --catalog production",
     ),
     "history diff": (
         "probing history diff /shared/probing node7-4553-20261124 node7-5353-20261125",

@@ -31,7 +31,7 @@ _KEYS = {
     "one": "b stack  u look again  esc all  space pause  c copy command  ? help  q quit",
     "stack": "arrows scroll  b again  v whole  esc back  c copy command  ? help  q quit",
     "help": "any key goes back  q quit",
-    "filter": "type a part of state, rank, pid, job or host  enter keep it  esc all",
+    "filter": "part of state, rank, pid, job, host, script  enter keep it  esc all",
 }
 _HELP = """\
 keys
@@ -43,7 +43,8 @@ keys
   v                in a stack: every frame of every thread
   esc, left        back to all
   s, r             sort by the next column; the other way round
-  /                only those with these letters in state, rank, pid, job, host
+  /                only those with these letters in state, rank, pid, job, host,
+                   script
   space            pause: nothing is read until the next space
   u                look now, also in a pause; in one that was entered at its
                    modules and findings, too, which is done seldom as it costs
@@ -238,10 +239,10 @@ class View:
             return ["looking where its threads are ..."]
         found, at_s = sight.stack
         text = render_backtrace(found, is_whole=self.is_whole, color=color)
-        lines = [  # the sentence above the stacks whole, lines of code as they are
+        lines = [  # sentences whole, frames and lines of code as they are
             part
             for line in text.rstrip("\n").split("\n")
-            for part in ([line] if line.startswith(" ") else wrap_text(line, columns))
+            for part in ([line] if _is_code(line) else wrap_text(line, columns))
         ]
         most = max(0, len(lines) - room + 1)
         self.top = min(self.top, most)
@@ -283,10 +284,15 @@ def _one(sight: Sight, columns: int, room: int, *, color: bool) -> list[str]:
     return text.split("\n")
 
 
+def _is_code(line: str) -> bool:
+    """Whether a line of a stack is a frame or its source, and not what a thread waits for."""
+    return line.startswith(("    ", "  File "))
+
+
 def _words(cell: GridCell) -> str:
     """What a filter looks through."""
     state = "ended" if cell.state == "dead" else cell.state
-    return f"{cell.name} {state} {cell.pid} {cell.host} {cell.job or ''}".lower()
+    return f"{cell.name} {state} {cell.pid} {cell.host} {cell.job or ''} {cell.script}".lower()
 
 
 def _marked(line: str, *, color: bool) -> str:

@@ -19,6 +19,8 @@ _PLAIN_CHARACTERS = {
     "\xd7": "x",
     "\xb2": "2",
     "\xb5": "u",
+    "\u2192": "->",
+    **dict(zip("\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588", "_.-:=+*#", strict=True)),
 }
 """What we draw with beyond ASCII, and what stands for it."""
 

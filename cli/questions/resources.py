@@ -26,7 +26,7 @@ FROM python.memory GROUP BY device, phase ORDER BY device, most_mib DESC
 SELECT module, class, stage, count(*) AS calls, round(sum(growth) / 1048576, 1) AS mib,
   round(max(growth) / 1048576, 2) AS most_mib
 FROM (SELECT *, allocated_bytes - lag(allocated_bytes) OVER (
-    PARTITION BY thread_id ORDER BY start_ns + duration_ns) AS growth
+    PARTITION BY thread_id ORDER BY start_ns + duration_ns, depth DESC, seq) AS growth
   FROM python.torch_trace WHERE duration_ns IS NOT NULL AND stage IN ('forward', 'backward'))
 WHERE growth > 0 GROUP BY module, class, stage ORDER BY mib DESC LIMIT $count
 """,

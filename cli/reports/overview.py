@@ -37,6 +37,8 @@ _ASKED = {
     "not_finite": SINCE,
     "memory": LAST_MEMORY,
 }
+_STANDING = frozenset({STILL, "not answering", "stopped"})
+"""The states in which it does not get on: where it is then tells most."""
 _AS_LIST = "(SELECT list(x) FROM ({}) AS x) AS {}"
 
 
@@ -47,7 +49,7 @@ class Overview:
     Attributes:
         endpoint: How it was named.
         state: As in `probing list`.
-        doing: What its training thread does, where no step ends.
+        doing: What its training thread does, where it does not get on.
         problems: What is wrong with its agent, or how it ended.
         pace: None where no step is on record.
         modules: The slowest by their own code: `module`, `class`, `calls`, `own_s` of a step and
@@ -113,7 +115,7 @@ def overview_of(
         rank=card.rank,
         world_size=card.world_size,
         state=state,
-        doing=_doing(process) if state == STILL else None,
+        doing=_doing(process) if state in _STANDING else None,
         problems=_problems(process, card, summary),
         pace=pace,
         not_finite=since_of(told["not_finite"] or []),
@@ -152,7 +154,7 @@ def about(process: Process) -> About:
     return About(
         command=" ".join(card.command),
         state=state,
-        doing=_doing(process) if state in (STILL, "not answering", "stopped") else None,
+        doing=_doing(process) if state in _STANDING else None,
         problems=_problems(process, card, summary),
     )
 

@@ -7,12 +7,15 @@ does not answer is part of the grid.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...client.recent_steps import last_ended, pace_of, recent_steps, state_with
 from ...messages.frozen import dataclass
+from ...rundir.folders import folder_at
 from ..ask.many import membership_of
 from ..target import Target
 from .overview_ranks import state_of
@@ -43,6 +46,7 @@ class GridCell:
         is_late: Whether it has not answered in time: its figures are those of an earlier look.
         endpoint: How it is asked.
         target: What a person types for it; empty where it is not seen.
+        script: The file that it runs, without its folder; empty of a process elsewhere.
     """
 
     name: str
@@ -62,6 +66,7 @@ class GridCell:
     is_late: bool = False
     endpoint: str = ""
     target: str = ""
+    script: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,4 +166,17 @@ def _cell(member: Member, state: str, rows: Sequence[Row]) -> GridCell:
         memory_bytes=last.get("allocated_bytes"),
         endpoint=member.endpoint,
         target=member.target if member.state == "seen" else "",
+        script=_script(member.endpoint),
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def _script(endpoint: str) -> str:
+    """What a process of this machine runs, by its card: a file of Python, or a module."""
+    folder = folder_at(Path(endpoint)) if endpoint.startswith("/") else None
+    card = None if folder is None else folder.read_card()
+    words = [] if card is None else list(card.command)
+    files = [word for word in words if word.endswith(".py")]
+    if files:
+        return Path(files[0]).name
+    return words[words.index("-m") + 1] if "-m" in words[:-1] else ""

@@ -12,7 +12,7 @@ from ..client import base
 from ..client.connecting import transport_to
 from ..messages.frozen import InNotebooks
 from ..messages.limits import DEFAULT_TIMEOUT_S, WAIT_S
-from ..sql.libraries import require_libraries
+from .libraries import require_libraries
 
 if TYPE_CHECKING:
     from ..cluster.job.membership import Member

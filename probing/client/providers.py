@@ -87,8 +87,10 @@ def _provider(
 def over_record(folder: ProcessFolder, notes: list[str], *, timeout_s: float) -> OneProcess:
     """What runs statements in this very process, over the record of another."""
     from ..sql.process_columns import OneProcess
+    from ..sql.threads import available
 
-    return OneProcess(providers_for(folder, limit_s=timeout_s, notes=notes), folder.read_card())
+    providers = providers_for(folder, limit_s=timeout_s, notes=notes)
+    return OneProcess(providers, folder.read_card(), threads=available())
 
 
 class _Recorded(Recorded):

@@ -141,9 +141,10 @@ class _Export:
         self._shelf = Shelf(root, self._process)
         self._shelf.clear()
         self._notes: list[str] = []
-        self._is_lost, self._is_whole = False, True
+        self._is_lost, self._is_whole, self._is_told = False, True, True
         self._state = self._begun(project)
-        self._is_told, self._was_told = True, bool(self._state.get("told", self._state["tables"]))
+        self._was_told = bool(self._state.get("told", self._state["tables"]))
+        self._was_whole = bool(self._state.get("whole"))
 
     def run(self) -> Exported:
         """Do it."""
@@ -158,8 +159,9 @@ class _Export:
         self._tell_who(moment)
         done = [self._table(path, moment) for path in self._rings()]
         tables = tuple(table for table in done if table is not None)
+        self._was_whole &= not (is_new := any(table.new for table in tables))
         self._put_look(EXPORTS, _export_rows(tables, self._state["tables"]))
-        if not self._is_told and any(table.new for table in tables):
+        if not self._is_told and is_new:
             self._notes.append(
                 "what it is stays as told before, for that was put together with others"
             )
@@ -216,11 +218,9 @@ class _Export:
         self._put_look(PROCESSES, _table_of(PROCESSES, [row]))
         self._put_look(ENVIRONMENT, environment)
 
-    def _rings(self) -> Iterator[Path]:
+    def _rings(self) -> list[Path]:
         """Its rings."""
-        for path in sorted(self._folder.path.glob("*.ring")):
-            if not path.name.startswith("."):
-                yield path
+        return sorted(self._folder.path.glob("[!.]*.ring"))
 
     def _table(self, path: Path, moment: Moment) -> ExportedTable | None:
         """Export what is new in a ring."""
@@ -243,8 +243,7 @@ class _Export:
         if _is_another(books, snapshot):
             books.begin_anew()
             self._notes.append(f"the record of {path.stem} was begun anew, and counts from 1 again")
-        lost = without_names(snapshot, texts)
-        if lost:
+        if lost := without_names(snapshot, texts):
             self._notes.append(
                 f"the list of names is damaged: {lost} texts of {path.stem} are NULL"
             )
@@ -292,12 +291,15 @@ class _Export:
             self._shelf.put(final, rows.take(pa.array(places)), books)
 
     def _put_look(self, table: Table, rows: pa.Table) -> None:
-        """Put what a process is now in the place of what it was, unless that is with others."""
+        """Put what a process is now in the place of what it was, unless that is with others.
+
+        Of one that was exported whole it stays the same file, which Iceberg may know.
+        """
         folder = self._partition(table.name).day(_day(self._card.started_ns // _DAY_NS))
         final = folder / look_name(self._process)
         with reading(self._root):
             self._is_told = not self._was_told or final.exists()
-            if self._is_told:
+            if self._is_told and not (self._was_whole and final.exists()):
                 self._shelf.put(final, self._with_columns(table.name, rows, table))
 
     def _partition(self, table: str) -> Partition:

@@ -7,6 +7,7 @@
     FOLDER/_probing/unfinished/PROCESS/     files that are being written
     FOLDER/_probing/jobs/JOB.json           the runs of a job, see `runs`
     FOLDER/_probing/compaction/             what of that is done, see `swap`; locked by who does it
+    FOLDER/_probing/iceberg/                what Iceberg knows of the files, see `iceberg`
 
 Rules of this file: names only. Engines that read hive folders pass over what begins with `_`. A
 value is percent-encoded, as hive has it; one that is NULL has hive's name for that.
@@ -30,6 +31,7 @@ _KEY = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
 _LONGEST, _DIGITS = 200, 16
 _PART = re.compile(r"(.+)\.(\d{6,})\.parquet", re.DOTALL)
 _MERGED = re.compile(r"merged-[0-9a-f]{16}\.parquet")
+_SPECIAL = re.compile(r"([\\*?\[\]{}])")
 COMPACTOR = "compaction"
 """Beside the names of processes, which have dashes, that of who puts small files together."""
 _FIRST_OF_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -152,6 +154,16 @@ def compactor_file(root: Path) -> Path:
     return root / OWN / COMPACTOR / "compactor.json"
 
 
+def iceberg_folder(root: Path) -> Path:
+    """Where the Iceberg tables have their catalog, and what they say of files."""
+    return root / OWN / "iceberg"
+
+
+def iceberg_file(root: Path) -> Path:
+    """What is locked by who commits to the Iceberg tables."""
+    return iceberg_folder(root) / "committer.json"
+
+
 def swap_file(root: Path) -> Path:
     """Which files are being replaced, and by which."""
     return root / OWN / COMPACTOR / "swap.json"
@@ -188,6 +200,11 @@ def tables_of(root: Path, within: str = "project=*/job=*") -> Iterator[tuple[str
         name = unquoted(found[2]) if found else None
         if name:
             yield name, path
+
+
+def as_pattern(path: str) -> str:
+    """A path for engines that take each for a pattern."""
+    return _SPECIAL.sub(r"\\\1", path)
 
 
 def files_in(folder: Path) -> list[Path]:

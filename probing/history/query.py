@@ -274,19 +274,19 @@ def _select(table: Table, rows: tuple[str, list[str]] | None, chosen: Chosen | N
     declared = [_column(column, is_there=column.name in there) for column in table.columns]
     names = {column.name for column in table.columns}
     others = [identifier(name) for name in there if name not in names and name != "table"]
-    from_ = f"FROM {source}{_only(chosen)}" if source else "WHERE false"
+    from_ = f"FROM {source}{rows_chosen(chosen)}" if source else "WHERE false"
     return " ".join(("SELECT", ", ".join([*declared, *others]), from_))
 
 
-def _only(chosen: Chosen | None) -> str:
-    """What keeps the rows of one run or process alone."""
+def rows_chosen(chosen: Chosen | None) -> str:
+    """What stands behind FROM to keep the rows of one run or process alone; nothing for all."""
     if chosen is None:
         return ""
     of_run = f" WHERE run = {text_literal(chosen.run)}"
     if chosen.rank == EVERY_RANK:
         return of_run
-    rank = "NULL" if chosen.rank is None else str(chosen.rank)
-    return f"{of_run} AND rank IS NOT DISTINCT FROM {rank}"
+    rank = "IS NULL" if chosen.rank is None else f"= {chosen.rank}"
+    return f"{of_run} AND rank {rank}"
 
 
 def _column(column: Column, *, is_there: bool) -> str:

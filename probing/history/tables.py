@@ -7,8 +7,8 @@ export, and not how it came about: a later export replaces its rows.
 from __future__ import annotations
 
 from ..sql.process_columns import with_ranks
-from ..tables import ENVIRONMENT, OWN_SCHEMA, TABLES, Table
-from ..tables.records import Column, count, flag, moment, text
+from ..tables import ENVIRONMENT, OWN_SCHEMA, TABLES, TORCH_TRACE, Table
+from ..tables.records import Column, count, flag, moment, seconds, text
 
 PROCESSES = Table(
     name="processes",
@@ -68,14 +68,30 @@ PARTITIONS = (
 )
 
 
+CALLS, TOTAL = "calls", "total_s"
+_ROLLED_UP = {
+    TORCH_TRACE.name: (
+        count(CALLS, "Of a row that was rolled up, how many calls it stands for; NULL otherwise."),
+        seconds(TOTAL, "What these took together, where they are more than one; NULL otherwise."),
+    )
+}
+"""The columns that a table has once rows of it were rolled up."""
+
+
 def in_history(table: Table) -> Table:
     """A table as it is over all runs: as over many processes, with its run in front."""
+    shown = _with_run(table)
+    return shown._replace(columns=(*shown.columns, *_ROLLED_UP.get(table.name, ())))
+
+
+def _with_run(table: Table) -> Table:
+    """A table with whose its rows are in front."""
     return table._replace(columns=(RUN, *PARTITIONS, *with_ranks(table).columns))
 
 
 def stored(table: Table) -> tuple[Column, ...]:
     """The columns that a file has; the others are the names of its folders."""
     partitions = {column.name for column in PARTITIONS} | {"job"}
-    added = len(in_history(table).columns) - len(table.columns)
-    columns = in_history(table).columns
+    columns = _with_run(table).columns
+    added = len(columns) - len(table.columns)
     return (*(c for c in columns[:added] if c.name not in partitions), *table.columns)

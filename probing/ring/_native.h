@@ -162,6 +162,27 @@ static inline const char *facts_at(PyObject *facts, Py_ssize_t depth)
     return PyBytes_AS_STRING(found);
 }
 
+/* What a stored column becomes. */
+enum { AS_INT = 'l', AS_FLOAT = 'g', AS_BOOL = 'b', AS_NAME = 'n', AS_WORD = 'e', AS_SCALED = 's',
+       AS_FAILED = 'f', AS_PLAIN = 'p' };
+
+/* How a column becomes one of Arrow: its values as they are stored and, where open rows have none,
+ * the states of the rows; both of all places that were read. */
+typedef struct {
+    int kind;
+    int64_t width, limit, null_int, add;
+    uint64_t null_float;
+    double factor;
+    const uint8_t *raw, *states;
+} How;
+
+/* Rows side by side from the place `first` on, and where their values go: from the number `at` on.
+ * Bits are set there, and none is taken away. */
+typedef struct {
+    int64_t first, count, at;
+    uint8_t *data, *valid;
+} Shown;
+
 /* What _native.c offers. */
 int handle(PyObject *callable, PyObject *const *args, size_t count, int again);
 int note_fault_by(PyObject *fault);
@@ -174,6 +195,7 @@ Thread *find_thread(PyThreadState *state);
 extern PyMethodDef arrow_functions[];
 extern PyMethodDef backward_functions[];
 extern PyMethodDef reading_functions[];
+int64_t decode_rows(const How *how, const Shown *rows); /* how many are NULL; needs no lock */
 int add_backward_types(PyObject *module);
 void leave_backward(void);
 int is_hooking(void);

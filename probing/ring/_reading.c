@@ -2,14 +2,16 @@
  *
  * Rules of this file: as reader.py, whose pieces it does: `pread` only, and no length and no marker
  * is trusted. The buffers are Python's; their sizes are looked at before anything is written. The
- * interpreter lock is let go of while a piece is read. */
+ * interpreter lock is let go of while slots are read, by threads that no Python runs in. */
 
 #include "_native.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
-enum { OPEN_STATE = 0, FAILED_STATE = 2, MOST_COLUMNS = 512 };
+enum { OPEN_STATE = 0, FAILED_STATE = 2, MOST_COLUMNS = 512, MOST_THREADS = 16 };
 
 typedef struct {
     int fd;
@@ -117,20 +119,65 @@ static int read_piece(const Scan *scan, uint8_t *first, uint8_t *second, int64_t
     return 0;
 }
 
-/* read_slots(fd, row_size, capacity, hint, at, slot, count, step, numbers, states, empty, columns):
- * read `count` slots from `slot` on, and put what they hold from the place `at` on; `hint` is about
- * the newest number. */
+/* One reading of slots that threads take pieces of, the next one first. */
+typedef struct {
+    const Scan *scan;
+    int64_t at, slot, count, step, next;
+    int error;
+} Share;
+
+/* Read pieces until none is left. Touches no object of Python. */
+static void *read_share(void *given)
+{
+    Share *share = given;
+    int64_t row_size = share->scan->row_size, step = share->step, done;
+    uint8_t *pieces = PyMem_RawMalloc((size_t)(2 * step * row_size));
+    int error = pieces == NULL ? ENOMEM : 0;
+    while (error == 0 && __atomic_load_n(&share->error, __ATOMIC_RELAXED) == 0
+           && (done = __atomic_fetch_add(&share->next, step, __ATOMIC_RELAXED)) < share->count) {
+        int64_t some = share->count - done < step ? share->count - done : step;
+        error = read_piece(share->scan, pieces, pieces + step * row_size, share->at + done,
+                           share->slot + done, some);
+    }
+    if (error != 0)
+        __atomic_store_n(&share->error, error, __ATOMIC_RELAXED);
+    PyMem_RawFree(pieces);
+    return NULL;
+}
+
+/* Read all pieces by this thread and some others, which take no signals; one that the system does
+ * not give is done without. */
+static void read_by_threads(Share *share, int64_t threads)
+{
+    pthread_t others[MOST_THREADS];
+    int64_t pieces = (share->count + share->step - 1) / share->step, started = 0;
+    sigset_t all, before;
+    threads = threads < pieces ? threads : pieces;
+    sigfillset(&all);
+    if (threads > 1 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
+        while (started < threads - 1 && pthread_create(&others[started], NULL, read_share, share) == 0)
+            started++;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    read_share(share);
+    for (int64_t i = 0; i < started; i++)
+        pthread_join(others[i], NULL);
+}
+
+/* read_slots(fd, row_size, capacity, hint, at, slot, count, step, threads, numbers, states, empty,
+ * columns): read `count` slots from `slot` on, `step` at a time, and put what they hold from the
+ * place `at` on; `hint` is about the newest number. */
 static PyObject *read_slots(PyObject *module, PyObject *arguments)
 {
     (void)module;
     Scan scan = {0};
-    long long row_size, capacity, hint, at, slot, count, step;
+    long long row_size, capacity, hint, at, slot, count, step, threads;
     Py_buffer numbers, states, empty, buffers[MOST_COLUMNS];
     PyObject *columns;
-    if (!PyArg_ParseTuple(arguments, "iLLLLLLLw*w*w*O!", &scan.fd, &row_size, &capacity, &hint, &at,
-                          &slot, &count, &step, &numbers, &states, &empty, &PyTuple_Type, &columns))
+    if (!PyArg_ParseTuple(arguments, "iLLLLLLLLw*w*w*O!", &scan.fd, &row_size, &capacity, &hint, &at,
+                          &slot, &count, &step, &threads, &numbers, &states, &empty, &PyTuple_Type,
+                          &columns))
         return NULL;
-    int error = 0;
     int64_t places = states.len, taken = 0;
     scan.row_size = row_size;
     scan.capacity = capacity;
@@ -140,7 +187,8 @@ static PyObject *read_slots(PyObject *module, PyObject *arguments)
     scan.empty = empty.buf;
     int fits = row_size >= 16 && row_size <= 4096 && capacity > 0 && at >= 0 && slot >= 0
         && count >= 0 && step > 0 && at + count <= places && numbers.len >= places * 8
-        && empty.len >= places && PyTuple_GET_SIZE(columns) <= MOST_COLUMNS;
+        && empty.len >= places && PyTuple_GET_SIZE(columns) <= MOST_COLUMNS && threads >= 1
+        && threads <= MOST_THREADS;
     for (; fits && taken < PyTuple_GET_SIZE(columns); taken++) {
         long long offset, width;
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(columns, taken), "LLw*", &offset, &width,
@@ -159,28 +207,19 @@ static PyObject *read_slots(PyObject *module, PyObject *arguments)
         }
     }
     scan.n_columns = taken;
-    uint8_t *pieces = NULL;
     if (fits > 0) {
-        if (step > count)
-            step = count > 0 ? count : 1;
-        pieces = PyMem_RawMalloc((size_t)(2 * step * row_size));
-        if (pieces == NULL)
-            PyErr_NoMemory();
-    } else if (fits == 0)
-        PyErr_SetString(PyExc_ValueError, "the buffers do not fit the ring");
-    if (pieces != NULL) {
+        Share share = {&scan, at, slot, count, step < count ? step : count > 0 ? count : 1, 0, 0};
         Py_BEGIN_ALLOW_THREADS
-        for (int64_t done = 0; done < count && error == 0; done += step) {
-            int64_t some = count - done < step ? count - done : step;
-            error = read_piece(&scan, pieces, pieces + step * row_size, at + done, slot + done, some);
-        }
+        read_by_threads(&share, threads);
         Py_END_ALLOW_THREADS
-        if (error != 0) {
-            errno = error;
+        if (share.error == ENOMEM)
+            PyErr_NoMemory();
+        else if (share.error != 0) {
+            errno = share.error;
             PyErr_SetFromErrno(PyExc_OSError);
         }
-    }
-    PyMem_RawFree(pieces);
+    } else if (fits == 0)
+        PyErr_SetString(PyExc_ValueError, "the buffers do not fit the ring");
     for (int64_t i = 0; i < taken; i++)
         PyBuffer_Release(&buffers[i]);
     PyBuffer_Release(&numbers);
@@ -265,21 +304,72 @@ static PyObject *missing(PyObject *module, PyObject *arguments)
     return runs;
 }
 
+/* Runs of places, as pairs of the first one and how many; as they grow. */
 typedef struct {
-    int64_t number, place;
-} Found;
+    int64_t *pairs, count, room, rows;
+} Runs;
 
-static int by_number(const void *left, const void *right)
+/* Add the rows above `oldest` from one place to before another; whether there was memory. */
+static int add_runs(Runs *runs, const int64_t *held, int64_t oldest, int64_t from, int64_t to)
 {
-    const Found *a = left, *b = right;
-    return a->number != b->number ? (a->number < b->number ? -1 : 1)
-                                  : (a->place > b->place) - (a->place < b->place);
+    for (int64_t i = from; i < to;) {
+        while (i < to && held[i] <= oldest)
+            i++;
+        int64_t first = i;
+        while (i < to && held[i] > oldest)
+            i++;
+        if (i == first)
+            break;
+        if (runs->count == runs->room) {
+            int64_t room = runs->room > 0 ? 2 * runs->room : 16;
+            int64_t *grown = PyMem_RawRealloc(runs->pairs, (size_t)room * 16);
+            if (grown == NULL)
+                return 0;
+            runs->pairs = grown;
+            runs->room = room;
+        }
+        runs->pairs[2 * runs->count] = first;
+        runs->pairs[2 * runs->count++ + 1] = i - first;
+        runs->rows += i - first;
+    }
+    return 1;
 }
 
-/* order(numbers, empty, oldest, newest, start, stop): the places of the rows above `oldest` by their
- * numbers, as (first, count, places): `places` is None where they stand side by side. And how many
- * are damaged in slots that lie beyond the newest. */
+/* order(numbers, empty, newest, capacity, start, stop): the runs of places in which the rows up to the
+ * newest stand, by their numbers, and how many rows that are. A row's slot tells its number but for a
+ * multiple of the capacity, so that they begin behind the newest one's. */
 static PyObject *order(PyObject *module, PyObject *arguments)
+{
+    (void)module;
+    Py_buffer numbers;
+    long long newest, capacity, start, stop;
+    if (!PyArg_ParseTuple(arguments, "y*LLLL", &numbers, &newest, &capacity, &start, &stop))
+        return NULL;
+    PyObject *result = NULL;
+    int64_t places = numbers.len / 8, oldest = newest > capacity ? newest - capacity : 0;
+    int64_t slot = capacity > 0 ? (newest + 1) % capacity : -1;
+    int64_t turn = slot < start ? stop - start + slot : (slot < stop ? slot : stop) - start;
+    Runs runs = {0};
+    if (slot < 0 || turn < 0 || turn > places)
+        PyErr_SetString(PyExc_ValueError, "the slots do not fit the places");
+    else {
+        int is_whole;
+        Py_BEGIN_ALLOW_THREADS
+        is_whole = add_runs(&runs, numbers.buf, oldest, turn, places)
+            && add_runs(&runs, numbers.buf, oldest, 0, turn);
+        Py_END_ALLOW_THREADS
+        result = is_whole ? Py_BuildValue("y#L", runs.count > 0 ? (const char *)runs.pairs : "", (Py_ssize_t)runs.count * 16,
+                                          (long long)runs.rows)
+                          : PyErr_NoMemory();
+    }
+    PyMem_RawFree(runs.pairs);
+    PyBuffer_Release(&numbers);
+    return result;
+}
+
+/* ahead(numbers, empty, oldest, newest, start, stop): how many rows are damaged in slots that lie
+ * beyond the newest one's. */
+static PyObject *ahead(PyObject *module, PyObject *arguments)
 {
     (void)module;
     Py_buffer numbers, empty;
@@ -288,48 +378,14 @@ static PyObject *order(PyObject *module, PyObject *arguments)
         return NULL;
     const int64_t *held = numbers.buf;
     const uint8_t *never = empty.buf;
-    int64_t places = empty.len, count = 0, first = 0, last = -1, before = 0, ahead = 0;
-    int is_ordered = 1;
-    for (int64_t i = 0; i < places; i++) {
-        if (held[i] > oldest) {
-            first = count == 0 ? i : first;
-            is_ordered &= held[i] > before && (count == 0 || last == i - 1);
-            before = held[i];
-            last = i;
-            count++;
-        } else if (!never[i])
-            ahead += (i < stop - start ? start + i : i - (stop - start)) > newest;
-    }
-    PyObject *result = NULL, *index = NULL;
-    Found *found = NULL;
-    if (is_ordered)
-        result = Py_BuildValue("LLOL", (long long)first, (long long)count, Py_None, (long long)ahead);
-    else {
-        found = PyMem_RawMalloc((size_t)count * sizeof *found);
-        index = PyByteArray_FromStringAndSize(NULL, count * 8);
-        if (found == NULL)
-            PyErr_NoMemory();
-        else if (index != NULL) {
-            for (int64_t i = 0, at = 0; i < places; i++)
-                if (held[i] > oldest)
-                    found[at++] = (Found){held[i], i};
-            qsort(found, (size_t)count, sizeof *found, by_number);
-            int64_t *into = (int64_t *)PyByteArray_AS_STRING(index);
-            for (int64_t i = 0; i < count; i++)
-                into[i] = found[i].place;
-            result = Py_BuildValue("LLOL", 0LL, (long long)count, index, (long long)ahead);
-        }
-    }
-    PyMem_RawFree(found);
-    Py_XDECREF(index);
+    int64_t found = 0;
+    for (int64_t i = 0; i < empty.len && i < numbers.len / 8; i++)
+        if (held[i] <= oldest && !never[i])
+            found += (i < stop - start ? start + i : i - (stop - start)) > newest;
     PyBuffer_Release(&numbers);
     PyBuffer_Release(&empty);
-    return result;
+    return PyLong_FromLongLong(found);
 }
-
-/* What `decode` makes of a column. */
-enum { AS_INT = 'l', AS_FLOAT = 'g', AS_BOOL = 'b', AS_NAME = 'n', AS_WORD = 'e', AS_SCALED = 's',
-       AS_FAILED = 'f', AS_PLAIN = 'p' };
 
 static inline __attribute__((always_inline)) int64_t value_at(const uint8_t *raw, int64_t width, int64_t place)
 {
@@ -345,13 +401,6 @@ static inline __attribute__((always_inline)) int64_t value_at(const uint8_t *raw
     }
     return raw[place];
 }
-
-typedef struct {
-    int kind;
-    int64_t width, limit, null_int, add;
-    uint64_t null_float;
-    double factor;
-} How;
 
 /* One value into its place; whether it is NULL. */
 static inline __attribute__((always_inline)) int put(const How *how, int kind, int64_t width, uint8_t *data, int64_t i,
@@ -397,35 +446,28 @@ static inline __attribute__((always_inline)) int put(const How *how, int kind, i
     }
 }
 
-typedef struct {
-    const uint8_t *raw, *states;
-    const int64_t *places;
-    int64_t first, count;
-    uint8_t *data, *valid;
-} Shown;
-
 /* All values of one kind and width, which the compiler makes loops of their own of; how many are
  * NULL. */
 static inline __attribute__((always_inline)) int64_t put_all(const How *how, const Shown *rows,
                                                              int kind, int64_t width)
 {
-    int64_t nulls = 0;
+    int64_t nulls = 0, stop = rows->at + rows->count, place = rows->first;
     unsigned bits = 0;
-    for (int64_t i = 0; i < rows->count; i++) {
-        int64_t place = rows->places == NULL ? rows->first + i : rows->places[i];
-        int is_null = put(how, kind, width, rows->data, i, value_at(rows->raw, width, place))
-            | (rows->states != NULL && (rows->states[place] & 3) == OPEN_STATE);
+    for (int64_t i = rows->at; i < stop; i++, place++) {
+        int is_null = put(how, kind, width, rows->data, i, value_at(how->raw, width, place))
+            | (how->states != NULL && (how->states[place] & 3) == OPEN_STATE);
         nulls += is_null;
         bits |= (unsigned)!is_null << (i & 7);
-        if ((i & 7) == 7 || i + 1 == rows->count) {
-            rows->valid[i >> 3] = (uint8_t)bits;
+        if ((i & 7) == 7 || i + 1 == stop) {
+            rows->valid[i >> 3] |= (uint8_t)bits;
             bits = 0;
         }
     }
     return nulls;
 }
 
-static int64_t put_rows(const How *how, const Shown *rows)
+/* See _native.h. */
+int64_t decode_rows(const How *how, const Shown *rows)
 {
     int is_wide = how->width == 8;
     switch (how->kind) {
@@ -445,92 +487,27 @@ static int64_t put_rows(const How *how, const Shown *rows)
     }
 }
 
-/* decode(kind, width, raw, states or None, first, count, places or None, limit, null_int, null_float,
- * add, factor): the (null_count, validity or None, data) of a column; where `states` are given, the
- * rows that are open are NULL. */
-static PyObject *decode(PyObject *module, PyObject *arguments)
-{
-    (void)module;
-    How how;
-    long long width, first, count, limit, null_int, add;
-    unsigned long long null_float;
-    Py_buffer raw, open = {0}, index = {0};
-    PyObject *states, *places;
-    if (!PyArg_ParseTuple(arguments, "CLy*OLLOLLKLd", &how.kind, &width, &raw, &states, &first, &count,
-                          &places, &limit, &null_int, &null_float, &add, &how.factor))
-        return NULL;
-    how.width = width;
-    how.limit = limit;
-    how.null_int = null_int;
-    how.null_float = null_float;
-    how.add = add;
-    PyObject *data = NULL, *validity = NULL, *result = NULL;
-    if ((states != Py_None && PyObject_GetBuffer(states, &open, PyBUF_SIMPLE) != 0)
-        || (places != Py_None && PyObject_GetBuffer(places, &index, PyBUF_SIMPLE) != 0))
-        goto done;
-    int64_t there = width > 0 ? raw.len / width : 0;
-    const int64_t *order_of = index.buf;
-    int64_t least = how.kind == AS_FLOAT || how.kind == AS_PLAIN ? 8 : how.kind == AS_NAME ? 4 : 1;
-    int fits = (width == 1 || width == 4 || width == 8) && width >= least
-        && (how.kind != AS_NAME || width == 4) && (how.kind != AS_WORD || width == 1) && first >= 0 && count >= 0
-        && (order_of == NULL ? first + count <= there : index.len >= count * 8)
-        && (states == Py_None || open.len >= there);
-    for (int64_t i = 0; fits && order_of != NULL && i < count; i++)
-        fits = order_of[i] >= 0 && order_of[i] < there;
-    if (!fits) {
-        PyErr_SetString(PyExc_ValueError, "the buffers do not fit the rows");
-        goto done;
-    }
-    int is_bits = how.kind == AS_BOOL || how.kind == AS_FAILED;
-    int is_index = how.kind == AS_NAME || how.kind == AS_WORD;
-    int64_t size = is_bits ? (count + 7) / 8 : count * (is_index ? 4 : 8), bits = (count + 7) / 8;
-    data = PyByteArray_FromStringAndSize(NULL, size);
-    validity = PyByteArray_FromStringAndSize(NULL, bits);
-    if (data == NULL || validity == NULL)
-        goto done;
-    uint8_t *into = (uint8_t *)PyByteArray_AS_STRING(data);
-    uint8_t *valid = (uint8_t *)PyByteArray_AS_STRING(validity);
-    int64_t nulls = 0;
-    Py_BEGIN_ALLOW_THREADS
-    if (is_bits)
-        memset(into, 0, (size_t)size);
-    Shown rows = {raw.buf, open.buf, order_of, first, count, into, valid};
-    nulls = put_rows(&how, &rows);
-    Py_END_ALLOW_THREADS
-    result = Py_BuildValue("LOO", (long long)nulls, nulls > 0 ? validity : Py_None, data);
-done:
-    Py_XDECREF(data);
-    Py_XDECREF(validity);
-    PyBuffer_Release(&raw);
-    PyBuffer_Release(&open);
-    PyBuffer_Release(&index);
-    return result;
-}
-
-/* lost(numbers, first, count, places or None, flags): how many of these 32-bit numbers are not 0 and
- * have no flag. */
+/* lost(numbers, runs, flags): how many of these 32-bit numbers are not 0 and have no flag. */
 static PyObject *lost(PyObject *module, PyObject *arguments)
 {
     (void)module;
-    Py_buffer raw, flags, index = {0};
-    long long first, count;
-    PyObject *places;
-    if (!PyArg_ParseTuple(arguments, "y*LLOy*", &raw, &first, &count, &places, &flags))
+    Py_buffer raw, flags, runs;
+    if (!PyArg_ParseTuple(arguments, "y*y*y*", &raw, &runs, &flags))
         return NULL;
+    const int64_t *pairs = runs.buf;
+    const uint8_t *has_name = flags.buf;
     int64_t found = 0, there = raw.len / 4;
-    if (places == Py_None || PyObject_GetBuffer(places, &index, PyBUF_SIMPLE) == 0) {
-        const int64_t *order_of = index.buf;
-        const uint8_t *has_name = flags.buf;
-        for (int64_t i = 0; i < count; i++) {
-            int64_t place = order_of == NULL ? first + i : order_of[i];
-            int64_t number = place >= 0 && place < there ? value_at(raw.buf, 4, place) : 0;
+    for (int64_t run = 0; run + 2 <= runs.len / 8; run += 2) {
+        int64_t first = pairs[run] > 0 ? pairs[run] : 0, count = pairs[run + 1];
+        for (int64_t i = first; i < there && i - first < count; i++) {
+            int64_t number = value_at(raw.buf, 4, i);
             found += number > 0 && (number >= flags.len || !has_name[number]);
         }
     }
     PyBuffer_Release(&raw);
     PyBuffer_Release(&flags);
-    PyBuffer_Release(&index);
-    return PyErr_Occurred() ? NULL : PyLong_FromLongLong(found);
+    PyBuffer_Release(&runs);
+    return PyLong_FromLongLong(found);
 }
 
 PyMethodDef reading_functions[] = {
@@ -539,7 +516,7 @@ PyMethodDef reading_functions[] = {
     {"forget", forget, METH_VARARGS, "Let no place hold a number."},
     {"missing", missing, METH_VARARGS, "Where rows should be that were not found."},
     {"order", order, METH_VARARGS, "The places of the rows in the order of their numbers."},
+    {"ahead", ahead, METH_VARARGS, "How many rows are damaged beyond the newest."},
     {"lost", lost, METH_VARARGS, "How many numbers of names have none."},
-    {"decode", decode, METH_VARARGS, "A column as Arrow holds it."},
     {NULL, NULL, 0, NULL},
 };

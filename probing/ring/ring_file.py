@@ -102,14 +102,16 @@ class RingFile:
         return _dtype_of(self.header)
 
     def read_slots(
-        self, hint: int, at: int, slot: int, count: int, step: int, *buffers: Any
+        self, hint: int, run: tuple[int, int, int], step: int, threads: int, *buffers: Any
     ) -> None:
-        """Read slots by the C part, see there; only where it was built."""
-        header = self.header
+        """Read slots by the C part, see there; only where it was built.
+
+        Args:
+            run: The place of the first one, its slot, and how many they are.
+        """
+        ring = self._fd, self.header.row_size, self.header.capacity
         try:
-            IN_C.read_slots(
-                self._fd, header.row_size, header.capacity, hint, at, slot, count, step, *buffers
-            )
+            IN_C.read_slots(*ring, hint, *run, step, threads, *buffers)
         except OSError as error:
             raise RingError(self._source, f"it cannot be read ({error.strerror})") from error
 

@@ -19,6 +19,7 @@ from .database import duckdb, fresh_database, load_whole, lock
 from .errors import SqlContext, translate
 from .scans import Scan, TableProvider, create_views, named_in
 from .session import Session
+from .threads import threads_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +40,7 @@ class Engine:
         memory_mib: What a query may use.
         tell_plan: Called with a statement's plan, as JSON, before anything is read; not for a
             statement whose plan cannot be asked for.
+        threads: How many a statement over many rows may have.
     """
 
     def __init__(
@@ -48,11 +50,13 @@ class Engine:
         memory_mib: int = 512,
         max_sql_bytes: int = sql_gate.MAX_SQL_BYTES,
         tell_plan: Callable[[str], None] | None = None,
+        threads: int = 1,
     ) -> None:
         self._providers = tuple(providers)
         self._max_sql_bytes = max_sql_bytes
         self._memory_mib = memory_mib
         self._tell_plan = tell_plan
+        self._threads = threads
 
     def run(
         self,
@@ -89,7 +93,7 @@ class Engine:
             memory_mib=self._memory_mib,
         )
         query = kind(self._providers, context, **limits)
-        query.tell_plan = self._tell_plan
+        query.tell_plan, query.threads = self._tell_plan, self._threads
         return query
 
 
@@ -117,6 +121,7 @@ class Query:
         self.schema: Any = None
         self.truncated: str | None = None
         self.tell_plan: Callable[[str], None] | None = None
+        self.threads = 1
 
     def answer(self) -> Answer:
         """Plan the statement and compute its first rows, so that its errors come at once."""
@@ -185,7 +190,11 @@ class Query:
 
     def _begin(self, scans: Sequence[Scan]) -> None:
         """Build the database, and start the statement in it."""
-        self._connection = connection = fresh_database(self._context.memory_mib)
+        for scan in scans:
+            scan.threads = self.threads
+        threads = threads_for(self._context.sql, scans, self.threads)
+        connection = fresh_database(self._context.memory_mib, threads=threads)
+        self._connection = connection
         create_views(connection, scans, self._context.sql)
         lock(connection)
         self._run(connection)

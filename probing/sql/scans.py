@@ -61,6 +61,7 @@ class Scan:
 
     Attributes:
         columns: What the statement reads of it; None for everything.
+        threads: How many may read it at a time.
         error: What the provider raised.
     """
 
@@ -69,6 +70,7 @@ class Scan:
         self.name = provider.table.name
         self.schema = provider.table.schema
         self.columns: frozenset[str] | None = None
+        self.threads = 1
         self.error: BaseException | None = None
         self._loaded: Any = None
 
@@ -76,6 +78,11 @@ class Scan:
     def is_native(self) -> bool:
         """Whether the C part reads it; else pyarrow does."""
         return IN_C is not None and hasattr(self._provider, "load_batch")
+
+    @property
+    def bytes(self) -> int:
+        """The size of what it is read from; 0 where that is not known."""
+        return self._provider.file_bytes() if self.is_native else 0  # type: ignore[attr-defined]
 
     @functools.cached_property
     def _declared(self) -> pa.Schema:
@@ -131,7 +138,9 @@ class Scan:
 
     def _load(self) -> Any:
         if self.is_native:
-            return self._provider.load_batch(self.columns)  # type: ignore[attr-defined]
+            return self._provider.load_batch(  # type: ignore[attr-defined]
+                self.columns, threads=self.threads
+            )
         table = self._provider.load(self.columns)
         if not table.schema.equals(self._declared):
             raise InternalError(f"the table {self.name} was not loaded as it is declared")

@@ -14,7 +14,8 @@ from typing import Any
 from ..api.process import Process
 from ..cli.render.memory.fit import basis_lines, largest_lines
 from ..cli.render.memory.holder import holder_text
-from ..cli.reports.cheap_findings import find_cheaply
+from ..cli.render.process.doctor import nothing_found
+from ..cli.reports.cheap_findings import WITHIN_S, find_cheaply
 from ..cli.reports.fitting import checking, largest_of
 from ..cli.reports.overview import about
 from ..cli.reports.run.report import report_of
@@ -22,20 +23,24 @@ from ..cluster.job.membership import Member
 from ..cluster.ranks.question import Asking, gather_stacks
 from ..cluster.ranks.stack_classes import merge_stacks
 from ..diagnosis.doctor.examine import examine
-from ..diagnosis.doctor.report import plain_findings, plain_report
+from ..diagnosis.doctor.report import Report, plain_findings, plain_report
 from ..diagnosis.memory.fit_measured import checked
 from ..messages.about.fit import FitRequest
 from ..page.report_file import report_file
 from .processes import Target
 
 _LARGEST = 10
+_ENDED_S = 10.0
+"""For findings of a run that has ended: it is asked once, and not every half minute."""
 _MARGIN = 0.1
 """The share of the memory that a batch which fits leaves free."""
 
 
 def findings_of(process: Process) -> dict[str, Any]:
     """The findings that the record alone gives, and what it was asked for them."""
-    found = find_cheaply(process, process.status())
+    has_ended = process.folder is not None and not process.folder.is_alive()
+    within_s = _ENDED_S if has_ended else WITHIN_S
+    found = find_cheaply(process, process.status(), within_s=within_s)
     return {
         "judged": found.judged,
         "late": found.late,
@@ -51,7 +56,7 @@ def about_of(process: Process) -> dict[str, Any]:
 
 def doctor_of(process: Process) -> dict[str, Any]:
     """All that `doctor` finds."""
-    return plain_report(process.doctor())
+    return _doctor(process.doctor())
 
 
 def doctor_of_job(members: Sequence[Member], target: Target) -> dict[str, Any]:
@@ -60,7 +65,12 @@ def doctor_of_job(members: Sequence[Member], target: Target) -> dict[str, Any]:
     words = [word for word in target.endpoints if word != "all"]
     words += [f"job:{job}"] if job is not None and f"job:{job}" not in words else []
     asked = " ".join(f"-t {shlex.quote(word)}" for word in words or ["all"])
-    return plain_report(examine(members, token=target.token, asked=asked))
+    return _doctor(examine(members, token=target.token, asked=asked))
+
+
+def _doctor(report: Report) -> dict[str, Any]:
+    """The report as JSON, with what to say where nothing was found: hardly anything may be seen."""
+    return {**plain_report(report), "nothing": nothing_found(report)}
 
 
 def gradients_of(process: Process) -> dict[str, Any]:

@@ -614,6 +614,9 @@ def test_any_encoding_can_show_any_text(training: Target) -> None:
     words = [str(training.pid), "eval", "print('\u65e5')"]
     done = training.run(*words, PYTHONIOENCODING="ascii")
     assert (done.stdout, done.returncode) == ("\\u65e5\n", 0)
+    shown = training.run(str(training.pid), PYTHONIOENCODING="ascii").stdout
+    assert "loss " in shown
+    assert "\\u" not in shown, "what we draw has a stand-in"
 
 
 def test_the_stopped_and_the_dead_still_answer(fresh_training: Target) -> None:

@@ -15,7 +15,11 @@ sqlglot = pytest.importorskip("sqlglot", reason="of tests/history.txt")
 
 PAGE = ROOT / "docs" / "how-to" / "history-engines.md"
 SECTIONS = dict(
-    re.findall(r"^## (.+?)\n.*?```sql\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    re.findall(
+        r"^## ([^\n]+)\n(?:(?!^## ).)*?```sql\n(.*?)```",
+        PAGE.read_text("utf-8"),
+        re.DOTALL | re.MULTILINE,
+    )
 )
 DIALECTS = {
     "Athena": "athena",

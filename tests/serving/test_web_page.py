@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,6 +100,7 @@ def test_processes_and_steps(page: Browser) -> None:
     view(page, "steps")
     page.wait_for(PLOTS)
     page.wait_for("document.querySelector('.summary').textContent.includes('steps on record')")
+    page.wait_for("document.body.innerText.includes('Nothing of a device is on record')")
     box = page.evaluate(
         "(({x, y, width, height}) => ({x, y, width, height}))"
         "(document.querySelector('.u-over').getBoundingClientRect())"
@@ -204,7 +207,7 @@ def test_the_model(page: Browser) -> None:
     assert page.evaluate("document.querySelectorAll('.ran pre').length") == 2
 
 
-def test_memory(page: Browser) -> None:
+def test_memory(page: Browser, target: Target) -> None:
     """Phases are plotted from the record; categories and holders are looked for on a button."""
     view(page, "memory")
     page.wait_for("document.querySelector('.uplot canvas')")
@@ -216,7 +219,7 @@ def test_memory(page: Browser) -> None:
     page.wait_for(f"{heads}.some((one) => one.textContent.includes('now: batch 4'))")
     click(page, "Who holds the largest")
     page.wait_for("document.body.innerText.includes('of the module <img')")
-    page.wait_for("document.body.innerText.includes('memory --record on')")
+    page.wait_for(f"document.body.innerText.includes('probing {target.pid} memory --record on')")
 
 
 def test_the_doctor(page: Browser) -> None:
@@ -344,6 +347,8 @@ def test_it_acts_and_goes_on_with_the_record(blank: Browser, tmp_path: Path) -> 
             assert blank.evaluate("document.title").startswith("dead: process ")
             view(blank, "stacks")
             blank.wait_for("document.querySelector('.thread')?.textContent.includes('step ')")
+            view(blank, "doctor")
+            blank.wait_for("document.body.innerText.includes('it cannot be asked any more')")
             view(blank, "sql", sql="SELECT count(*) > 50 AS enough FROM python.steps")
             click(blank, "Run")
             blank.wait_for("document.querySelector('.grid tbody')?.textContent.includes('true')")
@@ -382,6 +387,34 @@ def test_a_report_is_whole_in_one_file(blank: Browser, target: Target, tmp_path:
         path.as_uri(),
         "about:blank",
     }
+
+
+def test_a_report_says_where_a_process_stands(blank: Browser, tmp_path: Path) -> None:
+    """It has the stacks of one that does not get on, and of one that has ended what it was in."""
+    target = start_program("diverges", home=tmp_path / "home", cwd=tmp_path, PROBING="1")
+    try:
+        target.wait_for_output("ready")
+        os.kill(target.pid, signal.SIGSTOP)
+        for name, said, head in (
+            ("stopped", "Its main thread is", "Where its threads are"),
+            ("dead", "ended without a word", "Where its threads were"),
+        ):
+            path = tmp_path / f"{name}.html"
+            done = target.run(str(target.pid), "report", "-o", str(path))
+            assert done.returncode == 0, done.stderr
+            blank.open(path.as_uri())
+            blank.wait_for(PLOTS)
+            shown = blank.text()
+            assert said in shown
+            assert head in shown
+            assert "No call of a module has begun in it" in shown, "and no plot of a nanosecond"
+            assert ("act lr" in shown) == (name == "stopped"), "advice of use"
+            logs = "document.querySelector('figcaption button').getAttribute('aria-pressed')"
+            assert blank.evaluate(logs) == "true", "an even scale would hide all but one loss"
+            target.kill()
+    finally:
+        target.reap()
+    assert blank.faults == []
 
 
 def test_a_flame_graph_is_whole_in_one_file(blank: Browser, tmp_path: Path) -> None:

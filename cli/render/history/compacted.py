@@ -21,6 +21,11 @@ def render_compacted(done: Compacted, folder: str) -> str:
         upto = "" if done.removed_upto is None else f": rows up to {done.removed_upto}"
         files = plural(done.removed_files, "file")
         lines.append(f"removed {files}, {size(done.removed_bytes)}{upto}")
+    if done.rolled_rows:
+        lines.append(
+            f"{plural(done.rolled_rows, 'row')} of modules are rolled up:"
+            f" {size(done.rolled_bytes)} are now {size(done.rolled_new_bytes)}"
+        )
     if done.merged_files:
         lines.append(
             f"{plural(done.merged_files, 'file')} of {size(done.merged_bytes)} are now"

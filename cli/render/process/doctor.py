@@ -37,7 +37,7 @@ def render_report(
         names = ", ".join(f"{finding.rule} ({finding.certainty})" for finding in more)
         blocks.append("\n".join(_wrapped(f"and {names}; -n 0 shows them", room, "   ")))
     if not report.findings:
-        blocks.append("\n".join(_wrapped(_nothing(report), room, "")))
+        blocks.append("\n".join(_wrapped(nothing_found(report), room, "")))
     blocks.append("\n".join(_rest(report, room)))
     return "\n\n".join(blocks)
 
@@ -83,7 +83,7 @@ def _rests_on(report: Report) -> str:
     return f"{plural(report.steps, 'step')} on record, {report.seconds:.0f} s"
 
 
-def _nothing(report: Report) -> str:
+def nothing_found(report: Report) -> str:
     """That nothing was found, or that hardly anything was looked at."""
     about = escape_controls(report.about)
     if report.is_blind:
@@ -115,7 +115,7 @@ def markdown_report(report: Report) -> str:
     """The report as something to paste into an issue."""
     blocks = [f"# What is wrong with {_cell(report.about)}"]
     if not report.findings:
-        blocks.append(_cell(_nothing(report)))
+        blocks.append(_cell(nothing_found(report)))
     for number, finding in enumerate(report.findings, 1):
         blocks.append(f"## {number}. {_cell(finding.summary)}")
         facts = [f"- **{finding.certainty}**, `{finding.rule}`"]

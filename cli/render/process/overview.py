@@ -74,14 +74,17 @@ def _head(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
     yield f"process {overview.pid}{rank}{of}{host}: {shown}"
     yield "  " + cut_middle(escape_controls(overview.command), room - 2)
     for problem in overview.problems[:2]:
-        lines = textwrap.wrap(escape_controls(problem), room - 2, max_lines=3, placeholder=" …")
+        lines = textwrap.wrap(
+            escape_controls(problem), room - 2, max_lines=3, placeholder=" …",
+            break_on_hyphens=False,  # of a path that is to be copied
+        )  # fmt: skip
         yield from (f"  {line}" for line in lines)
 
 
 def _figures(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
     """One line for each thing that was measured."""
     pace = overview.pace
-    if overview.doing is not None and overview.state == STILL:
+    if overview.doing is not None:
         lines = textwrap.wrap(escape_controls(f"it {overview.doing}"), room - _LABEL - 1)
         yield from (_named("" if at else "where", line) for at, line in enumerate(lines[:4]))
     if pace is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....units import age
-from ..table import columns, render_table
+from ..table import Heading, columns, render_table
 from ..text import escape_controls, render_count
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ def render_processes(processes: Sequence[ProcessSummary], *, width: int | None, 
     The address only where any listens; whether there is torch and a way in only where there is any
     process without an agent.
     """
-    headings = columns(">pid", ">rank", "state", ">step", ">step age", "command")
+    state = Heading(name="state", least=12)
+    headings = columns(">pid", ">rank", state, ">step", ">step age", "command")
     rows = [
         [
             str(process.pid),

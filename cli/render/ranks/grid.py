@@ -94,7 +94,8 @@ def _states(cells: Sequence[GridCell]) -> str:
 
 
 def _table(cells: Sequence[GridCell], *, width: int | None, color: bool) -> str:
-    columns = [*_WHO, _BEHIND_FIRST, *_LAST, _LOSS, *_WHERE]
+    scripts = [_SCRIPT] if any(cell.rank is None and cell.script for cell in cells) else []
+    columns = [*_WHO, _BEHIND_FIRST, *_LAST, _LOSS, *_WHERE, *scripts]
     rows = [[column.text(cell, cells) for column in columns] for cell in cells]
     headings = [column.heading for column in columns]
     table = render_table(headings, rows, width=width, color=color)
@@ -117,7 +118,9 @@ def draw_live(
     ranked = any(cell.rank is not None for cell in whole)
     names = [_WHO[0]] if ranked else []
     if any(cell.rank is None for cell in whole):
-        names.append(_WHERE[0])  # nothing else tells them apart
+        names.append(_WHERE[0])  # nothing else tells them apart but what they run
+        if any(cell.script for cell in whole) and (not ranked or width >= _WITH_LAG):
+            names.append(_SCRIPT)
     lag = [_BEHIND_FIRST] if ranked and width >= _WITH_LAG else []
     where = [column for column in _WHERE if column not in names]
     columns = [*names, *_WHO[1:3], *lag, _EACH, bar, _LOSS, _MEMORY, *_WAITS, *where]
@@ -164,7 +167,7 @@ def behind(cell: GridCell, cells: Sequence[GridCell]) -> str:
 _WHO = (
     _number("rank", lambda cell, _: "" if cell.rank is None else str(cell.rank)),
     _Column(
-        Heading(name="state", least=8),
+        Heading(name="state", least=12),
         lambda cell, _: "ended" if cell.state == "dead" else cell.state,
     ),
     _number("step", lambda cell, _: render_count(cell.step)),
@@ -186,6 +189,7 @@ _WAITS = (
     _number("data", lambda cell, _: _step_share(cell, "data_wait")),
     _number("ranks", lambda cell, _: _step_share(cell, "gradient_sync")),
 )
+_SCRIPT = _Column(Heading(name="script"), lambda cell, _: escape_controls(cell.script))
 _WHERE = (
     _number("pid", lambda cell, _: "" if cell.pid is None else str(cell.pid)),
     _Column(Heading(name="host"), lambda cell, _: escape_controls(cell.host)),

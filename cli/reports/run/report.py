@@ -1,27 +1,32 @@
-"""What a report of a run is made of: its steps, its slowest step, memory, findings, environment.
+"""What a report of a run is made of: steps, slowest step, stacks, memory, findings, environment.
 
-Rules of this file: nothing is asked that holds the training. The statements are those of the page,
-which draws their answers. What cannot be had is left out, and the report says so.
+Rules of this file: nothing is asked that holds a training which gets on. The statements are those
+of the page, which draws their answers. What cannot be had is left out, and the report says so.
 """
 
 from __future__ import annotations
 
 import base64
 import io
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ...._version import VERSION
+from ....client.recent_steps import STILL
 from ....errors import ProbingError
+from ....messages import common as wire
 from ....messages.frozen import dataclass
 from ....page import page_file
 from ....tables import ENVIRONMENT
+from ....units import age
 from ..overview import Overview, overview_of
 
 if TYPE_CHECKING:
     from ....client.base import Process
+    from ....messages.about.stacks import Backtrace
 
 _WORST = """SELECT step, duration FROM python.steps
 WHERE step >= (SELECT min(step) FROM python.torch_trace)
@@ -89,11 +94,14 @@ def report_of(process: Process) -> RunReport:
     """
     seen = overview_of(process, findings_s=_FINDINGS_S)
     gathering = _Gathering(process)
+    threads = gathering.ask("stacks", lambda: _threads(process, seen), None)
     steps_sql = page_file("steps.sql").decode().strip().replace("$range", "true")
     has_steps = seen.pace is not None
     record = {
         "facts": _facts(seen),
-        "problems": list(seen.problems),
+        "problems": [*seen.problems, *([f"Its main thread {seen.doing}."] if seen.doing else [])],
+        "threads": None if threads is None else json.loads(wire.encode(threads)),
+        "has_ended": seen.state == "dead",
         "findings": {
             "judged": seen.judged,
             "late": seen.late,
@@ -118,12 +126,24 @@ def _facts(seen: Overview) -> list[tuple[str, str]]:
         ("command", seen.command),
         ("process", f"{seen.pid} on {seen.host}" if seen.host else str(seen.pid)),
         ("rank", ranks),
-        ("state", seen.state),
+        ("state", _state(seen)),
         ("step", "" if seen.pace is None else f"{seen.pace.step:,}"),
         ("written", time.strftime("%Y-%m-%d %H:%M:%S %z")),
         ("by", f"probing {VERSION}"),
     )
     return [(name, value) for name, value in facts if value]
+
+
+def _state(seen: Overview) -> str:
+    """What it does, and since when where no step ends."""
+    if seen.state == STILL and seen.pace is not None:
+        return f"{STILL}, for {age(seen.pace.age_s)} now"
+    return seen.state
+
+
+def _threads(process: Process, seen: Overview) -> Backtrace | None:
+    """Where its threads are, or were; None of a training that gets on: it is elsewhere by then."""
+    return None if seen.state == "training" else process.backtrace()
 
 
 def _finding(found: Any) -> dict[str, Any]:

@@ -136,6 +136,19 @@ _OF_THE_RECORD = {
 """What tells most of the same of a process that has ended, and cannot be asked any more."""
 
 
+_WHILE_IT_RUNS = ("; meanwhile ", " At once, in this run: ")
+"""What begins the last part of an advice that is of use only while the process runs."""
+
+
+def _advice(text: str, asked: str, *, is_alive: bool) -> str:
+    """What to do, with commands as they are to be typed, and without what has no use any more."""
+    if not is_alive:
+        for words in _WHILE_IT_RUNS:
+            before, found, _ = text.partition(words)
+            text = before.rstrip(".") + "." if found else text
+    return text.replace("probing PID ", f"probing {asked} ")
+
+
 def finding_of(rule: Rule, sign: Sign, *, asked: str, is_alive: bool = True) -> Finding:
     """A sign as it is told.
 
@@ -155,7 +168,7 @@ def finding_of(rule: Rule, sign: Sign, *, asked: str, is_alive: bool = True) -> 
         since_step=sign.since_step,
         evidence=sign.evidence,
         next=advised.replace("ENDPOINT", asked),
-        fix=sign.fix or rule.fix,
+        fix=_advice(sign.fix or rule.fix, asked, is_alive=is_alive),
         source=rule.source,
         order=(int(sign.certainty == "possible"), -(rule.gravity + 10 * sign.weight)),
     )

@@ -20,6 +20,10 @@ _MEASURING = re.compile(r"/probing/(?:agent/(?:recording|sources/(?:steps/rows|m
 """What only measures, and calls nothing of the program: it is met there where a command that asks,
 or others on the processors, hold the thread up."""
 _SLEEPS, _SLEEP_CALL = re.compile(r"\bsleep$"), re.compile(r"\bsleep\(")
+_PASSES = frozenset({"_engine_run_backward", "profile_hook_step"})
+"""What a backward pass and the step of an optimizer are in, by the last of their plain names."""
+_OFTEN = 0.1
+"""From what part of the samples on a line is met often."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS = (
     *(ast.For, ast.AsyncFor, ast.While),
@@ -49,6 +53,15 @@ class HotLine:
     above: tuple[str, ...] = ()
     source: str = ""
     in_loop: bool = False
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether it is met often, and not in a backward pass or the step of an optimizer.
+
+        These are phases of their own: a line in one says nothing of the script's own code.
+        """
+        passes = any(_PASSES.intersection(name.split(".")) for name in self.below)
+        return self.share >= _OFTEN and not passes
 
     @property
     def sleeps(self) -> bool:

@@ -17,8 +17,9 @@ from ...messages.frozen import dataclass
 from ..files import Shelf, locked
 from ..layout import COMPACTOR, compactor_file, merged_name, tables_of, unfinished
 from ..swap import finish, is_begun, replace, replacing
-from .keep import Keep, Removed, remove
+from .keep import Keep, Removed, first_kept, remove
 from .merge import SizedFile, alike, merge, together
+from .roll_up import TABLE as ROLLED_UP, RollUp, is_rolled_up
 from .settled import Settled
 
 SMALL_BYTES = 32 << 20
@@ -66,6 +67,9 @@ class Compacted:
         rows: How many rows these are.
         merged_bytes: What the small ones took.
         new_bytes: What the new ones take.
+        rolled_rows: Rows of modules that were rolled up.
+        rolled_bytes: What they took.
+        rolled_new_bytes: What is left of that.
         removed_files: What was too old, or too much.
         removed_upto: The newest day whose rows were removed; None where none were.
         is_complete: Whether all was done that was to be.
@@ -77,6 +81,9 @@ class Compacted:
     rows: int = 0
     merged_bytes: int = 0
     new_bytes: int = 0
+    rolled_rows: int = 0
+    rolled_bytes: int = 0
+    rolled_new_bytes: int = 0
     removed_files: int = 0
     removed_bytes: int = 0
     removed_upto: str | None = None
@@ -109,6 +116,12 @@ class Compacted:
         self.new_files += 1
         self.new_bytes += new.stat().st_size
         self.rows += rows
+
+    def count_rolled_up(self, files: Sequence[SizedFile], new: Path, rows: int) -> None:
+        """Take in that the rows of some files were rolled up."""
+        self.rolled_rows += rows
+        self.rolled_bytes += sum(file.size for file in files)
+        self.rolled_new_bytes += new.stat().st_size
 
 
 def compact(root: Path, keep: Keep | None = None, limits: Limits | None = None) -> Compacted:
@@ -164,10 +177,37 @@ class _Compaction:
                     finish(self._root)
             Shelf(self._root, COMPACTOR).clear()
             self._done.note_removed(remove(self._root, keep, self._settled, self._limits.wait_s))
+            if keep.whole_days is not None:
+                self._roll_up(str(first_kept(keep.whole_days)))
             for table, folder in tables_of(self._root):
                 for day in sorted(folder.glob("day=*")):
                     self._day(day, table)
         return self._done
+
+    def _roll_up(self, first: str) -> None:
+        """Roll up the rows of modules of the days before the first that stays as it is."""
+        folders = (folder for table, folder in tables_of(self._root) if table == ROLLED_UP)
+        days = (day for folder in folders for day in sorted(folder.glob("day=*")))
+        for day in (day for day in days if day.name.partition("=")[2] < first):
+            for some in together(list(self._raw(day))):
+                left = some
+                while left:
+                    self._limits.go_on()
+                    rest = self._try(day, left, RollUp())
+                    left = rest if len(rest) < len(left) else []
+
+    def _raw(self, day: Path) -> Iterator[_File]:
+        """The files of a day whose rows are not rolled up yet, and may be."""
+        for file in map(_File.at, sorted(day.glob("*.parquet"))):
+            try:
+                if (
+                    file is not None
+                    and self._settled.is_settled(file.path, ROLLED_UP)
+                    and not is_rolled_up(file.path)
+                ):
+                    yield file
+            except DamagedHistory as error:
+                self._done.notes.append(f"{error.message} It stays as it is.")
 
     def _day(self, day: Path, table: str) -> None:
         """Put the small files of a day together."""
@@ -186,17 +226,18 @@ class _Compaction:
                 rest = self._try(day, left)
                 left = rest if len(rest) < len(left) else []
 
-    def _try(self, day: Path, files: list[_File]) -> list[_File]:
+    def _try(self, day: Path, files: list[_File], change: RollUp | None = None) -> list[_File]:
         """Put files together, but for one that is damaged; returns those that are left to do."""
         fits, others = alike(files, self._done.notes)
-        if len(fits) < max(2, self._limits.least):
+        if len(fits) < (1 if change else max(2, self._limits.least)):
             return others
         new = unfinished(self._root, COMPACTOR) / merged_name()
         try:
-            rows = merge(self._root, [file.path for file in fits], new)
+            rows = merge(self._root, [file.path for file in fits], new, change)
             with replacing(self._root, wait_s=self._limits.wait_s):
                 if all(_File.at(file.path) == file for file in fits):
-                    self._done.count(fits, new, rows)
+                    count = self._done.count_rolled_up if change else self._done.count
+                    count(fits, new, rows)
                     replace(self._root, new, day / new.name, [file.path for file in fits])
         except DamagedHistory as error:
             self._done.notes.append(f"{error.message} It stays as it is.")

@@ -36,6 +36,8 @@ class Keep:
     Attributes:
         days: Rows of so many whole days before today; None for all.
         bytes: So much of everything, of rows the newest days; None for no limit.
+        whole_days: Rows of modules of so many whole days before today as they are, and older ones
+            rolled up; None for all as they are.
 
     Raises:
         UsageError: That is not possible.
@@ -43,10 +45,15 @@ class Keep:
 
     days: int | None = None
     bytes: int | None = None
+    whole_days: int | None = None
 
     def __post_init__(self) -> None:
         if self.days is not None and self.days < 1:
             raise UsageError(f"a history keeps one day at least, and {self.days} is less.")
+        if self.whole_days is not None and self.whole_days < 1:
+            raise UsageError(
+                f"rows of one day at least stay as they are, and {self.whole_days} is less."
+            )
         if self.bytes is not None and self.bytes < 1:
             raise UsageError("a history that may hold no byte keeps nothing: remove its folder.")
 
@@ -69,6 +76,11 @@ class KeptFile:
     table: str
     day: str
     size: int
+
+
+def first_kept(days: int) -> dt.date:
+    """The first of so many whole days before today."""
+    return dt.datetime.now(dt.timezone.utc).date() - dt.timedelta(days=days)
 
 
 def remove(root: Path, keep: Keep, settled: Settled, wait_s: float) -> Removed:
@@ -106,7 +118,7 @@ def to_go(
     today = dt.datetime.now(dt.timezone.utc).date()
     old: list[KeptFile] = []
     if keep.days is not None:
-        first = today - dt.timedelta(days=keep.days)
+        first = first_kept(keep.days)
         old = [file for file in files if _is_old(file, first, exported_ns)]
         done.upto = max((file.day for file in old if file.table not in LOOKS), default=None)
     if keep.bytes is not None:

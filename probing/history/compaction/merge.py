@@ -79,28 +79,67 @@ def schema_in(path: Path) -> pa.Schema:
         return pq.read_schema(path).remove_metadata()
 
 
-def merge(root: Path, paths: Sequence[Path], new: Path) -> int:
+class Change(Protocol):
+    """What becomes of rows on their way."""
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        """The columns then."""
+
+    def pieces(self, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """The rows then; those that come in have these columns already."""
+
+    def count(self, piece: pa.Table) -> int:
+        """How many rows of before some rows stand for."""
+
+    def count_before(self, path: Path) -> int:
+        """How many rows of before those of a file stand for."""
+
+
+class Unchanged:
+    """See `Change`: rows stay as they are."""
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        """See `Change`."""
+        return schema
+
+    def pieces(self, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """See `Change`."""
+        return pieces
+
+    def count(self, piece: pa.Table) -> int:
+        """See `Change`."""
+        return int(piece.num_rows)
+
+    def count_before(self, path: Path) -> int:
+        """See `Change`."""
+        return int(pq.read_metadata(path).num_rows)
+
+
+def merge(root: Path, paths: Sequence[Path], new: Path, change: Change | None = None) -> int:
     """Make a file that has the rows of others, on the disk; returns how many these are.
+
+    Args:
+        change: What becomes of the rows; None where they stay as they are.
 
     Raises:
         DamagedHistory: One of them is damaged.
         HistoryUnwritable: The new one cannot be written whole.
     """
-    schema, rows, said = pa.schema([]), 0, Said()
+    schema, rows, said, change = pa.schema([]), 0, Said(), change or Unchanged()
     for path in paths:
         schema = pa.unify_schemas([schema, schema_in(path)])
         with _saying_which(path):
-            rows += pq.read_metadata(path).num_rows
+            rows += change.count_before(path)
         said.add(said_by(path))
-    schema = plain_schema(schema)
+    schema = change.schema(plain_schema(schema))
     with saying_what_failed(root):
         new.parent.mkdir(parents=True, exist_ok=True)
         with new.open("wb") as file:
             written = 0
             with writer_of(file, schema.with_metadata({MERGED: said.to_bytes()})) as writer:
-                for piece in _pieces(paths, schema):
+                for piece in change.pieces(_pieces(paths, schema)):
                     writer.write_table(piece)
-                    written += piece.num_rows
+                    written += change.count(piece)
             file.flush()
             os.fsync(file.fileno())
     if written != rows:

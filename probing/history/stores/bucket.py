@@ -8,6 +8,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from ...errors import UsageError
 from ...rundir.folders import ProcessFolder
 from ...settings import Settings
 from ..compaction.compact import Compacted, Limits
@@ -37,6 +38,11 @@ class Bucket:
 
     def compact(self, keep: Keep | None = None, limits: Limits | None = None) -> Compacted:
         """See `place.Place`."""
+        if keep is not None and keep.whole_days is not None:
+            raise UsageError(
+                f"rows are rolled up in a folder, and {self.name} is a store.",
+                help="Roll them up before they are copied there.",
+            )
         return compact_store(self._spool.store, keep, limits)
 
 

@@ -27,3 +27,11 @@ function element(type, properties, ...children) {
 }
 
 export const html = htm.bind(element);
+
+/**
+ * A sentence whose commands stand between grave accents, as the command line writes them.
+ * @param {string} text
+ */
+export function sentence(text) {
+  return text.split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : visible(part)));
+}

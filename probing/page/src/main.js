@@ -10,7 +10,7 @@ import { html } from "./html.js";
 import { Trouble } from "./parts/messages.js";
 import "./page.css";
 import { useTheme } from "./theme.js";
-import { About } from "./views/about.js";
+import { About, shortJob } from "./views/about.js";
 import { Act } from "./views/act/act.js";
 import { Doctor } from "./views/doctor.js";
 import { Memory } from "./views/memory/memory.js";
@@ -80,7 +80,7 @@ function Header({ place, seen, entry, theme, changeTheme }) {
     <span class="print-only">${[entry?.name, entry?.host, entry?.state, seen && new Date(seen.at_s * 1000).toLocaleString()].filter(Boolean).join(" · ")}</span>
     <select aria-label="Process" value=${place.of} onChange=${choose}>
       <option value="">all processes</option>
-      ${[...processes, ...(seen?.ended ?? [])].map((/** @type {any} */ one) => html`<option value=${one.endpoint} selected=${one.endpoint === place.of}>${[one.job && one.rank !== null ? `${one.name} of ${one.job}` : one.name, one.state].join(" · ")}</option>`)}
+      ${[...processes, ...(seen?.ended ?? [])].map((/** @type {any} */ one) => html`<option value=${one.endpoint} selected=${one.endpoint === place.of}>${[one.job && one.rank !== null ? `${one.name} of ${shortJob(one.job)}` : one.name, one.state].join(" · ")}</option>`)}
     </select>
     <button onClick=${changeTheme}>${theme === "dark" ? "Light" : "Dark"}</button>
   </header>`;

@@ -5,19 +5,20 @@ import { useMemo } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import { read } from "./asking/rows.js";
 import { bytesText } from "./asking/units.js";
-import { html } from "./html.js";
+import { html, sentence } from "./html.js";
 import "./page.css";
 import { useTheme } from "./theme.js";
 import { Found } from "./views/doctor.js";
 import { FlameFile } from "./views/stacks/flame_file.js";
+import { Threads } from "./views/stacks/threads.js";
 import { DrawnCalls } from "./views/step/step.js";
 import { boxesOf } from "./views/step/step_boxes.js";
 import { curvesOf, DrawnSteps } from "./views/steps/steps.js";
 
 /**
- * @typedef {{facts: [string, string][], problems: string[], steps: string | null,
+ * @typedef {{facts: [string, string][], problems: string[], has_ended: boolean, steps: string | null,
  *   calls: {title: string, rows: string}[], findings: any, memory: [string, number][],
- *   environment: {kind: string, name: string, value: string | null}[], missing: string[]}} Record
+ *   threads: any, environment: {kind: string, name: string, value: string | null}[], missing: string[]}} Record
  */
 
 /** @param {{record: Record}} properties */
@@ -27,7 +28,8 @@ function Report({ record }) {
   return html`<${Head} theme=${theme} changeTheme=${changeTheme} />
     <div class="content">
       <section><table class="facts"><tbody>${record.facts.map(([name, value]) => html`<tr><th>${name}</th><td class="wide">${value}</td></tr>`)}</tbody></table>
-        ${record.problems.map((one) => html`<p class="trouble">${one}</p>`)}</section>
+        ${record.problems.map((one) => html`<p class="trouble">${sentence(one)}</p>`)}</section>
+      ${record.threads ? html`<section><h2>Where its threads ${record.has_ended ? "were" : "are"}</h2><${Threads} trace=${record.threads} isShort=${false} /></section>` : null}
       <section><h2>Findings</h2><${Found} found=${record.findings} /></section>
       ${steps ? html`<section><h2>Steps</h2><${DrawnSteps} drawn=${steps} isWhole=${true} theme=${theme} /></section>` : null}
       ${record.calls.map((one) => html`<${Calls} ...${one} theme=${theme} />`)}

@@ -1,11 +1,12 @@
 """The rows of a ring as columns that DuckDB takes by the Arrow C data interface.
 
 Rules of this file: what a stored value becomes is what `arrow_tables` says, whose place it takes
-(both are compared by tests). What is not asked for is NULL, and shares one piece of memory.
+(both are compared by tests). What is not asked for is NULL, and takes no memory.
 """
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -24,12 +25,16 @@ from ..format import (
 )
 from ..native import IN_C
 from ..peek import table_in
-from .scan import Columns, Raw
+from .scan import Columns, Raw, Room
 
 Field = tuple[str, str]
-Buffers = tuple[int, bytes | bytearray | None, bytes | bytearray | memoryview, Any]
-"""The count of NULLs, which values are none, the values, and what their numbers mean."""
+Made = tuple[Any, ...]
+"""What the C part makes a column of; see `take_column` there."""
 
+_NOTHING, _GIVEN = "z", "="
+_STEP, _MOST_STEP = 1 << 14, 1 << 17
+"""How many rows a batch has: few enough for the processor's cache, and more where there are so many
+texts that handing those over with each batch costs more."""
 _FORMATS = {"int64": "l", "time": "l", "float64": "g", "bool": "b", "text": "u", "enum": "u"}
 _KINDS = {"int64": "l", "time": "l", "float64": "g", "bool": "b", "text": "n", "enum": "e"}
 
@@ -40,12 +45,24 @@ def fields_of(table: Table, prefix: str = "") -> list[Field]:
 
 
 class Batch:
-    """The rows of one table, to be taken by the Arrow C stream protocol again and again."""
+    """The rows of one table, to be taken by the Arrow C stream protocol again and again.
 
-    def __init__(self, table: Table, length: int, columns: Sequence[Buffers]) -> None:
+    They come piece by piece, and the values of each piece are made when it is asked for.
+
+    Args:
+        runs: Where they stand, see `Columns`.
+        places: How many places were read.
+    """
+
+    def __init__(
+        self, table: Table, length: int, runs: bytes, places: int, columns: Sequence[Made]
+    ) -> None:
         self.table = table
         self.length = length
         self._columns = tuple(columns)
+        words = max((made[-1][0] for made in columns if made[-1] is not None), default=0)
+        step = min(max(_STEP, 4 * words), _MOST_STEP, max(1, self.length))
+        self._how = length, runs, places, -(-step // 8) * 8
 
     def stream(self, prefix: str = "") -> Any:
         """A capsule of a stream of them.
@@ -53,7 +70,8 @@ class Batch:
         Args:
             prefix: What stands in front of each column's name.
         """
-        return IN_C.arrow_stream(fields_of(self.table, prefix), self.length, self._columns)
+        fields = fields_of(self.table, prefix)
+        return IN_C.arrow_stream(fields, *self._how, self._columns, NULL_INT, NULL_FLOAT_BITS)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.stream()
@@ -61,7 +79,7 @@ class Batch:
 
 def empty_batch(table: Table) -> Batch:
     """A table without rows."""
-    return Batch(table, 0, [_nothing(column, b"") for column in table.columns])
+    return Batch(table, 0, b"", 0, [_nothing(column) for column in table.columns])
 
 
 def batch_of(
@@ -73,10 +91,10 @@ def batch_of(
     arrays = [
         decoder.column(table, column)
         if wanted is None or column.name in wanted
-        else decoder.nothing(column)
+        else _nothing(column)
         for column in table.columns
     ]
-    return Batch(table, columns.length, arrays)
+    return Batch(table, columns.length, columns.runs, len(columns.states), arrays)
 
 
 def words_of(texts: Iterable[str | None]) -> tuple[Any, ...]:
@@ -95,10 +113,9 @@ def words_of(texts: Iterable[str | None]) -> tuple[Any, ...]:
     return len(parts), offsets.tobytes(), letters, nulls, validity if nulls else None
 
 
-def _nothing(column: Column, zeros: bytes, length: int = 0) -> Buffers:
+def _nothing(column: Column) -> Made:
     """NULL in every row."""
-    words = words_of(()) if _FORMATS[column.type] == "u" else None
-    return length, zeros, zeros, words
+    return _NOTHING, words_of(()) if _FORMATS[column.type] == "u" else None
 
 
 class _Decoder:
@@ -106,17 +123,11 @@ class _Decoder:
 
     def __init__(self, columns: Columns, texts: Sequence[str | None]) -> None:
         self._columns = columns
-        self._shown = columns.first, columns.length, columns.places
         self._raw_texts = texts
         self._texts: tuple[Any, ...] | None = None
         self._seconds: tuple[Any, ...] | None = None
-        self._zeros = bytes(8 * columns.length)
 
-    def nothing(self, column: Column) -> Buffers:
-        """NULL in every row; all such columns share one piece of memory."""
-        return _nothing(column, self._zeros, self._columns.length)
-
-    def column(self, table: Table, column: Column) -> Buffers:
+    def column(self, table: Table, column: Column) -> Made:
         """One column of the declared table."""
         if column in IMPLICIT:
             if column == SEQ:
@@ -126,19 +137,19 @@ class _Decoder:
             return self._scaled(table, column, column.scaled.column, column.scaled.factor)
         raw = self._columns.raw.get(column.part_of or column.name)
         if raw is None or _FORMATS[raw.field.type] != _FORMATS[column.type]:
-            return self.nothing(column)
+            return _nothing(column)
         if is_inline(raw.field.code):
             return self._inline(raw)
         return self._stored(column, raw.field, raw)
 
-    def _scaled(self, table: Table, column: Column, source: str, factor: float) -> Buffers:
+    def _scaled(self, table: Table, column: Column, source: str, factor: float) -> Made:
         raw = self._columns.raw.get(source)
         if raw is None or raw.field.type not in ("int64", "time"):
-            return self.nothing(column)
+            return _nothing(column)
         declared = next(c for c in table.columns if c.name == source)
         return self._decode("s", raw.width, raw.data, declared, factor=factor)
 
-    def _stored(self, column: Column, field: StoredField, raw: Raw) -> Buffers:
+    def _stored(self, column: Column, field: StoredField, raw: Raw) -> Made:
         kind, limit, words = _KINDS[field.type], 0, None
         if field.type == "text":
             limit, words = len(self._raw_texts), self._words(column)
@@ -159,29 +170,26 @@ class _Decoder:
         self,
         kind: str,
         width: int,
-        raw: bytearray,
+        raw: Room,
         column: Column | None = None,
         *,
         limit: int = 0,
         add: int = 0,
         factor: float = 0.0,
         words: Any = None,
-    ) -> Buffers:
+    ) -> Made:
         """A column by the C part; where it closes a row, open rows have none."""
         states = self._columns.states if column is not None and column.closing else None
-        nulls, validity, data = IN_C.decode(
-            kind, width, raw, states, *self._shown, limit, NULL_INT, NULL_FLOAT_BITS, add, factor
-        )
-        return nulls, validity, data, words
+        return kind, width, raw, states, limit, add, factor, words
 
-    def _inline(self, raw: Raw) -> Buffers:
+    def _inline(self, raw: Raw) -> Made:
         """The texts that stand in rows themselves, as far as each can be read."""
-        first, count, places = self._shown
-        where = range(first, first + count) if places is None else memoryview(places).cast("q")
+        count, pairs = self._columns.length, memoryview(self._columns.runs).cast("q")
+        runs = (range(at, at + some) for at, some in zip(pairs[::2], pairs[1::2], strict=True))
         states, width, data = self._columns.states, raw.width, raw.data
         numbers: dict[str, int] = {}
         validity, indices, nulls = bytearray((count + 7) // 8), array("i", bytes(4 * count)), 0
-        for row, place in enumerate(where):
+        for row, place in enumerate(itertools.chain.from_iterable(runs)):
             text = bytes(data[place * width : (place + 1) * width])
             if states[place] == OPEN or text[:1] == NULL_TEXT:
                 nulls += 1
@@ -189,4 +197,4 @@ class _Decoder:
             word = text.rstrip(b"\0").decode(errors="replace")
             indices[row] = numbers.setdefault(word, len(numbers))
             validity[row >> 3] |= 1 << (row & 7)
-        return nulls, validity if nulls else None, indices.tobytes(), words_of(numbers)
+        return _GIVEN, nulls, validity if nulls else None, indices.tobytes(), words_of(numbers)

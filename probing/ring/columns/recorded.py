@@ -34,11 +34,19 @@ class Recorded:
         self._folder = folder
         self._notes = notes
 
-    def load_batch(self, columns: frozenset[str] | None) -> Batch:
+    def file_bytes(self) -> int:
+        """The size of its ring; 0 where there is none."""
+        try:
+            return self._folder.ring(self.table.name).stat().st_size
+        except OSError:
+            return 0
+
+    def load_batch(self, columns: frozenset[str] | None, *, threads: int = 1) -> Batch:
         """Read the ring as it stands, by the C part; only where it was built.
 
         Args:
             columns: The columns that are needed; the others come as NULL. None for all.
+            threads: How many may read a large ring at a time.
 
         Raises:
             RingError: The ring file is damaged beyond use.
@@ -47,7 +55,7 @@ class Recorded:
         path = self._folder.ring(self.table.name)
         with self._our_errors(path):
             try:
-                found = read_columns(path, stored_names(self.table, columns))
+                found = read_columns(path, stored_names(self.table, columns), threads=threads)
                 texts = names.decode_names(read_or_empty(self._folder))
             except FileNotFoundError:
                 self._tell_removed(path)
@@ -109,9 +117,8 @@ def read_or_empty(folder: ProcessFolder) -> bytes:
 def _lost(found: Columns, texts: Sequence[str | None]) -> int:
     """How many texts refer to a name that is damaged or missing."""
     flags = bytes([True, *(text is not None for text in texts[1:])])
-    shown = found.first, found.length, found.places
     return sum(
-        IN_C.lost(raw.data, *shown, flags)
+        IN_C.lost(raw.data, found.runs, flags)
         for raw in found.raw.values()
         if raw.field.type == "text" and not is_inline(raw.field.code)
     )

@@ -6,6 +6,7 @@ rows and keep the same books (tested), and `reader` says how. Only where the C p
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,13 @@ from ..native import IN_C
 from ..ring_file import ATTEMPTS, NEWER, RingFile
 
 _CHUNK_BYTES = 1 << 18
+_LARGE_BYTES = 4 << 20
+"""From where on memory is the kernel's, which gives a page when it is first written to: by the
+threads that read, and without the interpreter lock."""
+_THREAD_BYTES = 16 << 20
+"""What of a ring a thread has to read for it to pay."""
+
+Room = bytearray | memoryview
 
 
 class Raw(NamedTuple):
@@ -22,7 +30,7 @@ class Raw(NamedTuple):
 
     field: StoredField
     width: int
-    data: bytearray
+    data: Room
 
 
 class Columns(NamedTuple):
@@ -32,18 +40,17 @@ class Columns(NamedTuple):
         numbers: The number of each row that was read; 64-bit.
         states: The state of each.
         raw: The columns that were read, by name.
-        first: Where the first row to be shown stands.
+        runs: Where the rows to be shown stand, by their numbers: pairs of the first place of some
+            that are side by side and how many those are; 64-bit.
         length: How many are shown.
-        places: Where each of them stands, 64-bit; None where they stand side by side.
     """
 
     header: RingHeader
-    numbers: bytearray
-    states: bytearray
+    numbers: Room
+    states: Room
     raw: dict[str, Raw]
-    first: int
+    runs: bytes
     length: int
-    places: bytearray | None
     written: int
     overwritten: int
     dropped: int
@@ -51,40 +58,61 @@ class Columns(NamedTuple):
     is_cut: bool
 
 
-def read_columns(path: Path, columns: Collection[str] | None = None) -> Columns:
+def read_columns(
+    path: Path, columns: Collection[str] | None = None, *, threads: int = 1
+) -> Columns:
     """Read all rows of a ring file; see `reader.read_ring`.
+
+    Args:
+        threads: How many may read at a time, at most 16.
 
     Raises:
         RingError: The file does not begin with a valid header, or cannot be read.
         OSError: The file cannot be opened.
     """
     with RingFile(path) as ring:
-        scan = _Scan(ring, ring.newest(), columns)
+        scan = _Scan(ring, ring.newest(), columns, threads)
         scan.read_all()
         scan.settle()
         return scan.result()
 
 
+def _room(size: int) -> Room:
+    """So many bytes, all 0.
+
+    Raises:
+        MemoryError: There are not so many.
+    """
+    if size < _LARGE_BYTES:
+        return bytearray(size)
+    try:
+        return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    except OSError as error:
+        raise MemoryError from error
+
+
 class _Scan:
     """One reading of all slots, from the oldest row on; see `reader._Scan`."""
 
-    def __init__(self, ring: RingFile, newest: int, columns: Collection[str] | None) -> None:
+    def __init__(
+        self, ring: RingFile, newest: int, columns: Collection[str] | None, threads: int
+    ) -> None:
         self._ring = ring
         self._capacity = ring.header.capacity
         self._hint = newest
         self._pieces = ring.pieces(newest)
         self._start, self._stop = self._pieces[0] if self._pieces else (0, 0)
         count = sum(stop - first for first, stop in self._pieces)
-        self._numbers, self._states = bytearray(8 * count), bytearray(count)
-        self._empty = bytearray(count)
+        self._numbers, self._states, self._empty = _room(8 * count), _room(count), _room(count)
         wanted = [f for f in ring.header.fields if columns is None or f.name in columns]
         widths = [width_of(field.code) for field in wanted]
         self._raw = {
-            field.name: Raw(field, width, bytearray(width * count))
+            field.name: Raw(field, width, _room(width * count))
             for field, width in zip(wanted, widths, strict=True)
         }
-        self._places = tuple((raw.field.offset, raw.width, raw.data) for raw in self._raw.values())
+        self._columns = tuple((raw.field.offset, raw.width, raw.data) for raw in self._raw.values())
         self._step = max(1, _CHUNK_BYTES // ring.header.row_size)
+        self._threads = max(1, min(threads, count * ring.header.row_size // _THREAD_BYTES))
 
     def read_all(self) -> None:
         """Read every slot once (that is, twice back to back)."""
@@ -108,21 +136,18 @@ class _Scan:
         """The rows and the books."""
         found = self._newest()
         oldest = max(0, found - self._capacity)
-        newest = self._begun(found, oldest)
-        first, count, places, ahead = IN_C.order(
-            self._numbers, self._empty, oldest, newest, self._start, self._stop
-        )
-        if newest >= self._capacity:
-            ahead = 0
+        newest, ahead = self._begun(found, oldest), 0
+        if newest < self._capacity:
+            ahead = IN_C.ahead(self._numbers, self._empty, oldest, newest, self._start, self._stop)
+        runs, count = IN_C.order(self._numbers, found, self._capacity, self._start, self._stop)
         overwritten = max(0, newest - self._capacity)
         return Columns(
             header=self._ring.header,
             numbers=self._numbers,
             states=self._states,
             raw=self._raw,
-            first=first,
+            runs=runs,
             length=count,
-            places=places,
             written=newest + ahead,
             overwritten=overwritten,
             dropped=self._ring.header.dropped,
@@ -153,5 +178,5 @@ class _Scan:
 
     def _read(self, at: int, slot: int, count: int) -> None:
         """Read `count` slots twice and take over the rows that are whole."""
-        buffers = self._numbers, self._states, self._empty, self._places
-        self._ring.read_slots(self._hint, at, slot, count, self._step, *buffers)
+        buffers = self._numbers, self._states, self._empty, self._columns
+        self._ring.read_slots(self._hint, (at, slot, count), self._step, self._threads, *buffers)

@@ -9,10 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from probing.client.providers import providers_for
+from probing.client.providers import over_record
 from probing.rundir.folders import ProcessFolder, folder_at
-from probing.sql.engine import Engine
-from probing.sql.plain import run_plain
 from tests.benchmarks.measures import measure_in_turn
 from tests.benchmarks.memory import peak_kib, resident_kib
 
@@ -27,7 +25,7 @@ PIECE = 1 << 20
 def ask(folder: ProcessFolder) -> float:
     """From the ring to the last row of the answer."""
     started = time.perf_counter()
-    with run_plain(Engine(providers_for(folder)), SQL, timeout_s=TIMEOUT_S) as answer:
+    with over_record(folder, [], timeout_s=TIMEOUT_S).run_plain(SQL, timeout_s=TIMEOUT_S) as answer:
         groups = sum(batch.num_rows for batch in answer.batches())
     seconds = time.perf_counter() - started
     if not groups:

@@ -11,6 +11,7 @@ class Tied(nn.Module):
     def __init__(self, vocab=1500, width=256):
         super().__init__()
         self.embed = nn.Embedding(vocab, width)
+        nn.init.normal_(self.embed.weight, std=0.02)
         self.block = nn.Sequential(
             nn.LayerNorm(width), nn.Linear(width, 768), nn.GELU(), nn.Linear(768, width)
         )

@@ -28,7 +28,8 @@ NO_ROWS = {
 }  # fmt: skip
 FEW_FACTS = {
     "overview", "status", "backtrace", "stragglers", "diff", "eval", "arm", "leak", "summary",
-    "history diff", "history show", "history compact", "dataloaders", "fit", "profile", "act lr",
+    "history diff", "history show", "history compact", "history iceberg", "dataloaders", "fit",
+    "profile", "act lr",
     "act clip", "act checkpoint", "act cleanup", "act nan-guard", "act keep-layers",
     "act skip-attention", "act run", "act undo", "export", "file checkpoint",
 }  # fmt: skip

@@ -13,6 +13,7 @@ from probing.cli.live.looking import Sight, with_gone
 from probing.cli.live.view import View
 from probing.cli.render.text import fit_line, visible_width
 from probing.cli.reports.rank_grid import GridCell, RankGrid
+from probing.messages.about.stacks import Awaited, Backtrace, ThreadStack
 from tests.unit.cli.overview_samples import HEALTHY
 
 pytestmark = pytest.mark.anypython
@@ -86,6 +87,36 @@ def test_processes_without_a_rank_are_told_apart() -> None:
         "1005"
     ]
     assert any("1006" in line for line in lines)
+
+
+def test_a_process_is_known_by_its_script() -> None:
+    """Where there are no ranks, or room; a filter finds it, and a state is whole at 80 columns."""
+    found = [
+        cell(n, rank=None, job=None, name=f"process {n}", script=f"train_{n}.py", state=state)
+        for n, state in ((5, "training"), (6, "no step ends"))
+    ]
+    sight = dataclasses.replace(
+        SIGHT, grid=RankGrid(label="all", expected=None, cells=tuple(found))
+    )
+    view = View(asked="-t all")
+    shown = view.frame(sight, columns=80, lines=24, color=False)
+    (line,) = [one for one in shown if "train_6.py" in one]
+    assert "no step ends" in line
+    press(view, "/", *"train_5", "enter")
+    assert [one.script for one in view.shown(sight)] == ["train_5.py"]
+
+
+def test_what_a_thread_waits_for_is_whole() -> None:
+    """The line that tells it is broken between words where the screen is narrow."""
+    thread = ThreadStack(
+        thread_id=1, name="MainThread", is_main=True, frames=(), waiting="waiting for a lock",
+        awaits=Awaited(kind="lock", what="the lock self.lock", who="which thread 2 has held " * 4),
+    )  # fmt: skip
+    sight = dataclasses.replace(
+        SIGHT, stack=(Backtrace(pid=1, source="agent", threads=(thread,)), 0.0)
+    )
+    lines = View(asked="-t all", mode="stack").frame(sight, columns=60, lines=24, color=False)
+    assert " ".join(" ".join(lines).split()).count("which thread 2 has held") == 4
 
 
 def test_the_marked_line_is_always_on_the_screen() -> None:

@@ -167,6 +167,15 @@ def test_of_an_ended_process_the_record_is_asked() -> None:
     assert questions <= set(BY_NAME)
 
 
+def test_what_is_advised_while_it_runs_is_not_advised_of_an_ended_process() -> None:
+    """A command in an advice is as it is to be typed, and gone where it has no use any more."""
+    sign = Sign(certainty="certain", summary="", fix="Find it; meanwhile `probing PID act lr`.")
+    rule = _rule("grave", 90)
+    alive = finding_of(rule, sign, asked="1", is_alive=True)
+    assert alive.fix == "Find it; meanwhile `probing 1 act lr`."
+    assert finding_of(rule, sign, asked="1", is_alive=False).fix == "Find it."
+
+
 def test_a_rule_that_fails_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of a rule is told as not looked at, and its subject is not called healthy."""
 

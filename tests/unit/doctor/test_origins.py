@@ -66,7 +66,7 @@ def _pace(**phases: float) -> RankPace:
     return RankPace(
         rank=1, host="a", device=None, cohort=0, own_s=0.3, blocked_s=0.0, excess_s=0.2, z=9.0,
         slow_steps=40, steps=40, phases=phases,
-        costs={"cpu_s": 0.0, "involuntary_switches": 3.0, "voluntary_switches": 0.0},
+        costs={"cpu_s": 0.0, "involuntary_switches": 30.0, "voluntary_switches": 0.0},
     )  # fmt: skip
 
 

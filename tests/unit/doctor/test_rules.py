@@ -114,7 +114,9 @@ CASES = (
     Case("rate-zero", of_steps(lr=lambda s: 0.1 * (1 + math.cos(math.pi * s / 199))), None),
     Case("rate-zero", of_steps(80, lr=lambda s: 1e-4 * s), None),
     Case("rate-zero", of_steps(lr=0.0), "likely", 0, "the first on record"),
-    Case("loss-flat", of_steps(300, loss=_NOISE), "possible", 0),
+    Case("loss-flat", of_steps(300, loss=_NOISE), "possible", 0, "has not fallen in 300 steps"),
+    Case("loss-flat", of_steps(300, loss=lambda s: 69558 + 500 * 0.97**s), "possible", 0,
+         "has hardly fallen in 300 steps"),
     Case("loss-flat", of_steps(300), None),
     Case("loss-too-good", of_steps(tokens=512, loss=lambda s: 4 * 0.9**s), None),
     Case("loss-too-good", lambda: facts({"steps": steps(200, tokens=512,
@@ -245,6 +247,9 @@ CASES = (
     Case("same-order", lambda: facts({}, loader(sampler="DistributedSampler", sampler_epoch=2)),
          None),
     Case("same-order", lambda: facts({}, loader()), None),
+    Case("same-order", lambda: facts({}, {"dataloaders": [
+        *loader(sampler="SequentialSampler", given=600)["dataloaders"],
+        *loader(loader=1)["dataloaders"]]}), None),
     Case("uneven-micro-batches", lambda: facts({"micro_batches": [
         {"step": n // 4, "tokens": 12 if n % 4 else 200, "duration": 0.1} for n in range(80)]}),
         "possible"),
@@ -505,6 +510,20 @@ def test_what_only_measures_is_no_line_of_the_program() -> None:
     found = [(one.place, one.share) for one in lines_in(stacks)]
     assert found == [("train.py:12", 0.75), ("train.py:11", 0.25)]
     assert lines_in(stacks[:1]) == []
+
+
+def test_a_line_in_a_backward_pass_is_no_code_outside_of_it() -> None:
+    """A rank that waits in its backward pass is sampled there: another phase tells of that."""
+    torch = "/lib/python3.11/site-packages/torch"
+    main, line = "thread (1): MainThread", "<module> (/job/train.py:11)"
+    stacks = [
+        ((main, line, f"_engine_run_backward ({torch}/autograd/graph.py:979)"), 60),
+        ((main, line, f"Optimizer.profile_hook_step.<locals>.wrapper ({torch}/o.py:530)"), 30),
+        ((main, "<module> (/job/train.py:12)", "load (/job/train.py:9)"), 50),
+    ]
+    assert [(one.place, one.is_outside) for one in lines_in(stacks)] == [
+        ("train.py:11", False), ("train.py:9", True)
+    ]  # fmt: skip
 
 
 def test_a_trend_is_seen_through_a_crowd() -> None:

@@ -199,10 +199,10 @@ def test_who_wants_a_processor_is_told_from_who_polls() -> None:
         return dataclasses.replace(seen, threads=(thread,))
 
     first = at(10.0, ready_s=3.0, sleeps=7)
-    busy, polls = (at(12.0, ready_s=4.8, sleeps=sleeps) for sleeps in (27, 28))
-    assert work_between(first, busy) == Work(is_ready=True, starved=pytest.approx(0.9))
+    busy, polls = (at(12.0, ready_s=4.75, sleeps=sleeps) for sleeps in (27, 28))
+    assert work_between(first, busy) == Work(is_ready=True, starved=0.875)
     assert work_between(first, polls) == Work(is_ready=True)
-    assert work_between(first, at(12.0, ready_s=4.8)) == Work(is_ready=True)
+    assert work_between(first, at(12.0, ready_s=4.75)) == Work(is_ready=True)
 
 
 def test_work_is_the_difference_of_two_looks() -> None:

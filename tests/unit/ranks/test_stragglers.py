@@ -233,7 +233,8 @@ CAUSES = {
     "garbage": ({"gc_s": 0.15, "cpu_s": 0.25}, "garbage collection took 150 ms more"),
     "computing": ({"cpu_s": 0.3}, "its thread computed for 200 ms more"),
     "taken": ({"involuntary_switches": 41.0}, "taken from its thread 40 times more, for 200 ms"),
-    "stolen": ({}, "for 200 ms its thread neither computed nor waited"),
+    "longer waits": ({}, "did not compute for 200 ms more, in no more waits than the others"),
+    "taken too seldom": ({"involuntary_switches": 3.0}, "did not compute for 200 ms more"),
     "paged": ({"major_faults": 300.0, "cpu_s": 0.3}, "300 more page faults were read from a disk"),
     "waiting": ({"voluntary_switches": 9.0}, None),
 }
@@ -258,7 +259,7 @@ def counted_job(costs: Mapping[str, float], *, older: bool = False) -> list[Rank
 
 @pytest.mark.parametrize("cause", CAUSES)
 def test_what_the_extra_time_comes_of_has_a_name(cause: str) -> None:
-    """Garbage, computing, a processor taken away or held up, and paging are told apart."""
+    """Garbage, computing, a processor taken away, longer waits and paging are told apart."""
     costs, words = CAUSES[cause]
     (found,) = find_stragglers(counted_job(costs)).stragglers
     said = "; ".join(reasons(found))

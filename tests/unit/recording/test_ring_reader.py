@@ -23,11 +23,14 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from probing.errors import RingError
 from probing.ring import format as ring, writer
-from probing.ring.columns.scan import read_columns
+from probing.ring.columns import scan
+from probing.ring.columns.scan import Columns, read_columns
 from probing.ring.native import IN_C
 from probing.ring.reader import RingRows, RingSnapshot, read_ring as read_by_numpy
+from probing.ring.ring_file import RingFile
 from probing.tables import STEPS
 from tests import faults
+from tests.harness.large_rings import large_ring
 from tests.harness.ring_writer import RingWriter, trace_values, trace_writer
 from tests.harness.targets import program_path, wait_until
 
@@ -40,9 +43,14 @@ _turns = itertools.count()
 
 def read_by_c(path: Path, columns: Collection[str] | None = None) -> RingSnapshot:
     """What the C part reads, as the other reader shows it."""
-    found = read_columns(path, columns)
-    shown = slice(found.first, found.first + found.length)
-    order = shown if found.places is None else np.frombuffer(found.places, np.int64)
+    return shown(read_columns(path, columns, threads=2))
+
+
+def shown(found: Columns) -> RingSnapshot:
+    """What the C part has read, as the other reader shows it."""
+    runs = np.frombuffer(found.runs, np.int64).reshape(-1, 2)
+    order = np.concatenate([np.arange(0), *(np.arange(at, at + some) for at, some in runs)])
+    assert len(order) == found.length
     rows = RingRows(
         numbers=np.frombuffer(found.numbers, np.int64)[order],
         states=np.frombuffer(found.states, np.uint8)[order],
@@ -117,6 +125,42 @@ def test_a_large_ring_is_read_in_pieces(tmp_path: Path) -> None:
     snapshot = read_ring(path)
     assert_true_to_numbers(snapshot)
     assert snapshot.rows.numbers.tolist() == list(range(20_002, 60_002))
+
+
+@pytest.mark.skipif(IN_C is None, reason="the C part was not built")
+@pytest.mark.parametrize("slots", [CAPACITY, CAPACITY - 5])
+@pytest.mark.parametrize("ahead", range(-3, CAPACITY + 2))
+def test_rows_come_in_order_wherever_reading_began(tmp_path: Path, slots: int, ahead: int) -> None:
+    """A writer that ran on has its newest rows among the slots that are read first."""
+    path = trace_writer(capacity=CAPACITY, rows=40).save(tmp_path / "x.ring")
+    with path.open("r+b") as file:
+        header, row = ring.decode_header(file.read(ring.HEADER_SIZE), source=""), b"\x01"
+        file.seek(ring.HEADER_SIZE + 3 * header.row_size)
+        file.write(row * header.row_size)  # one that is damaged, in the middle of them
+        file.truncate(ring.HEADER_SIZE + slots * header.row_size)
+    with RingFile(path) as file:
+        reading = scan._Scan(file, 40 - ahead, None, 1)
+        reading.read_all()
+        reading.settle()
+        snapshot = shown(reading.result())
+    assert_balanced(snapshot)
+    assert_true_to_numbers(snapshot)
+    assert snapshot.rows.numbers.tolist() == read_by_numpy(path).rows.numbers.tolist()
+
+
+@pytest.mark.skipif(IN_C is None, reason="the C part was not built")
+def test_threads_read_a_large_ring_as_one_does(tmp_path: Path) -> None:
+    """Each piece comes to its place, in memory of the kernel's too, and so does damage."""
+    path = large_ring(tmp_path / "x.ring", rows=600_000)
+    with path.open("r+b") as file:
+        for slot in (0, 4095, 4096, 300_000, 599_999):
+            file.seek(ring.HEADER_SIZE + slot * 64 + 20)
+            file.write(b"\xff" * 40)
+    one, several = (read_columns(path, {"step", "stage"}, threads=count) for count in (1, 4))
+    assert one.length == several.length == 599_995
+    for name, raw in one.raw.items():
+        assert raw.data == several.raw[name].data
+    assert one._replace(raw={}) == several._replace(raw={})
 
 
 def test_columns_can_be_chosen(tmp_path: Path) -> None:

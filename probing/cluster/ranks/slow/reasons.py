@@ -18,6 +18,9 @@ _MOST = 0.5
 _SLOWER = 0.05
 """By what part its device's clock must be below the others' to be named."""
 _LEAST_SWITCHES = 1.0
+_TAKEN_S = 0.02
+"""What the processor is taken for at one time, at most, but by a limit or by many others: a longer
+time without it is not told to be of that."""
 _LEAST_FAULTS = 1.0
 
 
@@ -59,7 +62,7 @@ def _off_processor(pace: RankPace, seconds: float) -> Iterator[str]:
     taken, left = (pace.costs.get(f"{how}_switches") for how in ("involuntary", "voluntary"))
     if taken is None or left is None:
         return
-    if taken >= _LEAST_SWITCHES:
+    if taken * _TAKEN_S >= _MOST * seconds:
         yield (
             f"the processor was taken from its thread {taken:,.0f} times more, for"
             f" {duration(seconds)}: other threads or processes want it,"
@@ -67,6 +70,7 @@ def _off_processor(pace: RankPace, seconds: float) -> Iterator[str]:
         )
     elif left < _LEAST_SWITCHES:
         yield (
-            f"for {duration(seconds)} its thread neither computed nor waited: the machine under it"
-            " was held up (steal), or stood still"
+            f"its thread did not compute for {duration(seconds)} more, in no more waits than the"
+            " others: in longer ones (a sleep, a disk, a lock), or it was held up (a CPU limit, or"
+            " steal on its machine)"
         )

@@ -21,6 +21,7 @@ from ..facts import Facts, percent
 from ..findings import Rule, Sign, of_several
 from ..not_looked_at import NotLookedAt
 from ..rules.numbers.gradients import listed
+from .left_out import STEPS, left_out
 from .why_slow import why_slow
 
 if TYPE_CHECKING:
@@ -152,6 +153,30 @@ def _different_parameters(job: Job) -> Iterator[Sign]:
     )
 
 
+def _left_out_step(job: Job) -> Iterator[Sign]:
+    """One rank leaves out optimizer steps that another makes."""
+    if not all(_is_replica(facts) for facts in job.ranks.values()):
+        raise NotLookedAt("the ranks do not all reduce gradients with each other")
+    found = left_out({rank: facts.rows(STEPS) for rank, facts in job.ranks.items()})
+    if not found:
+        return
+    first, *others = sorted(found, key=lambda rank: -len(found[rank]))
+    steps = found[first]
+    times = "an optimizer step" if len(steps) == 1 else f"{len(steps)} optimizer steps"
+    too = [f"rank {one} {len(found[one])}" for one in others]
+    whose = f"that other ranks made ({listed(too)})" if too else "that other ranks made"
+    yield Sign(
+        certainty="likely",
+        summary=f"Rank {first} left out {times} {whose}: the parameters of the ranks drift apart",
+        evidence=(
+            f"step {steps[-1]} of rank {first} has the passes and the collectives of two, in which"
+            " another rank has ended a step",
+        ),
+        weight=1.0,
+        since_step=min(steps[0] for steps in found.values()),
+    )
+
+
 def _outside(job: Job, names: Sequence[str]) -> str:
     """That what differs is outside of DistributedDataParallel, where another model is inside."""
     rows = next(iter(job.ranks.values())).live("models")
@@ -272,5 +297,24 @@ JOB_RULES = (
             cost_s=3.0,
         ),
         look=_different_parameters,
+    ),
+    JobRule(
+        rule=Rule(
+            name="left-out-step",
+            group="numbers",
+            subject="ranks",
+            symptom="The ranks drift apart, though their gradients are averaged.",
+            evidence="`calls` of all_reduce by step, and `micro_batches`, of ranks that average"
+            " gradients: one has those of two steps in one, where another has ended a step.",
+            certainty="likely",
+            gravity=72,
+            fix="Decide alike on all ranks: all_reduce what the `if` before optimizer.step() asks"
+            " for, or decide by what is averaged, such as the norm of the averaged gradients.",
+            source="https://pytorch.org/docs/stable/notes/ddp.html",
+            next='probing ENDPOINT query "SELECT rank, step, micro_batches FROM python.steps'
+            ' ORDER BY step DESC LIMIT 20"',
+            look=of_several,
+        ),
+        look=_left_out_step,
     ),
 )

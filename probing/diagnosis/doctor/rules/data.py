@@ -276,10 +276,13 @@ def _same_order(facts: Facts) -> Iterator[Sign]:
     """The data come in one order in every epoch."""
     rows = _loaders(facts)
     most = max((row["given"] for row in rows), default=0)  # the one that is trained on
+    shuffles = any(row["sampler"] != "SequentialSampler" and row["batches"] for row in rows)
     for row in rows:
         if row["given"] < most or not row["batches"] or row["epochs"] < 2:
             continue
         if row["sampler"] == "SequentialSampler":
+            if shuffles:  # then another one is trained on, and this one evaluates
+                continue
             yield Sign(
                 certainty="possible",
                 summary=f"Loader {row['loader']} gives its samples in the same order in each epoch:"

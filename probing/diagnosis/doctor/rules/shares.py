@@ -193,7 +193,7 @@ def _own_code(facts: Facts) -> Iterator[Sign]:
     if share - gc_share < MOST:
         return
     waits = processor_share(now) < 0.5 and not facts.crowd
-    lines = [line for line in hot_lines_of(facts) if line.share >= 0.1][:3]
+    lines = [line for line in hot_lines_of(facts) if line.is_outside][:3]
     parts = {p: round(100 * shares[p]) for p in phases if shares[p] >= _SHOWN}
     text = f"{sum(parts.values())} % of each step"  # as the parts are shown
     sleeps = bool(lines) and lines[0].sleeps

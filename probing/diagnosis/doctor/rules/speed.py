@@ -354,7 +354,7 @@ def _line_words(facts: Facts, phase: str) -> tuple[str, ...]:
     """Where the script is most of the time, for a phase that it spends in its own code."""
     if phase not in {"other", "loss", "gradients", "to_device"}:
         return ()
-    return in_words([line for line in hot_lines_of(facts) if line.share >= 0.1][:2])
+    return in_words([line for line in hot_lines_of(facts) if line.is_outside][:2])
 
 
 STEPS_QUERY = (

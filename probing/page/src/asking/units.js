@@ -48,6 +48,8 @@ export function numberText(value, digits) {
 function short(value, digits = 3) {
   if (!Number.isFinite(value)) return String(value);
   if (Number.isInteger(value)) return value.toLocaleString("en");
+  const size = Math.abs(value);
+  if (size >= 1000 && size < 1e9) return Math.round(value).toLocaleString("en");
   return String(Number(value.toPrecision(digits)));
 }
 

@@ -1,14 +1,14 @@
 /** What a person is told beside the answers: errors, notes, and the SQL that was run. */
 
 import { linkTo } from "../address.js";
-import { html } from "../html.js";
+import { html, sentence } from "../html.js";
 
 /** @param {{error: Error | null, again?: () => void}} properties `again` asks once more. */
 export function Trouble({ error, again }) {
   if (!error) return null;
   const help = /** @type {{help?: string}} */ (error).help;
   return html`<p class="trouble" role="alert">
-    <strong>${error.message}</strong> ${help ? html`<span>${help}</span>` : null}
+    <strong>${sentence(error.message)}</strong> ${help ? html`<span>${sentence(help)}</span>` : null}
     ${again ? html`${" "}<button class="small no-print" onClick=${again}>Ask again</button>` : null}
   </p>`;
 }

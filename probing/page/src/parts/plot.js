@@ -21,6 +21,10 @@ import { usePaper } from "./paper.js";
 const POWERS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 /** The same in steps, of which there are no parts. */
 const WHOLE = Array.from({ length: 15 }, (_, power) => [1, 2, 2.5, 5].map((one) => one * 10 ** power)).flat().filter(Number.isInteger);
+/** The same in numbers beyond those that uPlot knows ticks for: a loss that diverges gets there. */
+const LARGE_FROM = 1e30;
+const LARGE = Array.from({ length: 280 }, (_, power) => [1, 2, 5].map((one) => Number(`${one}e${power + 28}`))).flat();
+const MOST_DECADES = 6;
 /** So many digits are told of a tick, or more where two would read alike. */
 const DIGITS = [3, 4, 5, 6, 8];
 
@@ -30,7 +34,7 @@ export function Plot(plotted) {
   const drawn = useRef(/** @type {uPlot | null} */ (null));
   const current = useRef(plotted);
   current.current = plotted;
-  const shape = [plotted.curves.map((curve) => curve.label).join(), plotted.theme, Boolean(plotted.isLog)].join("|");
+  const shape = [plotted.curves.map((curve) => curve.label).join(), plotted.theme, Boolean(plotted.isLog), isHuge(plotted)].join("|");
   useEffect(() => {
     const node = place.current;
     if (!node) return;
@@ -104,7 +108,7 @@ function optionsFor(current, width) {
       { stroke: ink, grid, ticks: grid, size: 34, ...(plotted.xName ? {} : { incrs: WHOLE }) },
       {
         stroke: ink, grid, ticks: grid, size: (_, texts) => Math.max(72, 16 + 7 * Math.max(0, ...(texts ?? []).map((one) => one.length))), values: (_, ticks) => ticksText(ticks, format),
-        ...(plotted.isBinary ? { incrs: POWERS } : {}),
+        ...(plotted.isBinary ? { incrs: POWERS } : isHuge(plotted) ? { incrs: LARGE } : {}), ...decadesOf(plotted),
       },
     ],
     series: [{ label: plotted.xName ?? "step", value: (_, value) => (value === null ? "–" : numberText(value)) }, ...seriesOf(current, format)],
@@ -118,6 +122,11 @@ function optionsFor(current, width) {
   };
 }
 
+/** @param {Plotted} plotted */
+function isHuge({ curves }) {
+  return curves.some(({ values, high }) => (high ?? values).some((value) => Math.abs(value ?? 0) > LARGE_FROM));
+}
+
 /**
  * @param {Plotted} plotted
  * @returns {uPlot.Scales} How its values are turned into heights, where that is not as usual.
@@ -125,6 +134,26 @@ function optionsFor(current, width) {
 function scaleOf({ isStacked, isLog }) {
   if (isStacked) return { y: { range: (_, __, most) => [0, most > 0 ? most * 1.05 : 1] } };
   return isLog ? { y: { distr: 3 } } : {};
+}
+
+/**
+ * Ticks at powers of ten alone, where a scale of powers has more of them than there is room for.
+ * @param {Plotted} plotted
+ * @returns {Partial<uPlot.Axis>}
+ */
+function decadesOf({ isLog }) {
+  if (!isLog) return {};
+  /** @type {uPlot.Axis.Filter} */
+  const all = (_, ticks) => ticks;
+  return {
+    filter: all,
+    splits: (_, __, least, most) => {
+      const [low, high] = [Math.ceil(Math.log10(least)), Math.floor(Math.log10(most))];
+      const by = Math.max(1, Math.ceil((high - low) / MOST_DECADES));
+      const powers = Array.from({ length: Math.max(0, Math.floor((high - low) / by) + 1) }, (_, index) => Number(`1e${low + index * by}`));
+      return powers.length > 1 ? powers : [least, most];
+    },
+  };
 }
 
 /**
@@ -149,7 +178,7 @@ function seriesOf(current, format) {
     const curve = current.current.curves.find((one) => one.label === label);
     return index === null || !curve ? "–" : format(curve.values[index]);
   };
-  const points = { show: (/** @type {uPlot} */ plot, /** @type {number} */ index) => Array.from(plot.data[index]).filter((value) => value !== null && value !== undefined).length < 2, size: 6 };
+  const points = { show: (/** @type {uPlot} */ plot, /** @type {number} */ index) => Array.from(plot.data[index]).filter((value) => value !== null && value !== undefined).length < Math.max(2, plot.data[index].length / 2), size: plotted.x.length > 60 ? 3 : 6 };
   if (plotted.isStacked) {
     return [...plotted.curves].reverse().map(({ label, color }) => ({
       label, stroke: color, fill: color, width: 0, points, value: own(label),

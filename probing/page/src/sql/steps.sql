@@ -17,11 +17,12 @@ SELECT step // width * width AS step, any_value(width) AS width, max(step) AS la
   coalesce(sum(optimizer_s), 0) / count(*) AS optimizer_s,
   coalesce(sum(other_s), 0) / count(*) AS other_s,
   avg(tokens_per_s) AS avg_tokens_per_s, min(tokens_per_s) AS min_tokens_per_s, max(tokens_per_s) AS max_tokens_per_s,
+  avg(samples_per_s) AS avg_samples_per_s, min(samples_per_s) AS min_samples_per_s, max(samples_per_s) AS max_samples_per_s,
   avg(lr) AS avg_lr, min(lr) AS min_lr, max(lr) AS max_lr, min(mfu) AS min_mfu, avg(mfu) AS avg_mfu, max(mfu) AS max_mfu,
   count(*) FILTER (NOT loss_finite) AS not_finite
 FROM (
   SELECT step, duration, data_wait_s, to_device_s, forward_s, loss_s, backward_s, gradient_sync_s, gradients_s, optimizer_s, other_s,
     CASE WHEN isfinite(loss) THEN loss END AS loss, loss_finite, CASE WHEN isfinite(grad_norm) THEN grad_norm END AS grad_norm,
-    allocated_bytes, tokens_per_s, lr, mfu
+    allocated_bytes, tokens_per_s, samples / nullif(duration, 0) AS samples_per_s, lr, mfu
   FROM python.steps WHERE duration IS NOT NULL AND $range
 ), w GROUP BY 1 ORDER BY 1

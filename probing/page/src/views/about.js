@@ -7,7 +7,8 @@ import { hand } from "../asking/files.js";
 import { usePolled } from "../asking/polling.js";
 import { query } from "../asking/rows.js";
 import { ask, askJson } from "../asking/session.js";
-import { html } from "../html.js";
+import { secondsText } from "../asking/units.js";
+import { html, sentence } from "../html.js";
 import { ShownSql, Trouble } from "../parts/messages.js";
 import environmentSql from "../sql/environment.sql";
 
@@ -26,12 +27,17 @@ export function About({ entry, isStuck }) {
     <${Environment} of=${endpoint} />
     ${state === "dead" ? html`<p class="note" role="status"><strong>${name} has ended.</strong>${" "}
       What you see is its record. <${Problems} all=${value?.problems ?? []} /></p>` : null}
-    ${isStuck ? html`<p class="trouble" role="status"><strong>${`${name}: ${state}.`}</strong>${" "}
+    ${isStuck ? html`<p class="trouble" role="status"><strong>${`${name}: ${state}${sinceText(entry)}.`}</strong>${" "}
       ${value?.doing ? `Its main thread ${value.doing}. ` : ""}<a href=${linkTo({ view: "stacks", of: endpoint })}>Where its threads are</a>${" · "}
       <a href=${linkTo({ view: "doctor", of: endpoint })}>Why it is so: the doctor</a></p>` : null}
     ${state !== "dead" && value?.problems.length ? html`<p class="note"><${Problems} all=${value.problems} /></p>` : null}
     ${error && isStuck ? html`<p class="faint">${error.message}</p>` : null}
   </div>`;
+}
+
+/** @param {any} entry A process that does not get on. */
+function sinceText({ age_s: age, state }) {
+  return age && state === "no step ends" ? `, for ${secondsText(age)} now` : "";
 }
 
 /** @param {{of: string, pid: number | null}} properties The run in one file, made when it is wanted. */
@@ -75,7 +81,23 @@ function Values({ of }) {
 
 /** @param {{all: string[]}} properties */
 function Problems({ all }) {
-  return html`<span>${all.join(" ")}</span>`;
+  return html`<span>${sentence(sentences(all))}</span>`;
+}
+
+/**
+ * What is told of a process, one sentence after the other.
+ * @param {string[]} all
+ */
+export function sentences(all) {
+  return all.map((one) => `${one[0]?.toUpperCase() ?? ""}${one.slice(1).replace(/([^.!?])$/, "$1.")}`).join(" ");
+}
+
+/**
+ * A job as it is called; the random number that a launcher gives it where nobody has is not whole.
+ * @param {string} job
+ */
+export function shortJob(job) {
+  return /^[0-9a-f]{8}-[0-9a-f-]{27}$/.test(job) ? `${job.slice(0, 8)}…` : job;
 }
 
 /**

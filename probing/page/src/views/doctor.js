@@ -3,7 +3,7 @@
 import { useAsked } from "../asking/asked.js";
 import { usePolled } from "../asking/polling.js";
 import { askJson } from "../asking/session.js";
-import { html } from "../html.js";
+import { html, sentence } from "../html.js";
 import { AskButton } from "../parts/ask_button.js";
 import { Copy } from "../parts/copy.js";
 import { noneBy, ShownSql, Trouble } from "../parts/messages.js";
@@ -21,7 +21,7 @@ export function Doctor({ place, isLive, pid, ranks }) {
   return html`<section>
     <h2>Doctor</h2>
     <${AskButton} asked=${asked} word=${asked.value ? "Examine again" : "Examine all"}
-      cost="takes up to 20 s: its threads, its memory, some gradients of its next three steps; changes nothing" />
+      cost=${isLive ? "takes up to 20 s: its threads, its memory, some gradients of its next three steps; changes nothing" : "by its record and how it ended, as it cannot be asked any more"} />
     ${ranks.length ? html`<${AskButton} asked=${job} word=${job.value ? "Examine the job again" : `Examine all ${ranks.length + 1} ranks`}
       cost="the same in all ranks at once, and compares them: who holds up the others, what differs between them" />` : null}
     ${job.value ? html`<h3>All ranks</h3><${Report} report=${job.value} />` : null}
@@ -30,6 +30,7 @@ export function Doctor({ place, isLive, pid, ranks }) {
       <h3>By its record alone</h3>
       <${Trouble} error=${error} again=${again} />
       ${isLive ? html`<p class="faint">What it does now is not in its record: whether it hangs, who holds its memory. Examine all looks at that, too.</p>` : null}
+      ${value?.late ? html`<p class="faint">${`There was no time for ${value.late} of its rules.`} <button class="small no-print" onClick=${again}>Look again</button></p>` : null}
       ${value ? html`<${Found} found=${named(value)} />` : error ? null : html`<p class="faint">Reading its record …</p>`}
       ${value?.statements?.length ? html`<${ShownSql} sql=${value.statements} of=${place.of} />` : null}
     </div>`}
@@ -43,7 +44,7 @@ export function Doctor({ place, isLive, pid, ranks }) {
  * @param {number} pid
  */
 function byPid(found, of, pid) {
-  const findings = found.findings.map((/** @type {any} */ one) => ({ ...one, next: one.next.replaceAll(of, String(pid)) }));
+  const findings = found.findings.map((/** @type {any} */ one) => ({ ...one, next: one.next.replaceAll(of, String(pid)), fix: one.fix.replaceAll(of, String(pid)) }));
   return { ...found, findings };
 }
 
@@ -51,7 +52,7 @@ function byPid(found, of, pid) {
 function Report({ report }) {
   const { findings, healthy, not_looked_at: missed, about, steps, seconds } = report;
   return html`<div>
-    ${findings.length ? html`<${List} findings=${findings} />` : html`<p><strong>Nothing is found to be wrong.</strong></p>`}
+    ${findings.length ? html`<${List} findings=${findings} />` : html`<p><strong>${report.nothing}</strong></p>`}
     <h3>Healthy</h3>
     <p>${healthy.length ? healthy.join(", ") : "Nothing could be judged whole."}</p>
     ${missed.length ? html`<h3>Not looked at</h3>
@@ -71,7 +72,7 @@ function List({ findings }) {
     <p><strong>${one.summary}</strong> <span class=${`certainty ${one.certainty}`}>${one.certainty}</span>
       ${one.since_step === null ? null : html`<span class="faint"> since step ${one.since_step.toLocaleString("en")}</span>`}</p>
     <ul>${one.evidence.map((/** @type {string} */ line) => html`<li>${line}</li>`)}</ul>
-    ${one.fix ? html`<p>${one.fix}</p>` : null}
+    ${one.fix ? html`<p>${sentence(one.fix)}</p>` : null}
     ${one.next ? html`<p><code>${one.next}</code> <${Copy} text=${one.next} /></p>` : null}
   </li>`)}</ol>`;
 }

@@ -9,7 +9,7 @@ import { html } from "../html.js";
 import { noneBy, ShownSql } from "../parts/messages.js";
 import { Sparkline } from "../parts/sparkline.js";
 import { scaleColor } from "../theme.js";
-import { shortCommand } from "./about.js";
+import { sentences, shortCommand, shortJob } from "./about.js";
 
 /**
  * @typedef {{name: string, rank: number | null, job: string | null, host: string,
@@ -114,7 +114,7 @@ function EndedList({ ended, now }) {
       <td><a href=${linkTo({ view: "steps", of: one.endpoint })}><strong>${one.name}</strong></a> <span class="faint">${one.host}</span>
         <span class="command faint" title=${one.command}>${shortCommand(one.command)}</span></td>
       <td class="number">${numberText(one.step)}</td><td class="number">${`${secondsText(Math.max(0, now - one.began_s))} ago`}</td>
-      <td class="found faint">${one.problems.join(" ") || "no error is on record"}</td></tr>`)}</tbody></table></details>`;
+      <td class="found faint">${sentences(one.problems) || "no error is on record"}</td></tr>`)}</tbody></table></details>`;
 }
 
 /**
@@ -144,7 +144,7 @@ function Line({ entry, job, found }) {
       ? html`<strong>${entry.name}</strong>`
       : html`<a href=${linkTo({ view: "steps", of: entry.endpoint })}><strong>${entry.name}</strong></a>`}
       ${" "}<span class="faint">${who}</span>
-      ${entry.command ? html`<span class="command faint" title=${[job, entry.command].filter(Boolean).join(": ")}>${[job, shortCommand(entry.command)].filter(Boolean).join(": ")}</span>` : null}</td>
+      ${entry.command ? html`<span class="command faint" title=${[job, entry.command].filter(Boolean).join(": ")}>${[job && shortJob(job), shortCommand(entry.command)].filter(Boolean).join(": ")}</span>` : null}</td>
     <td><span class=${`state ${kindOf(entry.state)}`}>${entry.state}</span></td>
     <td class="number">${numberText(entry.step)}</td>
     <td class="number">${entry.age_s === null ? "–" : `${secondsText(entry.age_s)} ago`}</td>

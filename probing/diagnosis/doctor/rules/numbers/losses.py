@@ -229,10 +229,11 @@ def _flat(facts: Facts) -> Iterator[Sign]:
         or min(smooth(losses, 40)[40:]) < 0.85 * before
     ):
         return
+    has_fallen = "hardly" if now < before - float(np.std(first)) else "not"
     yield Sign(
         certainty="possible",
-        summary=f"The loss has not fallen in {len(losses)} steps: {before:.4g} in the first,"
-        f" {now:.4g} now",
+        summary=f"The loss has {has_fallen} fallen in {len(losses)} steps: {before:.4g} in the"
+        f" first, {now:.4g} now",
         since_step=steps.numbers[0],
         evidence=_rate_words(steps),
         weight=0.5,

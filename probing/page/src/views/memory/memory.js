@@ -24,8 +24,8 @@ const PHASES = [
   ["peak", "peak", "#cc79a7"], ["reserved", "reserved by the allocator", "#9a9a9a"],
 ];
 
-/** @param {{place: import("../../address.js").Place, isLive: boolean, theme: string}} properties */
-export function Memory({ place, isLive, theme }) {
+/** @param {{place: import("../../address.js").Place, isLive: boolean, pid: number | null, theme: string}} properties */
+export function Memory({ place, isLive, pid, theme }) {
   const of = place.of;
   const steps = usePolled((signal) => query(of, stepsSql.trim(), { signal }), isLive ? LIVE_MS : 0, [of]);
   const looked = useAsked((signal) => query(of, tensorsSql.trim(), { signal }));
@@ -48,7 +48,7 @@ export function Memory({ place, isLive, theme }) {
       cost="takes up to a minute: steps of a copy of the model without data, with the training held for some seconds in all" />
     ${fit.value ? html`<${Fit} found=${fit.value} />` : null}
     <h3>Each allocation</h3>
-    <${Events} rows=${events.value} error=${events.error} theme=${theme} />
+    <${Events} rows=${events.value} error=${events.error} pid=${isLive ? pid : null} theme=${theme} />
     <${ShownSql} sql=${[stepsSql, tensorsSql, allocationsSql].map((one) => one.trim())} of=${of} words="The SQL of this view" />
   </section>`;
 }
@@ -86,12 +86,12 @@ function Phases({ rows, theme }) {
     format=${bytesText} isBinary=${true} theme=${theme} />`)}</div>`;
 }
 
-/** @param {{rows: import("../../asking/rows.js").Rows | null, error: Error | null, theme: string}} properties */
-function Events({ rows, error, theme }) {
+/** @param {{rows: import("../../asking/rows.js").Rows | null, error: Error | null, pid: number | null, theme: string}} properties `pid`: of a process that runs. */
+function Events({ rows, error, pid, theme }) {
   const drawn = useMemo(() => (rows ? [...byDevice(rows, ["at_ms", "in_use", "events"])] : []), [rows]);
   if (error) return html`<p class="note">${error.message} ${/** @type {{help?: string}} */ (error).help ?? ""}</p>`;
   if (!rows) return html`<p class="faint">Reading what was recorded …</p>`;
-  if (drawn.length === 0) return html`<p class="note">None were recorded. <code>probing PID memory --record on</code> records them; every allocation costs time then.</p>`;
+  if (drawn.length === 0) return html`<p class="note">None were recorded.${pid === null ? "" : html` <code>${`probing ${pid} memory --record on`}</code> records them; every allocation costs time then.`}</p>`;
   return html`<div>${drawn.map(([device, own]) => html`<${Plot} key=${device} x=${own.at_ms} xName="ms" height=${220}
     curves=${[{ label: "in use since the recording began", color: "#d55e00", values: own.in_use }]}
     name=${`${device}: ${own.events[0]?.toLocaleString("en")} events of the last recording, over milliseconds`} format=${bytesText} isBinary=${true} theme=${theme} />`)}</div>`;

@@ -151,6 +151,9 @@ export function DrawnCalls({ drawn, theme, others = [], flops = null }) {
   const paint = useMemo(() => painter(all.flatMap((one) => one.boxes), by, flops?.value ?? null), [all, by, flops?.value]);
   const word = (/** @type {Event} */ event) => /** @type {HTMLInputElement} */ (event.currentTarget).value;
   if (drawn.boxes.length === 0) return html`<p>None of its calls are on record any more.</p>`;
+  if (all.every(({ boxes }) => boxes.every((box) => box.isOpen && box.stage === "step"))) {
+    return html`<p>No call of a module has begun in it: it is, or was, in code before the model, such as that which gets a batch. Its stack says where.</p>`;
+  }
   const choose = (/** @type {string} */ key) => {
     setBy(key);
     if (key === "flops" && !flops?.value) flops?.ask();
@@ -205,6 +208,7 @@ function told(box, end, flops) {
 /** @param {{drawn: import("./step_boxes.js").Boxes}} properties */
 function Longest({ drawn }) {
   const found = useMemo(() => longest(drawn, LONGEST), [drawn]);
+  if (found.length === 0) return null;
   return html`<table>
     <caption class="faint">The longest calls, without the calls in them</caption>
     <thead><tr><th>module</th><th>class</th><th>stage</th><th class="number">own time</th><th class="number">whole</th></tr></thead>

@@ -58,7 +58,8 @@ function plotsOf(rows) {
 /** @param {any} properties `rows`: what was found; the others are those of each plot. */
 export function Beside({ rows, ...shared }) {
   const plots = useMemo(() => plotsOf(rows), [rows]);
-  return html`${plots.map(({ name, unit, x, curve }) => html`<${Drawn} ...${shared} key=${name} name=${name} unit=${unit} x=${x} curve=${curve} />`)}`;
+  return html`${plots.map(({ name, unit, x, curve }) => html`<${Drawn} ...${shared} key=${name} name=${name} unit=${unit} x=${x} curve=${curve} />`)}
+    ${plots.some(({ unit }) => unit !== "number") ? null : html`<p class="faint">Nothing of a device is on record: no accelerator is in use, or its driver tells nothing.</p>`}`;
 }
 
 /** @param {any} properties */

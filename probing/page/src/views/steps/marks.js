@@ -44,7 +44,7 @@ export function Marks({ marks, step, width }) {
   return html`<div>
     <p class="bar">${kinds.map((kind) => html`<span><i class="dot" style=${{ background: COLORS[kind] }}></i>${kind} ${marks.filter((one) => one.kind === kind).length}</span>`)}
       <span class="faint no-print">${near.length ? near.slice(0, 3).map((one) => `${one.kind} at step ${one.step.toLocaleString("en")}: ${one.what}`).join("; ") : "lines and ticks in the plots; point at one to read what it is"}</span></p>
-    <details><summary>${marks.length} marks</summary><table><thead><tr><th class="number">step</th><th>what</th><th></th></tr></thead>
+    <details><summary>${marks.length === 1 ? "1 mark" : `${marks.length} marks`}</summary><table><thead><tr><th class="number">step</th><th>what</th><th></th></tr></thead>
       <tbody>${marks.map((one) => html`<tr><td class="number">${one.step.toLocaleString("en")}</td><td>${one.kind}</td><td class="wide">${one.what}</td></tr>`)}</tbody></table></details>
   </div>`;
 }

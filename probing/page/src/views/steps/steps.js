@@ -122,23 +122,46 @@ export function DrawnSteps({ drawn, zoom, isWhole, theme, marks, pointed, beside
     <${Measure} ...${shared} drawn=${drawn} column="allocated_bytes" name="Memory at the end of a step" color="#d55e00" format=${bytesText} isBinary=${true} />
     <${Measure} ...${shared} drawn=${drawn} column="grad_norm" name="Norm of the gradients" color="#8a6fb0" format=${numberText} />
     <${Measure} ...${shared} drawn=${drawn} column="lr" name="Learning rate" color="#e69f00" format=${numberText} />
-    <${Measure} ...${shared} drawn=${drawn} column="tokens_per_s" name="Throughput" color="#56b4e9" format=${tokensText} />
+    <${Throughput} ...${shared} drawn=${drawn} />
     <${Measure} ...${shared} drawn=${drawn} column="mfu" name="Model FLOPs utilization" color="#cc79a7" format=${percentText} />
     ${beside ? html`<${Beside} ...${shared} rows=${beside} />` : null}
     </div>
   </div>`;
 }
 
-/** @type {(value: number | null, digits?: number) => string} */
-const tokensText = (value, digits) => (value === null ? "–" : `${numberText(value, digits)} tokens/s`);
+/** @param {any} properties In tokens, or in samples where no tokens are counted. */
+function Throughput(properties) {
+  const what = numbers(properties.drawn.rows, "avg_tokens_per_s").some((one) => one !== null) ? "tokens" : "samples";
+  return html`<${Measure} ...${properties} column=${`${what}_per_s`} name="Throughput" color="#56b4e9" format=${rateTexts[what]} />`;
+}
+
+const rateTexts = { tokens: rateText("tokens/s"), samples: rateText("samples/s") };
+
+/**
+ * @param {string} unit
+ * @returns {(value: number | null, digits?: number) => string}
+ */
+function rateText(unit) {
+  return (value, digits) => (value === null ? "–" : `${numberText(value, digits)} ${unit}`);
+}
 
 /** @type {(value: number | null, digits?: number) => string} */
 const percentText = (value, digits) => (value === null ? "–" : `${numberText(value * 100, digits)} %`);
 
+/** A loss that has been so many times what it is in the middle hides all others on an even scale. */
+const FAR = 1e4;
+
+/** @param {import("../../asking/rows.js").Rows} rows */
+function isFarApart(rows) {
+  const known = numbers(rows, "max_loss").filter((one) => one !== null).sort((a, b) => a - b);
+  return known.length > 2 && known[known.length - 1] > FAR * known[Math.floor(known.length / 2)];
+}
+
 /** @param {any} properties The loss, on a scale of powers of ten if wanted. */
 function Loss(properties) {
-  const [isLog, setLog] = useState(false);
+  const [chosen, setLog] = useState(/** @type {boolean | null} */ (null));
   const least = useMemo(() => Math.min(...numbers(properties.drawn.rows, "min_loss").filter((one) => one !== null)), [properties.drawn]);
+  const isLog = chosen ?? isFarApart(properties.drawn.rows);
   const turn = least > 0 && Number.isFinite(least)
     ? html`<button class="small no-print" aria-pressed=${isLog} onClick=${() => setLog(!isLog)}>log</button>` : null;
   return html`<${Measure} ...${properties} column="loss" name="Loss" color="#0072b2" format=${numberText} isLog=${isLog && turn !== null} extra=${turn} />`;
@@ -153,7 +176,18 @@ function Measure({ drawn, column, name, color, format, ...shared }) {
     return [{ label: drawn.width > 1 ? "mean" : name.toLowerCase(), color, values, ...edges }];
   }, [drawn]);
   if (curves[0].values.every((/** @type {number | null} */ value) => value === null)) return null;
-  return html`<${Plot} ...${shared} name=${name} curves=${curves} format=${format} />`;
+  const extra = shared.extra ?? seldomText(curves[0].values);
+  return html`<${Plot} ...${shared} name=${name} curves=${curves} format=${format} extra=${extra} />`;
+}
+
+/**
+ * That a measure is known of few of the points, as the recorder takes it only where there is time for it.
+ * @param {(number | null)[]} values
+ */
+function seldomText(values) {
+  const known = values.filter((value) => value !== null).length;
+  if (2 * known >= values.length) return null;
+  return html`<span class="faint">${`measured at ${known.toLocaleString("en")} of ${values.length.toLocaleString("en")} points: as often as the recorder's budget allows`}</span>`;
 }
 
 /** @param {any} properties */

@@ -1,0 +1,83 @@
+"""A statement gets more than one thread where its answer does not hang on the order of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from probing.ring.arrow_tables import RecordedTable
+from probing.ring.native import IN_C
+from probing.rundir.folders import ProcessFolder
+from probing.sql.engine import Engine
+from probing.sql.plain import run_plain
+from probing.sql.scans import Scan
+from probing.sql.threads import threads_for
+from probing.tables import TORCH_TRACE
+from tests.harness.large_rings import MODULES, large_ring
+from tests.harness.name_lists import encode_names
+
+pytestmark = [
+    pytest.mark.anypython,
+    pytest.mark.skipif(IN_C is None, reason="the C part was not built"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> ProcessFolder:
+    """The run folder of an ended process with many rows."""
+    folder = ProcessFolder(tmp_path_factory.mktemp("large"), 1, 1)
+    large_ring(folder.ring(TORCH_TRACE.name), rows=600_000)
+    folder.names.write_bytes(encode_names(f"blocks.{number}" for number in range(MODULES)))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("sql", "threads"),
+    [
+        ("SELECT module, stage, count(*), avg(duration) FROM torch_trace GROUP BY ALL", 4),
+        ("SELECT max(step) FROM torch_trace WHERE stage IN ('forward', 'backward')", 4),
+        ("FROM torch_trace LIMIT 3", 4),
+        ("SELECT first(module) FROM torch_trace", 1),
+        ('SELECT "list" (module) FROM torch_trace', 1),
+        ("SELECT module.any_value() FROM torch_trace", 1),
+        ("SELECT first/**/(module) FROM torch_trace", 1),
+        ("SELECT first--\n(module) FROM torch_trace", 1),
+        ("SELECT DISTINCT ON (module) module, step FROM torch_trace", 1),
+        ("SELECT lag(step) OVER () FROM torch_trace", 1),
+        ("SELECT step FROM torch_trace USING SAMPLE 3", 1),
+    ],
+)
+def test_the_order_of_rows_decides(folder: ProcessFolder, sql: str, threads: int) -> None:
+    """Whatever may take the row that comes first has one thread."""
+    assert threads_for(sql, [Scan(RecordedTable(TORCH_TRACE, folder))], 4) == threads
+
+
+def test_few_rows_have_one_thread(tmp_path: Path) -> None:
+    """A small ring, or none, is not worth the start of another."""
+    scan = Scan(RecordedTable(TORCH_TRACE, ProcessFolder(tmp_path, 1, 1)))
+    assert threads_for("SELECT count(*) FROM torch_trace", [scan], 4) == 1
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT module, stage, count(*), max(duration) FROM torch_trace GROUP BY ALL ORDER BY 1",
+        "SELECT seq, module, duration FROM torch_trace WHERE step % 97 = 0 LIMIT 1000",
+        "SELECT a.step, count(*) FROM torch_trace a JOIN torch_trace b USING (seq)"
+        " WHERE a.module = b.module GROUP BY ALL ORDER BY 1",
+    ],
+)
+def test_threads_change_no_answer(folder: ProcessFolder, sql: str) -> None:
+    """Several threads find the same rows, and those without an order in the ring's."""
+    answers = []
+    for threads in (1, 4):
+        engine = Engine([RecordedTable(TORCH_TRACE, folder)], threads=threads)
+        with run_plain(engine, sql, timeout_s=60) as answer:
+            batches = list(answer.batches())
+        rows = [
+            row for batch in batches for row in zip(*(c.values for c in batch.columns), strict=True)
+        ]
+        answers.append(rows)
+    assert answers[0] == answers[1]
+    assert answers[0]
