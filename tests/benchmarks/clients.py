@@ -8,6 +8,7 @@ import os
 import statistics
 import threading
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ _SETTLE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Window:
+class Window:
     """A stretch of the training: seconds per step, and the agent's share of a core."""
 
     step_s: float
@@ -116,7 +117,7 @@ def _pinned(core: int) -> Iterator[None]:
 
 def _run(
     home: Path, core: int, clients: _Clients, pairs: int, window_s: float
-) -> tuple[list[_Window], list[_Window]]:
+) -> tuple[list[Window], list[Window]]:
     """Train without and with clients in turn; returns the windows without and with."""
     spans: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
     with start_program("gpt_loop", home, core=core) as training:
@@ -138,14 +139,20 @@ def _run(
             log = json.loads(training.communicate()[0].splitlines()[-1])
         finally:
             training.kill()
-    off, on = ([_window(log, *span) for span in spans[which]] for which in (False, True))
+    off, on = ([window_of(log, *span) for span in spans[which]] for which in (False, True))
     return off, on
 
 
-def _window(log: dict[str, list[float]], start: float, end: float) -> _Window:
-    """The means over the whole steps within a span."""
-    moments = zip(log["ends"], log["agents"], strict=True)
-    inside = [(moment, agents) for moment, agents in moments if start <= moment <= end]
-    seconds = inside[-1][0] - inside[0][0]
-    share = (inside[-1][1] - inside[0][1]) / seconds
-    return _Window(seconds / (len(inside) - 1), share)
+def window_of(log: dict[str, list[float]], start: float, end: float) -> Window:
+    """The means over the whole steps within a span; over those that reach into it where none is.
+
+    Args:
+        log: What `gpt_loop` prints; its first moment is before the span, its last one behind.
+    """
+    ends = log["ends"]
+    first, last = bisect_left(ends, start), bisect_right(ends, end) - 1
+    if first >= last:  # steps are long on a machine that is shared
+        first, last = bisect_right(ends, start) - 1, bisect_left(ends, end)
+    seconds = ends[last] - ends[first]
+    share = (log["agents"][last] - log["agents"][first]) / seconds
+    return Window(seconds / (last - first), share)

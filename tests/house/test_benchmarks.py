@@ -11,6 +11,7 @@ import pytest
 
 from tests.benchmarks import report
 from tests.benchmarks.__main__ import NAMES
+from tests.benchmarks.clients import Window, window_of
 from tests.benchmarks.measures import Measure
 from tests.harness.targets import ROOT
 
@@ -37,6 +38,14 @@ def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
     measures = json.loads(results.read_text("utf-8"))["measures"]
     assert measures
     assert all(measure["benchmark"] == name and measure["values"] for measure in measures)
+
+
+def test_a_window_with_less_than_a_whole_step_has_its_pace() -> None:
+    """By the steps that end within the window, or by those around it where steps are long."""
+    log = {"ends": [0.0, 2.0, 3.0, 4.0, 9.0], "agents": [0.0, 0.2, 0.4, 0.5, 0.5]}
+    assert window_of(log, 1.5, 4.5) == Window(1.0, pytest.approx(0.15))
+    assert window_of(log, 2.5, 3.5) == Window(1.0, pytest.approx(0.15))
+    assert window_of(log, 4.5, 8.0) == Window(5.0, 0.0)
 
 
 def test_what_missed_its_limit_is_named() -> None:

@@ -167,12 +167,13 @@ def test_what_variables_keep_counts_and_the_prediction_is_checked(trained: Train
 
 @pytest.mark.torch
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["vae", "by_hand", "around", "in_backward"])
+@pytest.mark.parametrize("way", ["vae", "by_hand", "around", "beside", "in_backward"])
 def test_a_step_is_predicted_to_take_what_it_takes(trained: Trained, way: str) -> None:
     """What a loss compares with the model's own input is there once; so are hand-made gradients.
 
     So is the state of an optimizer that another one steps. A gradient whose optimizer steps in the
-    backward pass and lets go of it is not there with those that come later.
+    backward pass and lets go of it is not there with those that come later. Of several optimizers
+    none ends the step but the last.
     """
     found = fit(trained(way))
     assert found["now"]["bytes"] == pytest.approx(found["measured_bytes"], rel=0.001)

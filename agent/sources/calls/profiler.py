@@ -26,6 +26,9 @@ from ..stand_in import StandIn
 from .quiet_start import quiet_start
 
 _LOG_LEVEL = "KINETO_LOG_LEVEL"
+_FIRST = "torch._dynamo"
+"""What a program imports with its first optimizer. Two threads that import this and the next, each
+from its own end, meet half-made modules, and the program's fails: ours waits for the first."""
 _LOOKED_UP = "torch._inductor.config"
 """What torch's profiler imports as it starts, a second and more, in the thread that starts it."""
 _MAKE_WAY_S = 60.0
@@ -73,7 +76,8 @@ class StepsProfile:
     def prepare(self) -> None:
         """Look for a profiler of the program's, and stay on the look-out; in the agent's thread."""
         with contextlib.suppress(Exception):  # which torch's profiler would fail with, too
-            importlib.import_module(_LOOKED_UP)
+            for name in (_FIRST, _LOOKED_UP) if _FIRST in sys.modules else ():
+                importlib.import_module(name)
         self._theirs.start()
         self._asked_in, self.moved_s = self._step(), time.monotonic()
         if self._torch.autograd.profiler._is_profiler_enabled or _is_warming_up(self._torch):

@@ -54,6 +54,7 @@ class SeenStep:
         autocasts: Device type and data type of each autocast that it was called within.
         optimizers: Those that stepped; weak references.
         in_pass: Which of them step inside the backward pass.
+        calls: How often it was called in the step.
         passes: Backward passes in the step.
         others: Classes of other models that were trained in the step.
         step: The training step.
@@ -71,7 +72,7 @@ class SeenStep:
         self.autocasts: list[tuple[str, Any]] = []
         self.optimizers: list[weakref.ref[Any]] = []
         self.in_pass = SteppedInPass()
-        self.passes = 0
+        self.calls = self.passes = 0
         self.others: set[str] = set()
         self.step = 0
         self.kept: tuple[Kept, ...] = ()
@@ -106,6 +107,8 @@ class StepLook:
         self._in_pass = SteppedInPass()
         self._alone = 0  # passes in a row before which no trained model was called
         self._has_closed = False
+        self._step: int | None = None  # the training step that is watched
+        self._weight = 0  # of the largest model that the step before has trained
         self.passes = 0
         self.seen: SeenStep | None = None
         self.guard = Guard("fit", lambda: None)
@@ -172,8 +175,17 @@ class StepLook:
     ) -> None:
         """An optimizer is about to step."""
         self._in_pass.steps(optimizer)
-        if self.seen is None:
+        if self.seen is None and self._is_end(optimizer):
             self.guard.run(self._read_step, optimizer)
+
+    def _is_end(self, optimizer: Optimizer) -> bool:
+        """Whether the training step ends with this optimizer: several may step in each."""
+        reference, now = self._recording.objects.optimizer, self._recording.step
+        counted = None if reference is None else reference()
+        is_counted = counted is None or counted is optimizer
+        before = now if self._step is None else self._step
+        self._step = now + 1 if is_counted else max(before, now)
+        return is_counted or now > before
 
     def _read_call(self) -> None:
         """Note what a root module is given."""
@@ -200,11 +212,20 @@ class StepLook:
         seen.kept_in_forward = seen.kept_in_forward or any(p.grad is not None for p in parameters)
         seen.autocasts = _autocasts(self._torch)
         seen.step = self._recording.step
+        seen.calls += 1
         kept = self._kept.setdefault(id(root), KeptTensors(self._recording))
-        kept.called(root, (args, kwargs))
+        if self._is_listed(seen, root):
+            kept.called(root, (args, kwargs))
         if self._is_over:
             kept.close()
         self._watch_result(root)
+
+    def _is_listed(self, seen: SeenStep, root: Module) -> bool:
+        """Whether it is to be listed what is there at this call of a model.
+
+        Each list takes as long as a small step, and a recurrent model is called again and again.
+        """
+        return _weight(root) >= self._weight if self._is_whole else seen.calls == 1
 
     def _is_closed(self, root: Module) -> bool:
         """Whether a hook would have a compiled model compiled again."""
@@ -289,6 +310,7 @@ class StepLook:
             self._done()
         else:
             self._is_whole = True
+            self._weight = 0 if largest is None else _weight(largest.root())
             self._steps.clear()
 
 

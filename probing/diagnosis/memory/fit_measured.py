@@ -29,6 +29,7 @@ another."""
 _LEAST_STEPS = 2
 """What was there before the recording is not seen to go: the first step shows what variables keep
 of the step before for too long, and counts for nothing where there is another."""
+_ALONE = "one step alone was recorded, which keeps too long what was there before it"
 _FIGURES = (
     "SELECT device, phase, step, micro_batch, allocated_bytes, peak_bytes, reserved_bytes,"
     " peak_reserved_bytes, device_used_bytes, device_total_bytes, resident_bytes, cgroup_bytes,"
@@ -212,9 +213,13 @@ def checked(
         rows = [r for r in process.live(SOURCES.name).dicts() if r["source"] == "allocations"]
         if any(row["state"] == "on" or row["note"] for row in rows):
             return _unchecked(answer, "a recording of allocations is under way, or not fetched yet")
-        sightings, _, _ = _recorded(process, timeout_s, tell)
+        sightings, _, notes = _recorded(process, timeout_s, tell)
+        if _ALONE in notes:  # a step of many calls, as one with an evaluation in it
+            sightings, _, notes = _recorded(process, timeout_s, tell)
     except ProbingError as error:
         return _unchecked(answer, error.message)
+    if _ALONE in notes:
+        return _unchecked(answer, _ALONE)
     own = [one.measured.peak().bytes for one in sightings if _size(one.shape) == _now(answer)]
     if not own:
         return _unchecked(answer, "the step that was recorded has another size")
@@ -285,6 +290,9 @@ def _recorded(
     for row in shapes:
         own.setdefault(row["step"], []).append(row)
     curves: list[StepCurve] = list(curves_of(recording, 0))
+    notes = (recording.note,) if recording.note else ()
+    if len(curves) == 1:
+        notes = (*notes, _ALONE)
     curves = curves[1:] or curves
     sightings = tuple(
         Sighting(step=curve.step, shape=max(map(_shape_of, own[curve.step]), key=_size),
@@ -293,7 +301,7 @@ def _recorded(
     )  # fmt: skip
     if not sightings:
         raise FitRefused("the record does not say how many samples a step has", help=_WAY_OUT)
-    return sightings, shapes, ((recording.note,) if recording.note else ())
+    return sightings, shapes, notes
 
 
 def _host_facts(figures: Sequence[Row], peak: int) -> dict[str, Any]:

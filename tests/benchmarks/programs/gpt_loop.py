@@ -39,7 +39,7 @@ class Filler(nn.Module):
 
 
 def main(core: int) -> dict[str, Any]:
-    """Train; returns when each step ended, by the clock that all processes share.
+    """Train; returns when the first step began and each ended, by the clock that all share.
 
     Beside it, how much processor time the agent's threads had used by then.
     """
@@ -52,9 +52,9 @@ def main(core: int) -> dict[str, Any]:
     step = make_stepper(workers=1)  # more than cores only draw a warning
     for _ in range(5):
         step()
+    ends = [time.perf_counter()]
+    agents = [time.process_time() - time.thread_time()]
     print("ready", flush=True)
-    ends: list[float] = []
-    agents: list[float] = []
     while not select.select([sys.stdin], [], [], 0)[0]:
         step()
         ends.append(time.perf_counter())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -232,6 +233,25 @@ def around(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
     return step
 
 
+def beside(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
+    """A small critic beside a model, each with an optimizer; a step begins with a long wait."""
+    model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256))
+    critic = nn.Linear(256, 1)
+    optimizers = torch.optim.Adam(model.parameters()), torch.optim.Adam(critic.parameters())
+
+    def step() -> Tensor:
+        time.sleep(0.05)  # for data: what is asked is mostly asked meanwhile
+        out = model(torch.randn(batch, 256))
+        losses = out.square().mean(), critic(out.detach()[: batch // 4]).square().mean()
+        for loss, optimizer in zip(losses, optimizers, strict=True):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return losses[0].detach()
+
+    return step
+
+
 def in_backward(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
     """An optimizer for each parameter, which steps as its gradient is there and lets go of it."""
     model = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 512))
@@ -311,6 +331,7 @@ WAYS: dict[str, tuple[Callable[[int, int, int], Callable[[], Tensor]], tuple[int
     "keeping": (keeping, (256, 0, 0)),
     "vae": (vae, (256, 0, 0)),
     "by_hand": (by_hand, (512, 0, 0)),
+    "beside": (beside, (64, 0, 0)),
     "around": (around, (64, 0, 0)),
     "in_backward": (in_backward, (64, 0, 0)),
     "asking": (asking, (4, 0, 0)),

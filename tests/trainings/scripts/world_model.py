@@ -22,6 +22,7 @@ class WorldModel(nn.Module):
         for t in range(obs.shape[0]):
             h = self.cell(torch.cat([self.encoder(obs[t]), actions[t]], 1), h)
             losses = losses + nn.functional.mse_loss(self.decoder(h), obs[t])
+            losses = losses + nn.functional.mse_loss(self.reward(h), obs[t].mean(1, keepdim=True))
             states.append(h)
         return torch.cat(states), losses / obs.shape[0]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -41,3 +43,15 @@ def test_a_profile_is_ended_by_its_own_thread_alone() -> None:
     assert profile.step_ended()
     assert profile.state == "cancelled"
     assert not torch._C._autograd._profiler_enabled()
+
+
+def test_what_a_program_imports_with_its_first_optimizer_is_left_to_it() -> None:
+    """Two threads that import torch._dynamo, each from its end, would meet half-made modules."""
+    code = (
+        "import sys, torch;"
+        "from probing.agent.sources.calls.profiler import StepsProfile;"
+        "StepsProfile(1, lambda: 0, 0).prepare();"
+        "print([name for name in ('torch._dynamo', 'torch._inductor') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n", done.stderr
