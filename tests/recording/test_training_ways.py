@@ -92,7 +92,8 @@ def test_recomputation_is_marked(way: str, runs: Runs) -> None:
 def test_what_lies_around_compiled_regions_is_seen(way: str, runs: Runs) -> None:
     """Modules that are called from outside of any graph have rows, those in a graph have none."""
     (run,) = runs(PROGRAM, way).seen
-    assert run.names("forward") == COMPILED[way]
+    # Torch itself calls the module of a graph once, when that runs for the first time.
+    assert run.names("forward") - {"GraphModule"} == COMPILED[way]
     assert run.names("backward") == COMPILED[way]
 
 
