@@ -10,7 +10,6 @@ from probing.ring.arrow_tables import RecordedTable
 from probing.ring.native import IN_C
 from probing.rundir.folders import ProcessFolder
 from probing.sql.engine import Engine
-from probing.sql.plain import run_plain
 from probing.sql.scans import Scan
 from probing.sql.threads import threads_for
 from probing.tables import TORCH_TRACE
@@ -73,11 +72,7 @@ def test_threads_change_no_answer(folder: ProcessFolder, sql: str) -> None:
     answers = []
     for threads in (1, 4):
         engine = Engine([RecordedTable(TORCH_TRACE, folder)], threads=threads)
-        with run_plain(engine, sql, timeout_s=60) as answer:
-            batches = list(answer.batches())
-        rows = [
-            row for batch in batches for row in zip(*(c.values for c in batch.columns), strict=True)
-        ]
-        answers.append(rows)
+        with engine.run(sql, timeout_s=60) as answer:
+            answers.append(answer.to_pylist())
     assert answers[0] == answers[1]
     assert answers[0]
