@@ -44,7 +44,6 @@ class StoreFiles:
         self._store: Store = open_store(url)
         checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
         self._format = ds.ParquetFileFormat(default_fragment_scan_options=checked)
-        self._passed_over: frozenset[str] | None = None
         self.name = url
 
     def tables(self, within: str | None) -> list[tuple[str, str]]:

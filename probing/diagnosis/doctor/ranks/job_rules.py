@@ -141,8 +141,7 @@ def _same_data(job: Job) -> Iterator[Sign]:
 def _different_parameters(job: Job) -> Iterator[Sign]:
     """Ranks have parameters that should be equal and are not."""
     job.need_answers()
-    if not all(_is_replica(facts) for facts in job.ranks.values()):
-        raise NotLookedAt("the ranks do not all reduce gradients with each other")
+    _need_replicas(job)
     _need_lockstep(job)
     told, _ = gather_facts(job.asking)
     comparison = compare_facts([one.facts for one in told])
@@ -164,8 +163,7 @@ def _different_parameters(job: Job) -> Iterator[Sign]:
 
 def _left_out_step(job: Job) -> Iterator[Sign]:
     """One rank leaves out optimizer steps that another makes."""
-    if not all(_is_replica(facts) for facts in job.ranks.values()):
-        raise NotLookedAt("the ranks do not all reduce gradients with each other")
+    _need_replicas(job)
     found = left_out({rank: facts.rows(STEPS) for rank, facts in job.ranks.items()})
     if not found:
         return
@@ -254,6 +252,16 @@ def _asked(job: Job, sql: str, **values: object) -> list[list[dict[str, object]]
         facts.rows(sql.format(world=facts.member.world_size, **values))
         for facts in job.ranks.values()
     ]
+
+
+def _need_replicas(job: Job) -> None:
+    """Make sure that all ranks average their gradients with each other.
+
+    Raises:
+        NotLookedAt: They do not.
+    """
+    if not all(_is_replica(facts) for facts in job.ranks.values()):
+        raise NotLookedAt("the ranks do not all reduce gradients with each other")
 
 
 def _is_replica(facts: Facts) -> bool:

@@ -9,6 +9,7 @@ gradient scaler leaves out the step on all ranks alike.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -38,6 +39,7 @@ def left_out(ranks: Mapping[int, Sequence[Row]]) -> dict[int, list[int]]:
         return {}
     calls = median(row["calls"] for row in rows)
     passes = median(row["micro_batches"] for row in rows)
+    ends = {rank: sorted(row["last"] for row in own) for rank, own in ranks.items()}
     found = {}
     for rank, own in ranks.items():
         doubled = [
@@ -45,13 +47,14 @@ def left_out(ranks: Mapping[int, Sequence[Row]]) -> dict[int, list[int]]:
             for row in own
             if row["calls"] >= 2 * calls
             and (row["micro_batches"] or 0) >= 2 * passes
-            and any(_made(row, others) for other, others in ranks.items() if other != rank)
+            and any(_has_ended_in(row, ends[other]) for other in ranks if other != rank)
         ]
         if doubled:
             found[rank] = sorted(doubled)
     return found
 
 
-def _made(row: Row, others: Sequence[Row]) -> bool:
-    """Whether another rank has ended a step within the collectives of one."""
-    return any(row["first"] <= other["last"] < row["last"] for other in others)
+def _has_ended_in(row: Row, ends: Sequence[int]) -> bool:
+    """Whether a rank has ended a step, `ends` in rising order, within the collectives of one."""
+    at = bisect_left(ends, row["first"])
+    return at < len(ends) and ends[at] < row["last"]
