@@ -201,6 +201,7 @@ def test_a_record_of_another_machine_stays_while_its_process_lives(
         target.reap()
 
 
+@pytest.mark.slow
 @pytest.mark.fault("R3")
 def test_a_thousand_stale_runs_are_removed_at_once(
     directory: RunDirectory, fault: faults.Reached
