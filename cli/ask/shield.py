@@ -83,11 +83,13 @@ def is_heard_again() -> bool:
 
 def _wait(child: int) -> int:
     """The child's status. Ctrl-C reaches both and the child answers; a lone signal is passed on."""
+    ends = os.WEXITED | os.WNOWAIT  # it stays to be asked again: Ctrl-C may take the answer away
     while True:
         try:
-            return os.waitpid(child, 0)[1]
+            os.waitid(os.P_PID, child, ends)
+            break
         except KeyboardInterrupt:
             time.sleep(_HEARD_S)
-            with contextlib.suppress(ProcessLookupError):
-                if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                    os.kill(child, signal.SIGINT)
+            if os.waitid(os.P_PID, child, ends | os.WNOHANG) is None:
+                os.kill(child, signal.SIGINT)
+    return os.waitpid(child, 0)[1]
