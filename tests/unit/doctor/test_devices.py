@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from probing.diagnosis.doctor.not_looked_at import NotLookedAt
-from probing.diagnosis.doctor.rules import piling
+from probing.diagnosis.doctor.rules import RULES, piling
 
 from .made import facts, signs, steps
 from .records import after, trace
@@ -136,3 +136,28 @@ def test_what_the_device_does_not_explain(
     (sign,) = signs("slower-since", slower(devices, **columns))
     assert "cuda:0" not in " ".join((sign.summary, *sign.evidence))
     assert sign.next == ""
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ("allocated_bytes", "what torch's allocator has given out on cuda:0"),
+        ("reserved_bytes", "what torch's allocator holds and has not given out on cuda:0"),
+        ("device_used_bytes", "what is in use outside of torch's allocator on cuda:0"),
+        ("resident_bytes", "the resident set"),
+    ],
+)
+def test_where_memory_grows_is_said_in_words(column: str, words: str) -> None:
+    """Of a device, which of its figures grows, and on which one; else the process's."""
+    held = {"allocated_bytes": 1 << 30, "reserved_bytes": 2 << 30, "device_used_bytes": 9 << 30}
+    figures = {column: 0} if column == "resident_bytes" else held
+    rows = [
+        {"step": n, "phase": "after_step", "device": "cpu" if len(figures) < 2 else "cuda:0",
+         **figures, column: figures[column] + (n << 20)}
+        for n in range(1, 400)
+    ]  # fmt: skip
+    rule = next(rule for rule in RULES if rule.name == "memory-grows")
+    assert rule.on_record is not None
+    (sign,) = rule.on_record(facts({"memory": rows}))
+    assert sign.summary == f"Memory grows: 1.00 MiB a step in {words}"
+    assert sign.evidence[0] == f"{words} has grown by 398.0 MiB since step 1"
