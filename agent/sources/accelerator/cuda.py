@@ -66,14 +66,16 @@ def profiler_activity() -> str | None:
 
 
 def random_state() -> bytes | None:
-    """The state of the random generator of the device in use; None where none is.
+    """The states of the random generators of all devices, one behind the other; None without any.
 
-    To read it waits for no work of the device: it lies in main memory.
+    To read them waits for no work of a device: they lie in main memory. The current device of a
+    thread need not be that which the model is on.
     """
     cuda = device_api()
     if not cuda.is_initialized() or is_capturing():
         return None
-    return bytes(cuda.get_rng_state().tolist())
+    states = (cuda.get_rng_state(number) for number in range(cuda.device_count()))
+    return b"".join(bytes(state.tolist()) for state in states)
 
 
 def free_bytes(device: Device) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +14,8 @@ from .made import facts, signs, steps
 
 if TYPE_CHECKING:
     from probing.diagnosis.doctor.facts import Facts
+
+    from .made import Live
 
 pytestmark = pytest.mark.anypython
 
@@ -52,3 +55,36 @@ def test_one_timed_step_tells_how_busy_the_device_is() -> None:
     times = [{"step": 60, "depth": 0, "stage": "forward", "device_s": 0.02}]
     (sign,) = signs("host-bound", facts({"steps": made, "device_times": times}))
     assert "it works for 20 %" in sign.summary
+
+
+@pytest.mark.parametrize(
+    ("states", "says"),
+    [
+        ({"torch": "same", "torch device": None}, 0),
+        ({"torch": "same", "torch device": "same"}, 1),
+        ({"torch": None, "torch device": "same"}, 1),
+        ({"torch": "same"}, 1),
+        ({"torch": None, "python": "same"}, 0),
+    ],
+)
+def test_dropout_on_a_device_draws_from_its_generator(
+    states: dict[str, str | None], says: int
+) -> None:
+    """That of the CPU stays as it is then, which is no sign of anything."""
+    number = itertools.count()
+
+    def looked_at() -> list[dict[str, Any]]:
+        step = next(number)
+        return [
+            {"kind": "random", "parameter": name, "checksum": state or str(step), "step": step}
+            for name, state in states.items()
+        ]
+
+    module = {"model": "Net", "class": "Dropout", "training": True, "dropout": 0.1}
+    parameters = [{"model": "Net", "optimizers": 1}]
+    live: Live = {
+        "modules": [module],
+        "parameters": parameters,
+        "parameter_checksums": looked_at,
+    }
+    assert len(signs("reseeded", facts({"steps": steps(60)}, live))) == says
