@@ -123,8 +123,9 @@ def _pinned(report: MemoryReport) -> Iterator[str]:
     """The line of what torch has pinned, which a process's resident set has in it."""
     for row in report.segments:
         if row["pool"] == PINNED:
-            kept, used = units.size(row["reserved_bytes"]), units.size(row["allocated_bytes"])
-            yield f"pinned   {kept} of the host's memory, {used} of it in use"
+            used = row["allocated_bytes"]
+            of_it = "" if used is None else f", {units.size(used)} of it in use"
+            yield f"pinned   {units.size(row['reserved_bytes'])} of the host's memory{of_it}"
 
 
 def _baseline(report: MemoryReport, name: str) -> str:
