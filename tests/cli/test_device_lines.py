@@ -61,8 +61,8 @@ def test_memory_tells_who_has_the_device(job: Job) -> None:
     shown = said(job, str(job.pid(1)), "memory", "-n", "0").splitlines()
     at = next(number for number, line in enumerate(shown) if line.startswith("cuda:1 "))
     assert shown[at + 1].strip() == (
-        "2 processes on it, this one with 3.00 GiB; 2 uncorrectable memory errors since the driver"
-        " was loaded"
+        "2 processes on it, this one with 3.00 GiB, the others and the driver with 1.00 GiB;"
+        " 2 uncorrectable memory errors since the driver was loaded"
     )
     assert shown[at + 2].strip().startswith(XID)
 
