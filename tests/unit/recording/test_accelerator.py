@@ -253,9 +253,7 @@ class _Seen(TorchDispatchMode):
         self.sizes: list[int] = []
         self.summed: list[Any] = []
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Take note of a call."""
         if "sum" in str(func):
             self.summed.append(args[0].dtype)

@@ -321,6 +321,10 @@ def test_communication_that_nothing_runs_beside_is_told_apart() -> None:
             span("sgemm", 1600, 50, cat="kernel", tid=STREAM),
         )
     )
+    assert nccl in {kernel.name for kernel in profile.kernels}
+    cells = {cell for section in profile_sections(profile) for row in section.rows for cell in row}
+    assert nccl.partition("(")[0] in cells
+    assert nccl not in cells, "in no table, that of the gaps included"
     queues = profile.queues
     assert queues is not None
     assert (queues.several_ns, queues.communication_ns, queues.exposed_ns) == (
