@@ -1,6 +1,6 @@
 """Names of kernels, as short as a table needs them.
 
-Rules of this file: pure functions. The compiler's names of C++ kernels repeat all their types twice;
+Rules of this file: pure functions. The compiler's names of C++ kernels tell all their types twice;
 what is left out here stands in `--json` and in python.kernels.
 """
 
@@ -19,14 +19,15 @@ _OPENING, _CLOSING = "<({[", ">)}]"
 _PREFIX = re.compile(r"^(?:at::native::|at::|c10::|std::)+")
 _NUMBER = re.compile(r"\(.*\)-?\d+|-?\d+[ul]*|true|false")
 _PLUMBING = re.compile(
-    r"array|tuple|unsigned int|long|int|\w*OffsetCalculator|(Load|Store)With(out)?Cast|TensorList\w*"
+    r"array|tuple|unsigned int|long|int|\w*OffsetCalculator|(Load|Store)With(out)?Cast"
+    r"|TensorList\w*"
 )
 _CALLED = re.compile(r"[\w>]\(")
 _LAMBDA = re.compile(r"\{lambda\((.*)\)#\d+\}")
 _FUNCTOR = ("operator", "{", "'lambda", "type", "value")
 """How the parts of a name begin that say what is called inside of what the name is about."""
 _BARE, _SIGNED, _WHOLE, _NUMBERED = range(4)
-"""What tells names apart that would else be equal: how a lambda is called, all arguments, a number."""
+"""What tells equal names apart: what a lambda is called with, all arguments, a number."""
 
 
 class _Name(NamedTuple):

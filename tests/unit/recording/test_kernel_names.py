@@ -31,8 +31,8 @@ SHORT = {
         "unrolled_elementwise_kernel<direct_copy_kernel_cuda>",
     f"{NATIVE}elementwise_kernel<128, 4, {NOCAST}>(int, {NOCAST})":
         "elementwise_kernel<gpu_kernel_impl_nocast<direct_copy_kernel_cuda>>",
-    f"{NATIVE}{APPLY}TensorListMetadata<2>, at::native::(anonymous namespace)::UnaryOpFunctor<float,"
-    " 2, 1, 1>, at::native::Sqrt<float> >(at::native::(anonymous namespace)::TensorListMetadata<2>)":
+    f"{NATIVE}{APPLY}TensorListMetadata<2>, at::native::(anonymous namespace)::UnaryOpFunctor"
+    "<float, 2, 1, 1>, at::native::Sqrt<float> >(at::native::(anonymous namespace)::Metadata<2>)":
         "multi_tensor_apply_kernel<UnaryOpFunctor<float>, Sqrt<float>>",
     f"{NATIVE}reduce_kernel<128, 4, {SUM} >({SUM})":
         "reduce_kernel<ReduceOp<BFloat16, func_wrapper_t<BFloat16, sum_functor>, BFloat16>>",
