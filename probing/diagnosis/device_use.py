@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ProbingError
 from ..messages.frozen import dataclass
-from ..units import age, duration, size
+from ..units import age, duration, percent, size
 
 if TYPE_CHECKING:
     from ..client.base import Process
@@ -37,9 +37,11 @@ _STEPS = """
     HAVING count(*) > 0
 """
 _STAGES = """
-    SELECT stage, median(seconds) AS seconds FROM (
-        SELECT step, stage, sum(device_s) AS seconds FROM python.device_times
-        WHERE depth = 0 OR stage = 'replay' GROUP BY ALL)
+    SELECT stage, median(share) AS share FROM (
+        SELECT step, t.stage, sum(t.device_s) / any_value(s.device_s) AS share
+        FROM python.device_times t JOIN python.steps s USING (step)
+        WHERE (t.depth = 0 OR t.stage = 'replay') AND s.device_s > 0
+        GROUP BY step, t.stage QUALIFY dense_rank() OVER (ORDER BY step DESC) <= 20)
     GROUP BY stage ORDER BY CASE stage WHEN 'forward' THEN 0 WHEN 'backward' THEN 1 ELSE 2 END
 """
 _COLLECTIVES = """
@@ -90,7 +92,8 @@ class DeviceUse:
         sample: The newest row of python.devices; None where NVML tells nothing.
         xids: Errors that the driver has told, the latest first: `xid` and `age_s`.
         steps: Medians of the last steps by the device's clock; None where none was timed.
-        stages: By stage what roots take on the device in a step.
+        stages: By stage the share of a step that roots take on the device, in the newest steps
+            of which that was timed: a share, as such a step takes longer than others.
         collectives: What those take in a step that are waited for at once, the same way.
         replays: How many replays of CUDA graphs are on record.
     """
@@ -151,7 +154,7 @@ def use_of(rows: Sequence[Row]) -> DeviceUse | None:
         sample=next(iter(found["sample"]), None),
         xids=tuple(found["xids"]),
         steps=next(iter(found["steps"]), None),
-        stages={row["stage"]: row["seconds"] for row in found["stages"]},
+        stages={row["stage"]: row["share"] for row in found["stages"]},
         collectives=next(iter(found["collectives"]), None),
         replays=next(iter(found["replays"]), None),
     )
@@ -200,7 +203,7 @@ def _steps(use: DeviceUse) -> Iterator[str]:
     row = use.steps
     if row is None:
         return
-    parts = [f"{stage} {duration(s)}" for stage, s in use.stages.items() if stage != "replay"]
+    parts = [f"{name} {percent(part)}" for name, part in use.stages.items() if name != "replay"]
     of_it = f" ({', '.join(parts)})" if parts else ""
     bound = ""
     if row["judged"]:
@@ -225,8 +228,8 @@ def _replays(use: DeviceUse) -> Iterator[str]:
     row = use.replays
     if row is None:
         return
-    seconds = use.stages.get("replay")
-    each = "" if seconds is None else f", {duration(seconds)} of a step"
+    part = use.stages.get("replay")
+    each = "" if part is None else f", {percent(part)} of a step"
     yield (
         f"{row['replays']:,} replay{'' if row['replays'] == 1 else 's'} of"
         f" {row['graphs']} CUDA graph{'' if row['graphs'] == 1 else 's'} on record{each}"

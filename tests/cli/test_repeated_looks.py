@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -119,3 +120,36 @@ def test_what_does_not_fit_is_counted(training: Target) -> None:
         lines = terminal.wait_for("more lines, for which the screen is too low")
         assert lines[2].startswith(f"process {training.pid} ")
         assert len(lines) <= 8
+
+
+_ENDS_AS_CTRL_C_COMES = """
+import os
+from probing.cli.ask import shield
+
+wait = os.waitid
+
+def waitid(*arguments):
+    wait(*arguments)
+    os.waitid = wait
+    raise KeyboardInterrupt
+
+os.waitid = waitid
+try:
+    shield.go_on_in_a_child()
+except shield.LeftToChild as left:
+    print(left.exit_code)
+else:
+    os._exit(130)
+"""
+
+
+def test_ctrl_c_as_the_child_ends_leaves_its_exit_code() -> None:
+    """The answer of the kernel is lost to the interrupt, and is asked for again."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDS_AS_CTRL_C_COMES],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("130\n", "")

@@ -63,7 +63,11 @@ def attached(*, is_fake: bool) -> Iterator[Finding]:
     finally:
         for process in (idle, busy):
             process.end()
-    yield expect("attached to one without CUDA: it is in use", after[0]["initialized"], must=False)
+    yield expect(
+        "attached to one without CUDA: torch has begun to use it",
+        after[0]["initialized"],
+        must=before[0]["initialized"],
+    )
     yield expect("attached to one without CUDA: contexts", after[0]["contexts"], must=[])
     yield expect("attached to one with CUDA: contexts", after[1]["contexts"], must=[0])
     grown = (before[1]["free"] - after[1]["free"]) / _MIB

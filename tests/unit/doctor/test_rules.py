@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from probing.diagnosis.doctor.hot_lines import lines_in
-from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.rules import RULES
 
 from .failing_cases import FAILING
@@ -472,17 +471,6 @@ def test_each_rule_is_tested_both_ways() -> None:
     names = {rule.name for rule in RULES} - ELSEWHERE
     assert names == said
     assert names == silent
-
-
-def test_tf32_is_asked_for_where_there_is_an_accelerator() -> None:
-    """On a CPU that is not looked at, and said so."""
-    with pytest.raises(NotLookedAt, match="no accelerator"):
-        signs("tf32-off", environment(device="cpu")())
-    values = {"device": "cuda:0", "float32_matmul_precision": "highest"}
-    rows = [{"kind": "torch", "name": name, "value": value} for name, value in values.items()]
-    parameters = [{"trainable": True, "dtype": "float32", "device": "cuda:0"}]
-    asked = facts({}, {"environment": rows, "parameters": parameters})
-    assert [sign.certainty for sign in signs("tf32-off", asked)] == ["possible"]
 
 
 @pytest.mark.parametrize(("phase", "fix"), [("forward", "keep a running sum"), ("both", "Detach")])

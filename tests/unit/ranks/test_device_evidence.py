@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from probing.cli.render.ranks.hang import render_verdict
-from probing.diagnosis.device_use import sample_words, use_of, xid_lines
+from probing.diagnosis.device_use import _STAGES, sample_words, use_of, xid_lines
 from probing.diagnosis.hang import RankEvidence, judge
 from probing.diagnosis.hang.seen.collection import _record
 from probing.diagnosis.hang.seen.flights import is_blind
@@ -96,6 +96,29 @@ def test_what_was_not_measured_is_left_out_and_what_is_old_says_so() -> None:
     assert sample_words(row) == "device cuda:3: 0 % busy, 5 min ago"
     told = list(xid_lines([{"xid": 79, "age_s": 12.0}, {"xid": 999, "age_s": 240.0}]))
     assert told == [LOST, "the driver told of error XID 999 4 min ago"]
+
+
+def test_the_parts_of_a_step_are_of_the_steps_that_were_timed() -> None:
+    """A step that is timed takes longer than others: its parts are shares of its own time."""
+    import duckdb
+
+    with duckdb.connect() as con:
+        con.execute("CREATE SCHEMA python")
+        con.execute(
+            "CREATE TABLE python.steps AS SELECT range::INT AS step, 0.05 AS duration,"
+            " if(step % 100 = 7, 0.2, 0.05) AS device_s, false AS host_bound FROM range(1, 300)"
+        )
+        con.execute(
+            "CREATE TABLE python.device_times AS SELECT step, stage, depth, 0.08 AS device_s FROM"
+            " (VALUES (7), (107), (207)) s(step), (VALUES ('forward', 0), ('backward', 0),"
+            " ('forward', 1)) m(stage, depth)"
+        )
+        told = [(stage, round(share, 6)) for stage, share in con.sql(_STAGES).fetchall()]
+    assert told == [("forward", 0.4), ("backward", 0.4)]
+    steps = {"steps": 9, "step_s": 0.1, "device_s": 0.05, "host_bound": 0, "judged": 0}
+    use = use_of([{"steps": [steps], "stages": [{"stage": "forward", "share": 0.4}]}])
+    assert use is not None
+    assert list(use.lines()) == ["a step takes 50 ms on the device (forward 40.0 %)"]
 
 
 def test_a_device_without_a_driver_has_its_steps() -> None:

@@ -36,8 +36,9 @@ _LARGE = 1 << 30
 _NEAR = 0.85
 _ON_DEVICE = (
     "SELECT step, sum(device_s) AS device_s FROM python.device_times"
-    " WHERE (depth = 0 OR stage = 'replay') AND step BETWEEN {first} AND {last} GROUP BY step"
+    " WHERE depth = 0 OR stage = 'replay' GROUP BY step ORDER BY step DESC LIMIT 20"
 )
+"""Few steps are timed: those before the newest tell of them, too."""
 _RESERVED = (
     "SELECT step, device, allocated_bytes, peak_bytes, reserved_bytes, device_total_bytes"
     " FROM python.memory WHERE reserved_bytes IS NOT NULL ORDER BY seq DESC LIMIT 400"
@@ -58,11 +59,13 @@ def _steps(facts: Facts) -> Steps:
 
 
 def _busy(facts: Facts, now: Steps) -> float | None:
-    """For what part of a step modules and optimizers keep the device busy; None: not timed."""
-    rows = facts.rows(_ON_DEVICE.format(first=now.numbers[0], last=now.numbers[-1]))
-    whole = {row["step"]: row["duration"] for row in now.rows}
-    shares = [row["device_s"] / whole[row["step"]] for row in rows if whole.get(row["step"])]
-    return min(1.0, float(np.median(shares))) if shares else None
+    """For what part of a step modules and optimizers keep the device busy; None: not timed.
+
+    A step that is timed takes the host longer: it is held against the others.
+    """
+    first = facts.steps.settled().numbers[0]
+    seconds = [row["device_s"] for row in facts.rows(_ON_DEVICE) if row["step"] >= first]
+    return min(1.0, float(np.median(seconds)) / now.median_s) if seconds else None
 
 
 def _waits_elsewhere(now: Steps) -> bool:
@@ -154,6 +157,32 @@ def _fragmented(facts: Facts) -> Iterator[Sign]:
     )  # fmt: skip
 
 
+def _tf32(facts: Facts) -> Iterator[Sign]:
+    """Matrices of float32 are multiplied without TF32 on a device that has it."""
+    environment = facts.environment
+    rows = [row for row in facts.live("parameters") if row["trainable"]]
+    there = [row for row in rows if row["device"].startswith("cuda")]
+    if not there:
+        raise NotLookedAt(_NO_DEVICE)
+    is_single = any(row["dtype"] == "float32" for row in there)
+    if not is_single or environment.get("float32_matmul_precision") != "highest":
+        return
+    if not facts.rows(_ON_DEVICE):
+        raise NotLookedAt("no step was timed on the device, as which autocast is seen")
+    if "autocast" in environment:
+        return
+    yield Sign(
+        certainty="possible",
+        summary="Matrices of float32 are multiplied without TF32",
+        evidence=("torch.get_float32_matmul_precision() is highest",),
+        weight=0.2,
+    )
+
+
+_ENVIRONMENT = (
+    "probing ENDPOINT query \"SELECT name, value FROM python.environment WHERE kind IN ('torch',"
+    " 'place')\""
+)
 RULES = (
     Rule(
         name="synchronises",
@@ -202,5 +231,18 @@ RULES = (
         next="probing ENDPOINT memory",
         asks=(_RESERVED,),
         look=_fragmented,
+    ),
+    Rule(
+        name="tf32-off",
+        group="slow",
+        subject="set-up",
+        symptom="Matrix products take several times as long as the device needs.",
+        evidence="float32 parameters on an accelerator, and float32_matmul_precision is highest.",
+        certainty="possible",
+        gravity=20,
+        fix="torch.set_float32_matmul_precision('high'), or bfloat16 by autocast.",
+        source="https://pytorch.org/docs/stable/notes/cuda.html",
+        next=_ENVIRONMENT,
+        look=_tf32,
     ),
 )

@@ -25,6 +25,9 @@ from ..findings import Rule, Sign
 from ..not_looked_at import NotLookedAt
 
 _SAME_FILE = 20
+_SHARED = "/dev/shm"  # noqa: S108 - looked at, never written to
+_NO_FILES = ("/dev/", "/proc")
+"""Devices are as often open as their driver wants: CUDA opens its own 25 times."""
 _SAME_THREADS = 6
 _MANY_CHILDREN = 6
 _SHM_FILES = 10
@@ -46,7 +49,7 @@ def _descriptors(facts: Facts) -> Iterator[Sign]:
     names: dict[str, str] = {}
     for link in _links(pid):
         stem = re.sub(r"\d+", "#", re.sub(r"_[a-z0-9_]{6,}|[0-9a-f]{8,}", "#", link))
-        if link.startswith("/") and not link.startswith(("/dev/null", "/proc", "/dev/pts")):
+        if link.startswith(_SHARED) or (link.startswith("/") and not link.startswith(_NO_FILES)):
             counts[stem] += 1
             names.setdefault(stem, link)
     if not counts:
@@ -54,7 +57,7 @@ def _descriptors(facts: Facts) -> Iterator[Sign]:
     stem, number = counts.most_common(1)[0]
     if number < _SAME_FILE:
         return
-    shared = names[stem].startswith("/dev/shm")  # noqa: S108 - looked at, never written to
+    shared = names[stem].startswith(_SHARED)
     limit = process.file_limit(pid)
     yield Sign(
         certainty="likely",

@@ -7,7 +7,6 @@ from typing import Any
 
 from ..facts import Facts, percent
 from ..findings import Rule, Sign
-from ..not_looked_at import NotLookedAt
 
 _FEW_AGAIN, _LEAST_SHARE = 3, 0.05
 _LAYOUTS_S = 3.0
@@ -224,23 +223,6 @@ def _channels_last(facts: Facts) -> Iterator[Sign]:
     )
 
 
-def _tf32(facts: Facts) -> Iterator[Sign]:
-    """Matrices of float32 are multiplied without TF32 on a device that has it."""
-    environment = facts.environment
-    if not environment.get("device", "").startswith("cuda"):
-        raise NotLookedAt("no accelerator is in use")
-    rows = [row for row in facts.live("parameters") if row["trainable"]]
-    is_single = any(row["dtype"] == "float32" and row["device"].startswith("cuda") for row in rows)
-    if not is_single or environment.get("float32_matmul_precision") != "highest":
-        return
-    yield Sign(
-        certainty="possible",
-        summary="Matrices of float32 are multiplied without TF32",
-        evidence=("torch.get_float32_matmul_precision() is highest",),
-        weight=0.2,
-    )
-
-
 _ENVIRONMENT = (
     "probing ENDPOINT query \"SELECT name, value FROM python.environment WHERE kind IN ('torch',"
     " 'place')\""
@@ -379,18 +361,5 @@ RULES = (
         next='probing ENDPOINT query "SELECT module, class, input_layout FROM python.modules"',
         look=_channels_last,
         cost_s=1.0,
-    ),
-    Rule(
-        name="tf32-off",
-        group="slow",
-        subject="set-up",
-        symptom="Matrix products take several times as long as the device needs.",
-        evidence="float32 parameters on an accelerator, and float32_matmul_precision is highest.",
-        certainty="possible",
-        gravity=20,
-        fix="torch.set_float32_matmul_precision('high'), or bfloat16 by autocast.",
-        source="https://pytorch.org/docs/stable/notes/cuda.html",
-        next=_ENVIRONMENT,
-        look=_tf32,
     ),
 )

@@ -1,0 +1,54 @@
+"""What a process on an accelerator looks like when nothing is wrong with it, and when it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from probing.diagnosis.doctor.not_looked_at import NotLookedAt
+from probing.diagnosis.doctor.rules import piling
+
+from .made import facts, signs, steps
+
+if TYPE_CHECKING:
+    from probing.diagnosis.doctor.facts import Facts
+
+pytestmark = pytest.mark.anypython
+
+
+@pytest.mark.parametrize(
+    ("path", "says"), [("/dev/nvidia0", 0), ("/dev/nvidia-uvm", 0), ("/dev/shm/torch_7_0", 1)]
+)
+def test_the_files_of_a_driver_are_not_piling_up(
+    monkeypatch: pytest.MonkeyPatch, path: str, says: int
+) -> None:
+    """A process on an H100 has `/dev/nvidia0` open 24 times from its start on."""
+    monkeypatch.setattr(piling, "_links", lambda pid: [path] * 24 + ["/etc/hosts"])
+    assert len(signs("descriptors", facts({}))) == says
+
+
+def asked(device: str, *, timed: int = 1, **values: str) -> Facts:
+    """A training with a parameter on the device, as torch describes it there."""
+    values |= {"device": "NVIDIA H100 80GB HBM3", "float32_matmul_precision": "highest"}
+    rows = [{"kind": "torch", "name": name, "value": value} for name, value in values.items()]
+    parameters = [{"trainable": True, "dtype": "float32", "device": device}]
+    times = [{"step": 300, "depth": 0, "stage": "forward", "device_s": 0.04}] * timed
+    return facts({"device_times": times}, {"environment": rows, "parameters": parameters})
+
+
+def test_tf32_is_asked_for_where_there_is_an_accelerator() -> None:
+    """On a CPU that is not looked at, and said so; under autocast its matrices are of 16 bits."""
+    assert [sign.certainty for sign in signs("tf32-off", asked("cuda:0"))] == ["possible"]
+    assert not signs("tf32-off", asked("cuda:0", autocast="bfloat16"))
+    for there, why in ((asked("cpu"), "no accelerator"), (asked("cuda:0", timed=0), "timed")):
+        with pytest.raises(NotLookedAt, match=why):
+            signs("tf32-off", there)
+
+
+def test_one_timed_step_tells_how_busy_the_device_is() -> None:
+    """Long before the newest: to time a step is dear, so that is done in few."""
+    made = steps(400, device_s=0.1, host_bound=True)
+    times = [{"step": 60, "depth": 0, "stage": "forward", "device_s": 0.02}]
+    (sign,) = signs("host-bound", facts({"steps": made, "device_times": times}))
+    assert "it works for 20 %" in sign.summary
