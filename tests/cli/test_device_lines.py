@@ -47,7 +47,9 @@ def test_status_has_a_line_for_each_kind_of_fact(job: Job) -> None:
     device, step, collectives, replays, xid = shown[at : at + 5]
     assert device.startswith(f"device cuda:1: 97 % busy, {SLOW}, PCIe 1.95 GiB/s, NVLink ")
     assert device.endswith("2 uncorrectable memory errors since the driver was loaded")
-    assert step.startswith("a step takes 50 ms on the device (forward 7 ms, backward 0 s); host-b")
+    assert step.startswith(
+        "a step takes 50 ms on the device (forward 14.0 %, backward 0.0 %); host-b"
+    )
     assert collectives.startswith("2 collectives of it take 4 ms there, waiting for other ranks")
     assert "of 1 CUDA graph on record, 4 ms of a step" in replays
     assert xid.startswith(XID)
