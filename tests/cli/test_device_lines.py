@@ -51,11 +51,11 @@ def test_status_has_a_line_for_each_kind_of_fact(job: Job) -> None:
         "a step takes 50 ms on the device (forward 14.0 %, backward 0.0 %); host-b"
     )
     assert collectives.startswith("2 collectives of it take 4 ms there, waiting for other ranks")
-    assert "of 1 CUDA graph on record, 4 ms of a step" in replays
+    assert "of 1 CUDA graph on record, 8.0 % of a step" in replays
     assert xid.startswith(XID)
     told = json.loads(said(job, str(job.pid(0)), "status", "--format", "json"))["device"]
     assert told["sample"]["throttled"] is None
-    assert told["stages"]["forward"] == pytest.approx(4e-3)
+    assert told["stages"]["forward"] == pytest.approx(0.08)
 
 
 def test_memory_tells_who_has_the_device(job: Job) -> None:
