@@ -299,8 +299,11 @@ class Cuda:
         if not {f"{of_all}_bytes", f"{in_use}_bytes"} <= told.keys():
             return None
         pieces = told.get("allocations" if has_active else "segment", {}).get("current")
-        sizes = [told[f"{name}_bytes"]["current"] for name in (of_all, in_use)]
-        return PinnedMemory(sizes[0], sizes[1], pieces)
+        size, used = (told[f"{name}_bytes"]["current"] for name in (of_all, in_use))
+        # Before 2.13, torch counted what was handed out again, but not (or as -1 byte) what came
+        # back: that figure only grew.
+        is_right = sys.modules["torch"].__version__ >= (2, 13) and used <= size
+        return PinnedMemory(size, used if is_right else None, pieces)
 
     def check_devices(self) -> list[DeviceCheck]:
         """See `Accelerator`."""
