@@ -344,7 +344,7 @@ def test_samples_are_taken_often_where_memory_may_grow() -> None:
 
 
 def test_a_sample_from_within_a_step_of_a_device_is_none_of_its_end() -> None:
-    """The next is taken there once half of the time to it is over; the resident set changes little."""
+    """The next is taken there once half of the time to it is over."""
     times = (n * 10_000_000 + end for n in range(9) for end in (0, 20_000))
     sampler = MemorySampler(FakeAccelerator(3000, 1000, None), clock=lambda: next(times))
     sampler.sample()  # due again 5 ms later
