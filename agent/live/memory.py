@@ -99,6 +99,11 @@ def _look(recording: Recording, question: LiveQuestion, *, only_backward: bool =
         held_s = max(moment.held_s for moment in moments)
         held = f"the training was held for at most {1e3 * held_s:.0f} ms at a time"
         note = held if note is None else f"{note}; {held}"
+    walked = [moment.nodes for moment in moments if moment.nodes is not None]
+    if walked:
+        newest = f"the {min(walked):,} newest nodes of autograd's graphs"
+        left_out = f"activations are those of {newest}, for want of time"
+        note = left_out if note is None else f"{note}; {left_out}"
     return Seen(moments, note, time.monotonic())
 
 

@@ -60,7 +60,7 @@ def device_room(accelerator: Accelerator) -> Room:
     if totals is None:
         return Room(None, None, slack, figures.peak_bytes)
     outside = max(0, totals.used_bytes - figures.reserved_bytes)
-    limit = f"the memory of {figures.device}, less what is used outside of its allocator"
+    limit = f"the memory of {figures.device}, less what libraries and other programs use"
     return Room(totals.total_bytes - outside, limit, slack, figures.peak_bytes)
 
 

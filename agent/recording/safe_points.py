@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from ...safety.guard import Guard
+from ...safety.this_thread import is_called
 
 AGENT_THREAD_PREFIX = "probing-"
 """How the names of the agent's own threads begin."""
@@ -322,7 +323,7 @@ class SafePoints:
             works: Whether jobs are run and every visit is let in; else only those are that may
                 have begun already.
         """
-        if threading.current_thread().name.startswith(AGENT_THREAD_PREFIX):
+        if is_called(AGENT_THREAD_PREFIX):
             return
         if self.at_work.is_here():
             if not works:  # whoever works beside must still be over before more is changed
@@ -356,7 +357,7 @@ class SafePoints:
 
     def _hurry(self) -> None:
         """Run those that cannot wait, unless this thread is the agent's own."""
-        if not threading.current_thread().name.startswith(AGENT_THREAD_PREFIX):
+        if not is_called(AGENT_THREAD_PREFIX):
             self._run_jobs(self._hurried)
 
     def _work(self) -> None:

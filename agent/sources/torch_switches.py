@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .accelerator import device_names
+from .accelerator import device_names, is_in_use
 
 
 def compiled_frames() -> int | None:
@@ -29,7 +29,8 @@ def switches() -> dict[str, str]:
         "num_interop_threads": torch.get_num_interop_threads,
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
         "float32_matmul_precision": torch.get_float32_matmul_precision,
-        "cudnn": torch.backends.cudnn.version,
+        # Who asks for it has torch begin to use CUDA, after which no forked child may.
+        "cudnn": lambda: torch.backends.cudnn.version() if is_in_use() else None,
         "cudnn.enabled": lambda: torch.backends.cudnn.enabled,
         "mkldnn.enabled": lambda: torch.backends.mkldnn.enabled,
         "cudnn.benchmark": lambda: torch.backends.cudnn.benchmark,

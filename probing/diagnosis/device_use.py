@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 
 NEWEST_SAMPLE = """
     SELECT device, busy, power_w, power_limit_w, sm_mhz, throttled, temperature_c, ecc_errors,
-           remapped_rows, processes, own_bytes,
+           remapped_rows, processes, own_bytes, used_bytes,
            pcie_sent_bytes_per_s + pcie_received_bytes_per_s AS pcie_bytes_per_s,
            nvlink_sent_bytes_per_s + nvlink_received_bytes_per_s AS nvlink_bytes_per_s,
            (epoch_ns(now()) - start_ns) / 1e9 AS age_s
@@ -125,9 +125,13 @@ class DeviceUse:
             return None
         words = []
         if row["processes"]:
-            own = "" if row["own_bytes"] is None else f", this one with {size(row['own_bytes'])}"
-            number = row["processes"]
-            words.append(f"{number} process{'' if number == 1 else 'es'} on it{own}")
+            number, own, used = row["processes"], row["own_bytes"], row["used_bytes"]
+            text = f"{number} process{'' if number == 1 else 'es'} on it"
+            if own is not None:
+                text += f", this one with {size(own)}"
+                if number > 1 and used is not None and used > own:
+                    text += f", the others and the driver with {size(used - own)}"
+            words.append(text)
         words += _damage(row)
         return "; ".join(words) or None
 

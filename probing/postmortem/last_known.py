@@ -37,6 +37,7 @@ class _OpenRows:
         threads: Main thread first.
         step: The step of the newest of them.
         is_between: Whether none of them is a call but the step itself, which is around all calls.
+        has_ended: Whether the step had ended as well: it is the last one on record.
         age_s: How long before the last thing on record the newest of them had begun.
         ends_ns: When that last thing was, since the epoch.
     """
@@ -44,6 +45,7 @@ class _OpenRows:
     threads: tuple[ThreadStack, ...]
     step: int
     is_between: bool
+    has_ended: bool
     age_s: float
     ends_ns: int
 
@@ -87,6 +89,11 @@ def _of_open_rows(folder: ProcessFolder, rows: _OpenRows, crash: CrashRecord | N
             f" {rows.step}, outside of them, {rows.age_s:.3g} s after that step began (the record"
             f" ends at {at})"
         )
+    if rows.has_ended:
+        note = (
+            f"it left no stack, and on its record step {rows.step} has ended, and nothing has begun"
+            f" since (the record ends at {at})"
+        )
     if crash is not None:
         note += f"; {describe(crash)}"
     return Backtrace(pid=folder.pid, source=OPEN_ROWS, threads=rows.threads, note=note)
@@ -105,8 +112,12 @@ def _read_open_rows(folder: ProcessFolder) -> _OpenRows | None:
         return None
     places = _places(rows)
     # An agent that has closed in an orderly way leaves the last step open, and no socket.
-    has_calls = bool((rows["stage"][places] != _STEP).any())
-    if not len(places) or not (has_calls or folder.socket.exists()):
+    if not (rows["stage"][places] != _STEP).any():
+        if not folder.socket.exists():
+            return None
+        if not len(places):  # it was killed between two steps
+            places = np.flatnonzero(rows["stage"] == _STEP)[-1:]
+    if not len(places):
         return None
     return _assemble(folder, snapshot, places, texts)
 
@@ -158,6 +169,7 @@ def _assemble(
         threads=tuple(threads),
         step=int(rows["step"][newest]),
         is_between=bool((rows["stage"][places] == _STEP).all()),
+        has_ended=bool(rows.states[newest] != OPEN),
         age_s=(last_ns - int(rows["start_ns"][newest])) / 1e9,
         ends_ns=last_ns + snapshot.header.clock_offset_ns,
     )
@@ -173,4 +185,5 @@ def _frame(rows: RingRows, place: int, texts: list[str | None]) -> Frame:
     code = int(rows["stage"][place])
     stage = STAGES[code] if code < len(STAGES) else "?"
     func = f"step {rows['step'][place]}" if code == _STEP else f"{text('module')} ({stage})"
+    func += "" if rows.states[place] == OPEN else ", which has ended"
     return Frame(func=func, file=text("class"), lineno=0, kind="module")

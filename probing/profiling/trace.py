@@ -21,6 +21,8 @@ from ..script.profile_mark import MARK_PATTERN
 _OPTIMIZER = re.compile(r"Optimizer\.step#(.+?)\.\w+$")
 _ENGINE = "autograd::engine::evaluate_function: "
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+_CALLS = ("_runtime", "_driver")
+"""How the categories of calls end by which a program uses devices, such as `cuda_driver`."""
 _LAUNCH = re.compile(r"Launch")
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 
@@ -53,7 +55,8 @@ class Event:
     """One event of the trace.
 
     Attributes:
-        kind: ``op``, ``kernel``, ``annotation``, or ``launch`` of kernels by the host.
+        kind: ``op``, ``kernel``, ``annotation``, or ``launch``: a call by which the host may have
+            had something launched.
         correlation: What a kernel has in common with the launch that it comes of.
         own_ns: Its time without that of the operators inside.
         is_double: Whether it is the only thing in an operator of the same name, as whose part it
@@ -92,7 +95,7 @@ class Trace:
         marks: One per step, and one at the end of the last; in order.
         ops: The operators within the steps, by thread and time.
         kernels: What the accelerator did for them.
-        launches: Where the host had kernels launched.
+        launches: Where the host had kernels and copies launched.
         delays_ns: By how much each kernel began after its launch, where that is known.
         annotations: Ranges that torch or the program names.
         modules: The module calls of these steps; empty where they are not known.
@@ -132,9 +135,10 @@ def read_trace(data: bytes, calls: tuple[ModuleCall, ...] = ()) -> Trace:
     _attribute_optimizers(ops, notes)
     _attribute_backward(ops, [e for e in events if e.get("cat") == "fwdbwd"])
     # A kernel runs after its launch; one of the last step may end behind it.
-    launches = sorted((e for e in inside if e.kind == "launch"), key=_by_time)
+    all_launches = _launches(found)
+    launches = [one for one in all_launches if low <= one.start_ns < high]
     _attribute_launches(launches, ops, modules, notes)
-    launched = {one.correlation: one for one in launches if one.correlation}
+    launched = {one.correlation: one for one in all_launches if one.correlation}
     kernels = _attributed_kernels(found, ops, launched, (low, high))
     return Trace(
         raw=raw,
@@ -162,19 +166,38 @@ def _read(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]], list[Event
         raise InternalError(f"the profile cannot be read ({error!r})") from None
 
 
+def _launches(found: list[Event]) -> list[Event]:
+    """The calls that had something launched, by thread and time.
+
+    They are known by what they launched, whatever they are called: copies have other names than
+    kernels, and libraries call the driver past the runtime. A call inside of another one that has
+    launched the same is none of its own.
+    """
+    done = {event.correlation for event in found if event.kind == "kernel"}
+    seen: set[int] = set()
+    launches = []
+    for event in sorted((one for one in found if one.kind == "launch"), key=_by_time):
+        is_one = event.correlation in done or _LAUNCH.search(event.name) is not None
+        if is_one and event.correlation not in seen:
+            launches.append(event)
+        seen |= {event.correlation} - {0}
+    return launches
+
+
 def _attributed_kernels(
     found: list[Event], ops: list[Event], launched: dict[int, Event], within_ns: tuple[int, int]
 ) -> list[Event]:
     """The kernels of operators, of launches, or of the time of the steps, and for whom they are."""
     by_id = {op.external_id: op for op in ops if op.external_id}
     low, high = within_ns
+    within = {number for number, one in launched.items() if low <= one.start_ns < high}
     kernels = [
         event
         for event in found
         if event.kind == "kernel"
         and (
             event.external_id in by_id
-            or event.correlation in launched
+            or event.correlation in within
             or low <= event.start_ns < high
         )
     ]
@@ -193,9 +216,9 @@ def _event(raw: dict[str, Any]) -> Event | None:
     """One event, if it is of a kind that counts."""
     category = str(raw.get("cat"))
     kind = "kernel" if category in _DEVICE else _KINDS.get(category)
+    if kind is None and category.endswith(_CALLS):
+        kind = "launch"
     if kind is None or raw["ph"] != "X":
-        return None
-    if kind == "launch" and _LAUNCH.search(str(raw["name"])) is None:
         return None
     args = raw.get("args", {})
     thread = raw.get("tid", 0)
@@ -213,9 +236,6 @@ def _event(raw: dict[str, Any]) -> Event | None:
 _KINDS = {
     "cpu_op": "op",
     "user_annotation": "annotation",
-    "cuda_runtime": "launch",
-    "cuda_driver": "launch",
-    "xpu_runtime": "launch",
 }
 
 

@@ -33,6 +33,8 @@ _OUR_FILES = re.compile(
     r"|/probing/(?:_boot|_run|safety/guard)\.py$"
 )
 """Files of ours whose frames stand between those of the job, and say nothing about it."""
+_NUMBERED = re.compile(r"Dummy-\d+|thread 0x[0-9a-f]+")
+"""What threads are called that Python has not started."""
 _SAFE_POINTS = "/agent/recording/safe_points.py"
 _HOLDS = "wait_done"
 HELD = "standing still at a safe point, as a question asks it to"
@@ -113,9 +115,10 @@ def complete(
         spans: By thread where in its source the innermost frame is.
     """
     source, waiters, done = SourceLines(), set(wants_gil), []
-    for thread in threads:
-        if is_agents(thread):
-            continue
+    own = [thread for thread in threads if not is_agents(thread)]
+    program = next((facts[t.thread_id].name for t in own if t.is_main and t.thread_id in facts), "")
+    may_be_idle = not waits.may_be_in_backward(thread.frames for thread in own)
+    for thread in own:
         fact = facts.get(thread.thread_id)
         seen, is_held = _of_job(thread.frames)
         frames = tuple(_with_line(frame, source) for frame in seen)
@@ -130,19 +133,31 @@ def complete(
             by_agent=by_agent,
             has_native=has_native,
         )
+        idle = waits.idle_device(sight) if may_be_idle else None
         done.append(
             dataclasses.replace(
                 thread,
+                name=_name_of(thread, fact, program),
                 frames=frames,
                 state=fact.state if fact else None,
                 cpu_s=fact.cpu_s if fact else None,
                 ready_s=fact.ready_s if fact else None,
                 sleeps=fact.switches if fact else None,
                 wchan=fact.wchan if fact else None,
-                waiting=HELD if is_held else waits.describe(sight),
+                waiting=HELD if is_held else idle or waits.describe(sight),
             )
         )
     return tuple(sorted(done, key=lambda thread: not thread.is_main))
+
+
+def _name_of(thread: ThreadStack, fact: ThreadFacts | None, program: str) -> str:
+    """What a thread is called: what C++ does, where Python has nothing but a number for it.
+
+    Args:
+        program: What the kernel calls threads that nobody has given a name.
+    """
+    has_name = fact is not None and fact.name and fact.name != program
+    return fact.name if fact and has_name and _NUMBERED.fullmatch(thread.name) else thread.name
 
 
 def _of_job(frames: Sequence[Frame]) -> tuple[list[Frame], bool]:

@@ -40,6 +40,9 @@ COLLECTIVES = (
     "|barrier|monitored_barrier"
 )
 LOCK = "waiting for a lock"
+AUTOGRAD_THREAD = "pt_autograd_"
+"""How the kernel's names of the threads begin that run the backward passes of devices."""
+IDLE_DEVICE = "idle: autograd's thread of a device"
 FOR_A_WORKER = "waiting for a batch from a DataLoader worker"
 _GPU = "waiting for the GPU to finish its work"
 

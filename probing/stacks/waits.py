@@ -25,6 +25,7 @@ _STDLIB = re.compile(r"/lib(?:32|64)?/python3\.\d+t?/(?!site-packages|dist-packa
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/(.+)")
 _FROZEN = re.compile(r"<(frozen .+)>$")
 _TORCH = re.compile(r".*/(torch/(?:_inductor|autograd|cuda|distributed|utils)/.+)")
+_AUTOGRAD = "torch/autograd/"
 _WAKE_UPS = 2
 GIL_LOOK_S = 0.02
 """How far the two looks of `gil_waiters` must be apart: four times Python's switch interval."""
@@ -71,6 +72,21 @@ def describe(sight: Sight) -> str | None:
         or (None if runs else _by_call(sight))
         or _at_work(sight, native, runs=runs)
     )
+
+
+def may_be_in_backward(stacks: Iterable[Sequence[Frame]]) -> bool:
+    """Whether any of all threads is inside of a backward pass; also where no stack is known."""
+    files = {frame.file for frames in stacks for frame in frames if frame.kind == "python"}
+    return not files or any((library_path(file) or "").startswith(_AUTOGRAD) for file in files)
+
+
+def idle_device(sight: Sight) -> str | None:
+    """That a thread is autograd's of a device, which waits for a backward pass; None of others."""
+    facts = sight.facts
+    is_autograds = facts is not None and facts.name.startswith(wait_rules.AUTOGRAD_THREAD)
+    rests = facts is not None and facts.state == "S"
+    has_frames = any(frame.kind == "python" for frame in sight.frames)
+    return wait_rules.IDLE_DEVICE if is_autograds and rests and not has_frames else None
 
 
 def gil_waiters(before: dict[int, ThreadFacts], after: dict[int, ThreadFacts]) -> set[int]:

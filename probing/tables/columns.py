@@ -40,8 +40,8 @@ DURATION_NS, ALLOCATED_BYTES = closing(
     count("duration_ns", "`duration` as the exact integer.", unit="ns"),
     size(
         "allocated_bytes",
-        "Memory in use at the end, sampled every few milliseconds: the accelerator allocator's,"
-        " else the resident set.",
+        "Memory in use at the end: the accelerator allocator's, else the resident set. A sample of"
+        " at most 250 ms before; of a step on an accelerator one of its very end, else NULL.",
     ),
 )
 THREAD = count("thread_id", "The kernel's number of its thread.", bits=32)

@@ -142,9 +142,13 @@ MEMORY_SEGMENTS = Table(
         count("stream", "The stream that it belongs to."),
         count("address", "Where it begins."),
         size("reserved_bytes", "All of it."),
-        size("allocated_bytes", "What of it tensors have now."),
+        size(
+            "allocated_bytes",
+            "What of it tensors have now; of pinned memory NULL before torch 2.13, which does not"
+            " count what is given back.",
+        ),
         size("pending_bytes", "Given back by tensors, but a stream may still be using it."),
-        size("free_bytes", "What can be handed out."),
+        size("free_bytes", "What can be handed out; NULL where `allocated_bytes` is."),
         size("largest_free_bytes", "The largest free block in it: a larger tensor does not fit."),
         size("rounding_bytes", "What allocated blocks take beyond what was asked for."),
         count("blocks", "Its blocks, free ones included."),

@@ -47,13 +47,15 @@ def test_status_has_a_line_for_each_kind_of_fact(job: Job) -> None:
     device, step, collectives, replays, xid = shown[at : at + 5]
     assert device.startswith(f"device cuda:1: 97 % busy, {SLOW}, PCIe 1.95 GiB/s, NVLink ")
     assert device.endswith("2 uncorrectable memory errors since the driver was loaded")
-    assert step.startswith("a step takes 50 ms on the device (forward 7 ms, backward 0 s); host-b")
+    assert step.startswith(
+        "a step takes 50 ms on the device (forward 14.0 %, backward 0.0 %); host-b"
+    )
     assert collectives.startswith("2 collectives of it take 4 ms there, waiting for other ranks")
-    assert "of 1 CUDA graph on record, 4 ms of a step" in replays
+    assert "of 1 CUDA graph on record, 8.0 % of a step" in replays
     assert xid.startswith(XID)
     told = json.loads(said(job, str(job.pid(0)), "status", "--format", "json"))["device"]
     assert told["sample"]["throttled"] is None
-    assert told["stages"]["forward"] == pytest.approx(4e-3)
+    assert told["stages"]["forward"] == pytest.approx(0.08)
 
 
 def test_memory_tells_who_has_the_device(job: Job) -> None:
@@ -61,8 +63,8 @@ def test_memory_tells_who_has_the_device(job: Job) -> None:
     shown = said(job, str(job.pid(1)), "memory", "-n", "0").splitlines()
     at = next(number for number, line in enumerate(shown) if line.startswith("cuda:1 "))
     assert shown[at + 1].strip() == (
-        "2 processes on it, this one with 3.00 GiB; 2 uncorrectable memory errors since the driver"
-        " was loaded"
+        "2 processes on it, this one with 3.00 GiB, the others and the driver with 1.00 GiB;"
+        " 2 uncorrectable memory errors since the driver was loaded"
     )
     assert shown[at + 2].strip().startswith(XID)
 

@@ -109,6 +109,7 @@ class FakeCuda:
         is_faulty: Whether it computes wrongly.
         is_expandable: Whether the allocator's one segment can grow.
         pinned: Pieces and bytes of the host's memory that it can write to, those in use and all.
+        forgets_frees: Whether pieces that are given back count as in use, as before torch 2.13.
         refuses_waits: Whether to wait for the device is an error.
     """
 
@@ -130,6 +131,8 @@ class FakeCuda:
         self.allocated, self.reserved = 1 << 20, 2 << 20
         self.is_expandable = self.is_faulty = False
         self.pinned: Counter[str] = Counter()
+        self.forgets_frees = False
+        self._unpinned: Counter[int] = Counter()
         self._pid = os.getpid()
         self.timelines: dict[tuple[int, int], Timeline] = {}
         self.thread = threading.local()
@@ -158,8 +161,18 @@ class FakeCuda:
     def pin(self, size: int) -> Owner:
         """Take memory of the host's; what is given back stays with the allocator."""
         size = 1 << max(0, size - 1).bit_length()
-        self.pinned.update(pieces=1, bytes=size, all_pieces=1, all_bytes=size)
-        return Owner(lambda: self.pinned.subtract({"pieces": 1, "bytes": size}))
+        self.pinned.update(pieces=1, bytes=size)
+        if self._unpinned[size]:
+            self._unpinned[size] -= 1
+        else:
+            self.pinned.update(all_pieces=1, all_bytes=size)
+        return Owner(lambda: self._give_back(size))
+
+    def _give_back(self, size: int) -> None:
+        """A piece can be handed out again."""
+        self._unpinned[size] += 1
+        if not self.forgets_frees:
+            self.pinned.subtract({"pieces": 1, "bytes": size})
 
     def segments(self) -> list[dict[str, Any]]:
         """What the allocator has reserved, as torch's snapshots have it."""

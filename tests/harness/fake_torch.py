@@ -7,6 +7,7 @@ are computed with on the CPU, at once. What copies a number to the host arrives 
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
@@ -67,7 +68,9 @@ def _replacements(cuda: FakeCuda) -> Iterator[tuple[Any, str, Any]]:
         yield module, name, value
     yield module.graphs, graph, made[graph]
     for name in _PLAIN:
-        yield module, name, getattr(api, name)
+        function = getattr(api, name)
+        yield module, name, _beginning(cuda, function) if name in _BEGINS else function
+    yield torch.backends.cudnn, "version", _beginning(cuda, lambda: 91_900)
     yield module, "current_stream", lambda device=None: made["Stream"](queue_of(cuda, device))
     yield module, "stream", lambda stream: nullcontext() if stream is None else stream
     yield module.memory, "_record_memory_history", api.record_memory_history
@@ -81,6 +84,28 @@ def _replacements(cuda: FakeCuda) -> Iterator[tuple[Any, str, Any]]:
     yield torch._C, "_cuda_attach_out_of_memory_observer", api.attach_observer
 
 
+def _beginning(cuda: FakeCuda, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that torch begins to use its devices for, after which no forked child may."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        cuda.is_on = True
+        return function(*args, **kwargs)
+
+    return call
+
+
+_BEGINS = frozenset(
+    {
+        "current_device",
+        "get_device_capability",
+        "get_device_name",
+        "get_device_properties",
+        "get_rng_state",
+        "mem_get_info",
+        "set_rng_state",
+        "synchronize",
+    }
+)
 _PLAIN = (
     "is_initialized",
     "is_available",
@@ -229,10 +254,10 @@ class _Api:
         )
 
     def get_rng_state(self, device: Any = None) -> Any:
-        return None
+        return array("B", [self._cuda.device_here() if device is None else int(device)])
 
     def set_rng_state(self, state: Any, device: Any = None) -> None:
-        assert state is None
+        assert state == self.get_rng_state(device)
 
     def get_rng_state_all(self) -> list[Any]:
         return []

@@ -32,6 +32,7 @@ from probing.agent.sources.shared.objects import Objects
 from probing.agent.sources.storage.births import Births, births_of
 from probing.agent.sources.storage.memory_look import MemoryLook
 from probing.agent.sources.storage.memory_tables import category_rows, segment_rows
+from probing.agent.sources.storage.saved_tensors import Reach, saved_tensors
 from probing.agent.sources.storage.standing_survey import StandingSurvey
 from probing.agent.sources.storage.storages import Storage, storages_now, survey_now
 from probing.agent.sources.storage.surveyor import Surveyor, surveyor_of
@@ -260,6 +261,32 @@ def test_a_standing_survey_is_renewed_once_it_is_old(surveyor: Surveyor) -> None
         gc.enable()
     standing.close()
     assert standing.take() is None
+
+
+def test_a_standing_survey_is_not_waited_for(surveyor: Surveyor) -> None:
+    """It is begun where requests are answered, and none could be meanwhile."""
+    goes_on = threading.Event()
+    surveyor.begin(goes_on.wait)
+    standing = StandingSurvey(surveyor)
+    assert not standing.has_come()
+    assert standing.take() is None
+    goes_on.set()
+    wait_until(standing.has_come, "the survey")
+
+
+def test_the_newest_graphs_are_walked_as_far_as_there_is_time() -> None:
+    """What the first look left out the second does, too, though it has all the time."""
+    ends = [torch.ones(8, requires_grad=True).mul(number).exp() for number in range(60)]
+    nodes = [end.grad_fn for end in ends]
+    now = iter([0.0, 0.0, 2.0, *[3.0] * 999])
+    reach = Reach(1.0, clock=lambda: next(now))
+    walked = [saved.number for saved in saved_tensors(nodes, reach)]
+    assert reach.most == 64
+    assert max(walked) == max(node._sequence_nr() for node in nodes if node is not None)
+    assert [saved.number for saved in saved_tensors(nodes, reach)] == walked
+    whole = Reach(60.0)
+    assert len(list(saved_tensors(nodes, whole))) > len(walked)
+    assert whole.most is None
 
 
 def test_saved_tensors_are_never_unpacked(trained: Training) -> None:

@@ -23,7 +23,7 @@ from probing.postmortem.last_known import last_known
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.tables import STAGES, STEPS
 from tests.harness.name_lists import encode_names
-from tests.harness.ring_writer import RingWriter, trace_writer
+from tests.harness.ring_writer import RingWriter, trace_values, trace_writer
 from tests.harness.targets import DEADLINE_S, Target, clean_env, program_path, wait_until
 
 FAULTHANDLER_TEXT = rb"""{"main": 4096, "agent": "/there/probing/agent/"}
@@ -513,6 +513,21 @@ def test_a_thread_s_exception_does_not_hide_where_the_others_were(tmp_path: Path
     assert (trace.source, trace.threads[0].frames[0].func) == ("open rows", "blocks.0 (forward)")
     assert trace.note is not None
     assert "its thread Loader ended with an unhandled ValueError: x (at " in trace.note
+
+
+def test_who_is_killed_between_two_steps_was_behind_the_last(tmp_path: Path) -> None:
+    """Nothing is open on its record then; one that has closed in an orderly way has no socket."""
+    writer = trace_writer()
+    step = {**trace_values(4), "stage": STAGES.index("step"), "step": 41, "depth": 0}
+    writer.write(**step)
+    folder = recorded(tmp_path, writer)
+    assert last_known(folder) is None
+    folder.socket.touch()
+    trace = last_known(folder)
+    assert trace is not None
+    assert [frame.func for frame in trace.threads[0].frames] == ["step 41, which has ended"]
+    assert trace.note is not None
+    assert "step 41 has ended, and nothing has begun since" in trace.note
 
 
 def changed(data: bytes) -> st.SearchStrategy[bytes]:

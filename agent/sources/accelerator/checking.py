@@ -21,8 +21,11 @@ from .seam import PendingNumber
 
 _LIMIT_S, _POLL_S = 0.8, 0.001
 _ENOUGH_BYTES = 64 << 20
-_WORDS = 1 << 18
-"""Words of four bytes: a MiB."""
+_WORDS = 1 << 17
+"""Words of eight bytes, a MiB: for anything larger the allocator takes 20 MiB, and keeps them.
+
+Torch sums 64 bits: of narrower words it would first make a copy, of twice their size.
+"""
 _SUM = 3 * _WORDS * (_WORDS - 1) // 2 + _WORDS
 _MIB = 1 << 20
 
@@ -83,7 +86,7 @@ def _compute(name: str, index: int, copy: Callable[[Tensor], PendingNumber | Non
             return DeviceCheck(name, None, error=why)
         begin = time.perf_counter()
         with api.stream(queue), torch.no_grad():
-            words: Any = torch.arange(_WORDS, dtype=torch.int32, device=name)
+            words: Any = torch.arange(_WORDS, dtype=torch.int64, device=name)
             number = copy((words * 3 + 1).sum())
         end = begin + _LIMIT_S
         while number is not None and not number.is_here() and time.perf_counter() < end:

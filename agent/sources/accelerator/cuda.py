@@ -66,14 +66,16 @@ def profiler_activity() -> str | None:
 
 
 def random_state() -> bytes | None:
-    """The state of the random generator of the device in use; None where none is.
+    """The states of the random generators of all devices, one behind the other; None without any.
 
-    To read it waits for no work of the device: it lies in main memory.
+    To read them waits for no work of a device: they lie in main memory. The current device of a
+    thread need not be that which the model is on.
     """
     cuda = device_api()
     if not cuda.is_initialized() or is_capturing():
         return None
-    return bytes(cuda.get_rng_state().tolist())
+    states = (cuda.get_rng_state(number) for number in range(cuda.device_count()))
+    return b"".join(bytes(state.tolist()) for state in states)
 
 
 def free_bytes(device: Device) -> int | None:
@@ -297,8 +299,11 @@ class Cuda:
         if not {f"{of_all}_bytes", f"{in_use}_bytes"} <= told.keys():
             return None
         pieces = told.get("allocations" if has_active else "segment", {}).get("current")
-        sizes = [told[f"{name}_bytes"]["current"] for name in (of_all, in_use)]
-        return PinnedMemory(sizes[0], sizes[1], pieces)
+        size, used = (told[f"{name}_bytes"]["current"] for name in (of_all, in_use))
+        # Before 2.13, torch counted what was handed out again, but not (or as -1 byte) what came
+        # back: that figure only grew.
+        is_right = sys.modules["torch"].__version__ >= (2, 13) and used <= size
+        return PinnedMemory(size, used if is_right else None, pieces)
 
     def check_devices(self) -> list[DeviceCheck]:
         """See `Accelerator`."""

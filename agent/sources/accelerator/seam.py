@@ -63,12 +63,13 @@ class PinnedMemory(NamedTuple):
     """What torch has pinned of the host's memory, so that devices can read and write it.
 
     Attributes:
-        used_bytes: What of it somebody has now, or the device may still be using.
+        used_bytes: What of it somebody has now, or the device may still be using; None where torch
+            does not count that rightly.
         pieces: How many pieces it is in; None where that is not told.
     """
 
     bytes: int
-    used_bytes: int
+    used_bytes: int | None
     pieces: int | None
 
 

@@ -22,6 +22,7 @@ from ..accelerator import Accelerator
 from ..numbers.nonfinite.finite_hooks import Hooks
 from ..shared.recording import Recording
 from ..storage.births import births_of
+from ..storage.saved_tensors import Reach
 from ..storage.saving_calls import SavingCalls
 from ..storage.standing_survey import StandingSurvey
 from ..storage.storages import Storage, storages_now
@@ -37,6 +38,7 @@ LEAST_BIRTHS = 3
 _MOST_GROUPS = 12
 _MOST_SEARCHED = 8
 _HOLD_NS = 40_000_000
+_LOOK_S = 0.2
 _SEARCH_NS = 60 * 1_000_000_000
 _NUMBER = re.compile(r"\d+")
 
@@ -168,6 +170,7 @@ class LeakWatch(ArmedJob):
         self._hooks: Hooks | None = None
         self._stale = StaleGradients(recording)
         self._survey = StandingSurvey(surveyor_of(recording))
+        self._reach = Reach(_LOOK_S)
         self.other = OtherGrowth(surveyor_of(recording), self.steps, lambda: recording.step)
         self.guard = Guard("leak", self.end)
 
@@ -177,12 +180,20 @@ class LeakWatch(ArmedJob):
         held = max(held, self._longest_ns)
         if not held:
             return ()
-        return (f"the training was held for at most {held * 1e-6:.0f} ms at a time",)
+        notes = [f"the training was held for at most {held * 1e-6:.0f} ms at a time"]
+        if self._reach.most is not None:
+            notes.append(
+                f"the {self._reach.most:,} newest nodes of autograd's graphs were looked at, for"
+                " want of time: what older graphs keep is counted as other, or not at all"
+            )
+        return tuple(notes)
 
     def _work(self) -> None:
         """Note what is there; once the steps are over, judge it, and then look for who holds it."""
         if self.done >= self.steps and self.state == "armed":
             self._look()
+            return
+        if not self._survey.has_come():
             return
         self._count()
         if self._is_too_long():
@@ -212,7 +223,7 @@ class LeakWatch(ArmedJob):
             self._is_noting = True
             ages.begin()
         sight = ages.sighting(step if self.counts else None)
-        storages = storages_now(self._recording, (), self._survey.take(), sight)
+        storages = storages_now(self._recording, (), self._survey.take(), sight, self._reach)
         self._newest = storages
         self._inputs.update(s.identity for s in storages if s.category == "inputs")
         if not self.counts:

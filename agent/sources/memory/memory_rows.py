@@ -201,9 +201,9 @@ class MemoryRows:
         """Take all figures now and write a row, or write it again."""
         start = self._processor_clock()
         device, figures = self._figures(self._clock())
-        if phase != ATTACH and device not in self._devices:
+        if device not in self._devices:
             self._devices.add(device)
-            if device != _HOST:
+            if device != _HOST and phase != ATTACH:
                 self._put(ATTACH, step, NULL_NAME, device, (*figures, NULL_INT))
         self._put(phase, step, label, device, (*figures, gc_ns))
         took = self._processor_clock() - start

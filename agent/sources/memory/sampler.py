@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable
 
+from ....ring.format import NULL_INT
 from ....ring.native import PlainMoment, new_moment
 from ..accelerator import Accelerator
 
@@ -41,6 +42,7 @@ class MemorySampler:
         "_clock",
         "_cost_ns",
         "_grows",
+        "_is_resident",
         "_last_ns",
         "_most",
         "_page",
@@ -73,6 +75,7 @@ class MemorySampler:
         self._most = 0.0
         self._share = _OFTEN
         self._grows = self.has_grown = False
+        self._is_resident = True
 
     @property
     def bytes(self) -> int:
@@ -89,15 +92,26 @@ class MemorySampler:
         self._share = min(self._share, _OFTEN)
         self._plan()
 
-    def step_ended(self) -> None:
-        """What was new in the step is not so in the next one."""
+    def step_ended(self, now_ns: int) -> int:
+        """What was new in the step is not so in the next one.
+
+        Returns:
+            What is in use as it ends; `NULL_INT` where that is not known. An accelerator's
+            allocator has several times as much in use in the midst of a step: a sample from there
+            tells nothing of its end, for which the next one may come sooner.
+        """
+        due_ns = self.now.due_ns
+        if now_ns > (due_ns if self._is_resident else (due_ns + self.taken_ns) // 2):
+            self.sample()
         self._share = _SELDOM
         self.has_grown, self._grows = self._grows, False
+        return self.now.bytes if self._is_resident or self.taken_ns >= now_ns else NULL_INT
 
     def sample(self) -> None:
         """Take a sample and plan the next one by what this one cost."""
         before, start = self._last_ns, self._clock()
         allocated = self._accelerator.allocated_bytes()
+        self._is_resident = allocated is None
         in_use = self.now.bytes = self._resident() if allocated is None else allocated
         self.taken_ns = end = self._clock()
         # Of two, the lesser: another program may have had the core meanwhile.

@@ -11,6 +11,7 @@ from typing import Any
 
 from ....ring.format import NULL_FLOAT, NULL_INT, NULL_NAME
 from ....ring.native import Thread
+from ....safety.this_thread import is_called
 from ....tables import STAGES
 from ...recording.safe_points import AGENT_THREAD_PREFIX
 
@@ -80,7 +81,7 @@ class ThreadState(Thread):
     )
 
     def __init__(self) -> None:
-        self.is_agents = threading.current_thread().name.startswith(AGENT_THREAD_PREFIX)
+        self.is_agents = is_called(AGENT_THREAD_PREFIX)
         self.is_apart = self.is_in_collective = self.is_evaluating = False
         self.session = self.optimizing = 0
         self.depth = 0

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ....own_files import AGENT
 from ....safety.other_stacks import current_frames, stack_of
+from ....safety.this_thread import number_of_stranger
 from ...recording.safe_points import AGENT_THREAD_PREFIX
 from ...recording.training_thread import is_main, number_of
 
@@ -89,7 +90,12 @@ def _with_strangers(known: list[JobThread], frames: Mapping[int, FrameType]) -> 
                 renamed = thread._replace(ident=strangers[0], is_alive=True)
                 return [*known[:place], renamed, *known[place + 1 :]]
     return known + [
-        JobThread(ident=ident, number=0, name=f"thread {ident:#x}", is_main=False)
+        JobThread(
+            ident=ident,
+            number=number_of_stranger(ident),
+            name=f"thread {ident:#x}",
+            is_main=False,
+        )
         for ident in strangers
     ]
 

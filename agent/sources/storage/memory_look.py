@@ -19,11 +19,14 @@ from ..numbers.nonfinite.finite_hooks import Hooks
 from ..shared.recording import Recording
 from .births import births_of
 from .living import Survey
+from .saved_tensors import Reach
 from .saving_calls import SavingCalls
 from .storages import Storage, storages_now
 from .surveyor import surveyor_of
 
 NOW, BEFORE_BACKWARD = MOMENTS
+_LONGEST_S = 0.3
+"""Of the way through autograd's graphs."""
 
 
 class Moment(NamedTuple):
@@ -35,6 +38,7 @@ class Moment(NamedTuple):
         storages: What there was.
         held_s: How long the training stood still for it.
         time_ns: When that was, since the epoch.
+        nodes: How many nodes of autograd's graphs there was time for; None where for all.
     """
 
     moment: str
@@ -42,6 +46,7 @@ class Moment(NamedTuple):
     storages: tuple[Storage, ...]
     held_s: float
     time_ns: int = 0
+    nodes: int | None = None
 
 
 class MemoryLook:
@@ -147,5 +152,7 @@ def look(
     if recording is not None:
         is_next = moment == BEFORE_BACKWARD  # the moment before was the beginning of this step
         sight = births_of(recording).sighting(step if is_next else None)
-    storages = storages_now(recording, results, survey, sight)
-    return Moment(moment, step, tuple(storages), time.perf_counter() - start, time_ns)
+    reach = Reach(_LONGEST_S)
+    storages = storages_now(recording, results, survey, sight, reach)
+    held_s = time.perf_counter() - start
+    return Moment(moment, step, tuple(storages), held_s, time_ns, reach.most)

@@ -148,13 +148,13 @@ def _pinned_rows(pinned: PinnedMemory | None) -> Iterator[Row]:
     """The row of what is pinned, if anything is: where, and in which sizes, nobody tells."""
     if pinned is None or not pinned.bytes:
         return
-    free = pinned.bytes - pinned.used_bytes
+    used = pinned.used_bytes
     known: dict[str, str | int | None] = {
         "device": "cpu",
         "pool": PINNED,
         "reserved_bytes": pinned.bytes,
-        "allocated_bytes": pinned.used_bytes,
-        "free_bytes": free,
+        "allocated_bytes": used,
+        "free_bytes": None if used is None else pinned.bytes - used,
         "blocks": pinned.pieces,
     }
     yield tuple(known.get(column.name) for column in MEMORY_SEGMENTS.columns)

@@ -10,14 +10,16 @@ tensor, to which nothing refers. What a backward pass has freed is skipped.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..torch_types import Node
 from .living import MRO
 
 _PREFIX = "_raw_saved_"
-_MOST_NODES = 1_000_000
+_EACH = 64
+"""Nodes between two looks at the clock."""
 _DEEPEST = 3
 _MOST_ITEMS = 256
 
@@ -35,19 +37,58 @@ class Saved(NamedTuple):
     node: Any
 
 
+class Reach:
+    """How far looks go through the graphs that are alive, the newest first.
+
+    A training that keeps its graphs has ever more nodes, and stands still while they are walked.
+    What one look had no time for the looks after it leave out, too: it would seem to have come
+    since.
+
+    Attributes:
+        most: How many nodes there is time for; None while there is for all.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.most: int | None = None
+        self._seconds, self._clock = seconds, clock
+        self._end = 0.0
+
+    def begin(self) -> None:
+        """A look begins."""
+        self._end = self._clock() + self._seconds
+
+    def is_over(self, walked: int) -> bool:
+        """Whether no more nodes are to be walked."""
+        if self.most is None or walked < self.most:
+            if walked % _EACH or self._clock() < self._end:
+                return False
+            self.most = walked
+        return True
+
+
+def newest_last(nodes: Iterable[Any]) -> list[Any]:
+    """Nodes in the order in which they were made, without those that are None."""
+    return sorted((node for node in nodes if node is not None), key=lambda n: n._sequence_nr())
+
+
 def can_be_read() -> bool:
     """Whether this torch shows saved tensors without unpacking them."""
     return hasattr(sys.modules["torch"]._C._autograd.SavedTensor, "data")
 
 
-def saved_tensors(nodes: Iterable[Any]) -> Iterator[Saved]:
-    """Every tensor saved below these nodes, as often as it was saved."""
+def saved_tensors(nodes: Iterable[Any], reach: Reach) -> Iterator[Saved]:
+    """Every tensor saved below these nodes, as often as it was saved; the newest nodes first.
+
+    Args:
+        reach: How far to go.
+    """
     if not can_be_read():
         return
     plain = sys.modules["torch"].Tensor
-    waiting, seen = list(nodes), set[Any]()
+    waiting, seen = newest_last(nodes), set[Any]()
     names: dict[type, tuple[tuple[str, str], ...]] = {}
-    while waiting and len(seen) < _MOST_NODES:
+    reach.begin()
+    while waiting and not reach.is_over(len(seen)):
         node = waiting.pop()
         if node is None or node in seen:
             continue

@@ -1,7 +1,7 @@
 """A survey of old objects that is kept fresh while several steps are watched.
 
-Rules of this file: made in a thread of the agent's; asked in the training thread, which never waits
-for a new one: without a survey it has to look at everything itself, which takes longer.
+Rules of this file: nobody waits for one. Asked in the training thread: without a survey that has to
+look at everything itself, which takes longer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ class StandingSurvey:
     def __init__(self, surveyor: Surveyor) -> None:
         self._surveyor = surveyor
         self._begun: Future[Survey] | None = surveyor.survey()
-        self._begun.exception()  # waits until it is there, whatever came of it
+
+    def has_come(self) -> bool:
+        """Whether the first is there, whatever came of it."""
+        return self._begun is None or self._begun.done()
 
     def take(self) -> Survey | None:
         """The survey; None while there is none that is good."""

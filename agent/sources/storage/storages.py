@@ -23,7 +23,7 @@ from ..torch_types import Module, Optimizer, Tensor
 from .held_by_frames import held_by_frames, held_by_generators
 from .living import MRO, Survey, living
 from .quantized import numbers_in, numbers_in_words
-from .saved_tensors import Saved, saved_tensors, tensors_in
+from .saved_tensors import Reach, Saved, saved_tensors, tensors_in
 from .tensor_parts import parts_of
 
 Sight = Callable[["Storage", Any], "Storage"]
@@ -38,6 +38,7 @@ _FIRST_WINS = (
     "temporary",
     "other",
 )
+_LONGEST_S = 0.5
 _RANKS = {category: rank for rank, category in enumerate(_FIRST_WINS)}
 assert set(_FIRST_WINS) == set(CATEGORIES)
 
@@ -91,6 +92,7 @@ def storages_now(
     results: Iterable[object] = (),
     survey: Survey | None = None,
     sight: Sight | None = None,
+    reach: Reach | None = None,
 ) -> list[Storage]:
     """Every storage that is alive now.
 
@@ -98,10 +100,11 @@ def storages_now(
         results: Tensors whose graphs are to be walked beside those of all that Python holds.
         survey: What `survey_now` has found; without it all is looked for now, which takes longer.
         sight: Takes note of each storage, and says what is known of its birth.
+        reach: How far to go through graphs of autograd; for half a second without one.
     """
     torch: Any = sys.modules["torch"]
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-        return _Look(torch, recording).storages(results, survey, sight)
+        return _Look(torch, recording, reach or Reach(_LONGEST_S)).storages(results, survey, sight)
 
 
 def survey_now() -> Survey:
@@ -137,8 +140,9 @@ class _Claim:
 class _Look:
     """One look at the whole process."""
 
-    def __init__(self, torch: ModuleType, recording: Recording | None) -> None:
+    def __init__(self, torch: ModuleType, recording: Recording | None, reach: Reach) -> None:
         self._torch = torch
+        self._reach = reach
         self._recording = recording
         self._claims: dict[tuple[str, int], _Claim] = {}
         self._met: set[int] = set()  # tensors, by identity
@@ -164,7 +168,7 @@ class _Look:
         self._all("inputs", recording.objects.inputs.alive() if recording is not None else ())
         self._datasets([dataset for own in datasets for dataset in own])
         nodes = [node for t in (*tensors, *results) if (node := t.grad_fn) is not None]
-        for saved in saved_tensors(nodes):
+        for saved in saved_tensors(nodes, self._reach):
             self._save(saved)
         self._all("temporary", held_by_frames(torch.Tensor))
         self._all("temporary", held_by_generators(generators, torch.Tensor))

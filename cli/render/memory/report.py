@@ -102,11 +102,10 @@ def _accelerator(report: MemoryReport, name: str) -> Iterator[str]:
     used = row["device_used_bytes"]
     if used is not None:
         words.append(f"{_of(used, row['device_total_bytes'])} in use on the device")
-        if reserved is not None:
-            words.append(f"{units.size(used - reserved)} untracked{_baseline(report, name)}")
+    words += _beyond(report, name, row)
     yield f"{name:<8} {', '.join(words)}"
     use = report.device
-    if use is not None and use.sample is not None and use.sample["device"] == name:
+    if use is not None and _sample(report, name) is not None:
         yield from (f"         {text}" for text in (use.holders(), *xid_lines(use.xids)) if text)
     own = [segment for segment in report.segments if segment["device"] == name]
     scattered = scattered_bytes(own)
@@ -123,8 +122,32 @@ def _pinned(report: MemoryReport) -> Iterator[str]:
     """The line of what torch has pinned, which a process's resident set has in it."""
     for row in report.segments:
         if row["pool"] == PINNED:
-            kept, used = units.size(row["reserved_bytes"]), units.size(row["allocated_bytes"])
-            yield f"pinned   {kept} of the host's memory, {used} of it in use"
+            used = row["allocated_bytes"]
+            of_it = "" if used is None else f", {units.size(used)} of it in use"
+            yield f"pinned   {units.size(row['reserved_bytes'])} of the host's memory{of_it}"
+
+
+def _sample(report: MemoryReport, name: str) -> Row | None:
+    """What the driver tells of a device; None where it does not."""
+    sample = None if report.device is None else report.device.sample
+    return sample if sample is not None and sample["device"] == name else None
+
+
+def _beyond(report: MemoryReport, name: str, row: Row) -> Iterator[str]:
+    """What is in use beside what the allocator has, of this process alone where that is told."""
+    reserved, used, sample = row["reserved_bytes"], row["device_used_bytes"], _sample(report, name)
+    if reserved is None:
+        return
+    own = None if sample is None else sample["own_bytes"]
+    if own is not None:
+        if own >= reserved:  # else the allocator has taken more since
+            yield f"{units.size(own - reserved)} of this process's outside of torch's allocator"
+    elif used is not None:
+        size = units.size(used - reserved)
+        if sample is not None and (sample["processes"] or 0) > 1:
+            yield f"{size} of other processes or untracked"
+        else:
+            yield f"{size} untracked{_baseline(report, name)}"
 
 
 def _baseline(report: MemoryReport, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ....diagnosis.device_use import sample_words
@@ -10,6 +10,7 @@ from ....units import duration
 from ..sections import Section
 from ..table import columns
 from ..text import escape_controls, plural
+from .kernel_names import short_names
 
 if TYPE_CHECKING:
     from ....diagnosis.device_use import DeviceUse
@@ -106,15 +107,16 @@ def profile_sections(profile: Profile) -> list[Section]:
     sections = [_categories(profile)]
     kernels = [k for k in profile.kernels if k.kind == "kernel"]
     operators = [k for k in profile.kernels if k.kind == "operator"]
+    names = short_names(kernel.name for kernel in kernels)
     if kernels:
-        sections.append(_kernels(profile, kernels, "kernel", "time/step"))
-    sections.append(_kernels(profile, operators, "operator", "self CPU/step"))
+        sections.append(_kernels(profile, kernels, "kernel", "time/step", names))
+    sections.append(_kernels(profile, operators, "operator", "self CPU/step", {}))
     if profile.modules:
         sections.append(_modules(profile))
     if profile.modules and profile.module_kernels:
-        sections.append(_module_kernels(profile))
+        sections.append(_module_kernels(profile, names))
     if profile.gaps:
-        sections.append(_gaps(profile))
+        sections.append(_gaps(profile, names))
     return sections
 
 
@@ -187,14 +189,18 @@ def _categories(profile: Profile) -> Section:
     )
 
 
-def _kernels(profile: Profile, kernels: list[Kernel], noun: str, time: str) -> Section:
+def _kernels(
+    profile: Profile, kernels: list[Kernel], noun: str, time: str, names: Mapping[str, str]
+) -> Section:
     steps = len(profile.steps)
     return Section(
         title=f"{noun.capitalize()}s",
         headings=columns(noun, _SHARE, f">{time}", _CALLS, "kind"),
         rows=tuple(
             (
-                each.name.removeprefix("autograd::engine::evaluate_function: "),
+                names.get(
+                    each.name, each.name.removeprefix("autograd::engine::evaluate_function: ")
+                ),
                 render_share(each.share, 1),
                 _time((each.self_cpu_ns or each.self_device_ns or 0) / steps),
                 _per_step(each.calls, steps),
@@ -224,7 +230,7 @@ def _modules(profile: Profile) -> Section:
     )
 
 
-def _module_kernels(profile: Profile) -> Section:
+def _module_kernels(profile: Profile, names: Mapping[str, str]) -> Section:
     steps = len(profile.steps)
     return Section(
         title="Kernels by module",
@@ -233,7 +239,7 @@ def _module_kernels(profile: Profile) -> Section:
             (
                 each.module or "(none)",
                 each.stage or "",
-                each.name,
+                names.get(each.name, each.name),
                 render_share(each.share, 1),
                 _time(each.time_ns / steps),
                 _per_step(each.calls, steps),
@@ -244,7 +250,7 @@ def _module_kernels(profile: Profile) -> Section:
     )
 
 
-def _gaps(profile: Profile) -> Section:
+def _gaps(profile: Profile, names: Mapping[str, str]) -> Section:
     idle_ns = profile.wall_ns - profile.busy_ns
     shown = profile.gaps[:_GAPS]
     rest = f"; {_time(idle_ns / len(profile.steps))} of each step is in gaps"
@@ -255,8 +261,8 @@ def _gaps(profile: Profile) -> Section:
             (
                 _time(gap.duration_ns),
                 str(gap.step),
-                gap.before or "",
-                gap.after or "",
+                names.get(gap.before or "", gap.before or ""),
+                names.get(gap.after or "", gap.after or ""),
                 gap.inside or "",
             )
             for gap in shown

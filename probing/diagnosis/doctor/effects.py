@@ -77,6 +77,7 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "straggler": frozenset({"collectives"}),
     "object-collectives": frozenset({"collectives", "own-code"}),
     "synchronises": frozenset({"own-code", "host-bound"}),
+    "blocking-copies": frozenset({"own-code", "host-bound"}),
     "rate-zero": frozenset({"loss-flat", "no-update", "rate-cut"}),
     "rate-cut": frozenset({"loss-flat"}),
 }

@@ -337,7 +337,7 @@ def _device_facts(row: Row) -> dict[str, Any]:
         "device": row["device"],
         "fixed_bytes": row["peak_reserved_bytes"] - row["peak_bytes"],
         "room_bytes": room,
-        "room": f"the memory of {row['device']}, less what is used outside of its allocator",
+        "room": f"the memory of {row['device']}, less what libraries and other programs use",
         "basis": _ALLOCATOR,
     }
 

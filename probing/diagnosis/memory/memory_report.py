@@ -36,9 +36,10 @@ _BASELINE = (
     " QUALIFY row_number() OVER (PARTITION BY device ORDER BY seq) = 1"
 )
 _PEAK = (
-    "SELECT step, module, stage, allocated_bytes FROM python.torch_trace"
-    " WHERE allocated_bytes IS NOT NULL ORDER BY allocated_bytes DESC, depth DESC LIMIT 1"
+    "SELECT step, module, stage, allocated_bytes FROM python.torch_trace WHERE allocated_bytes IS"
+    " NOT NULL ORDER BY allocated_bytes DESC, start_ns + duration_ns LIMIT 1"
 )
+"""Calls that end after a sample have it until the next: the first of them is the one it was of."""
 _STILL = ("the training makes no progress", "the training has ended no step yet")
 _NOT_SEARCHED = (
     "who refers to the tensors was not looked for: that is done at the ends of steps, and the"

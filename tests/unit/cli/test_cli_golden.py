@@ -350,7 +350,7 @@ FIT = FitAnswer(
     measured_bytes=116 << 20,
     fixed_bytes=300 << 20,
     room_bytes=16 << 30,
-    room="the memory of cuda:0, less what is used outside of its allocator",
+    room="the memory of cuda:0, less what libraries and other programs use",
     held_s=1.23,
     notes=("2 hooks of the program are left out",),
 )

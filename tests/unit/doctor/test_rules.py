@@ -201,6 +201,7 @@ CASES = (
     Case("denormals", gradients(200, weight_subnormal_share=0.2), "possible"),
     Case("scheduler-first", warned(SCHEDULED), "likely", 0, "at train.py:7"),
     Case("scheduler-first", warned(SCHEDULED, amp_scale=1024.0), "possible"),
+    Case("scheduler-first", warned(SCHEDULED, amp_scale=1024.0, skipped=2), None),
     Case("scheduler-first", warned("lr_scheduler.step() is fine"), None),
     Case("broadcast-loss", warned(SIZES.format("32", "32, 1")), "likely", 0, "[32, 32]"),
     Case("broadcast-loss", warned(SIZES.format("1", "32, 1")), None),
@@ -324,6 +325,9 @@ CASES = (
          cpu_s=0.05)}, stacks=in_forward("time.sleep(0.03)")), "possible", None,
          "86 % of each step is outside of the model and the optimizer"),
     Case("own-code", of_steps(), None),
+    Case("own-code", on_device(4.0, duration=0.5, other_s=0.4, cpu_s=0.5), None),
+    Case("own-code", on_device(0.3, [at("print(loss.item())", 80)], duration=0.5, other_s=0.4,
+                               cpu_s=0.5), None),
     Case("one-module", lambda: facts({"steps": steps(40), "torch_trace": trace(*(
         {"step": s, "start_ns": s, "module": m, "depth": d, "duration": t} for s in range(40)
         for m, d, t in (("Net", 0, 0.04), ("a", 1, 0.03), ("b", 1, 0.005), ("c", 1, 0.004))))},
@@ -371,6 +375,8 @@ CASES = (
         "possible", None, "attn.1"),
     Case("one-activation", lambda: facts({"steps": steps(30)}, {"activations": [
         {"module": f"attn.{n}", "bytes": 90 * MIB} for n in range(4)]}), None),
+    Case("one-activation", lambda: facts({"steps": steps(30)}, {"activations": [
+        {"module": "OptimizedModule", "bytes": 900 * MIB}]}), None),
     Case("out-of-memory", lambda: facts({"ooms": [{"step": 3, "requested_bytes": MIB << 20,
          "device": "cpu", "phase": "forward", "error": "RuntimeError: no memory"}]}), "certain", 3),
     Case("out-of-memory", lambda: facts({}), None),
@@ -382,7 +388,14 @@ CASES = (
     Case("synchronises", on_device(0.3, [at("print(loss.item())", 40),
          at("loss = model(loss)", 60)]), "likely", None, "print(loss.item())"),
     Case("synchronises", on_device(0.3, [at("torch.cuda.empty_cache()", 15),
-         at("loss = model(loss)", 85)]), "possible", None, "empty_cache"),
+         at("loss = model(loss)", 85)]), "likely", None, "empties torch's cache"),
+    Case("synchronises", on_device(0.95, [at("torch.cuda.empty_cache()", 4),
+         at("loss = model(loss)", 96)]), "likely", None, "4 % of the time"),
+    Case("blocking-copies", on_device(0.3, [at("model = model.to(loss)", 90)]), "likely", None,
+         "model.to(loss)"),
+    Case("blocking-copies", on_device(0.9, [at("model = model.to(loss)", 90)]), None),
+    Case("blocking-copies", on_device(0.3, [at("model = model.to(loss)", 9),
+         at("loss = model(loss)", 91)]), None),
     Case("synchronises", on_device(0.9, [at("print(loss.item())", 40)]), None),
     Case("synchronises", on_device(0.3, [at("loss = model(loss)", 100)]), None),
     Case("host-bound", on_device(0.3), "possible"),

@@ -199,6 +199,17 @@ def test_a_device_that_comes_into_use_has_a_baseline_of_its_own(record: Make) ->
     assert device.asked == 0, "the whole device is asked for in no thread of the training's"
 
 
+def test_a_device_that_is_in_use_as_recording_begins_has_one_baseline(record: Make) -> None:
+    """The row as recording begins is it: the first step writes no second one."""
+    figures = [DeviceMemory("cuda:0", n, n + 10, n + 20, n + 30) for n in range(1, 6)]
+    recorded = record(RecordedMemory([*figures], None))
+    recorded.memory.start()
+    recorded.run_step(FORWARD, BACKWARD)
+    told = [(row["phase"], row["allocated_bytes"]) for row in recorded.written()]
+    assert told[:2] == [("attach", 1), ("before_forward", 2)]
+    assert [phase for phase, _ in told].count("attach") == 1
+
+
 def test_steps_that_are_too_short_have_rows_now_and_then(record: Make) -> None:
     """Where rows of 5 ns may take a tenth of steps of 10 ns, every fifth step has them."""
     recorded = record(share=0.1 / PART_OF_BUDGET, cost_ns=1)

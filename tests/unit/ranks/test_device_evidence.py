@@ -22,7 +22,8 @@ DEVICE = "device cuda:0: 100 % busy, 120 of 700 W"
 LOST = "the driver told of error XID 79 (the device has fallen off the bus) 12 s ago"
 NOTHING: dict[str, Any] = dict.fromkeys(
     ("busy", "power_w", "power_limit_w", "sm_mhz", "throttled", "temperature_c", "ecc_errors",
-     "remapped_rows", "processes", "own_bytes", "pcie_bytes_per_s", "nvlink_bytes_per_s")
+     "remapped_rows", "processes", "own_bytes", "used_bytes", "pcie_bytes_per_s",
+     "nvlink_bytes_per_s")
 )  # fmt: skip
 
 

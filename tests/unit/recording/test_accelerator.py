@@ -12,6 +12,9 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
+from torch.torch_version import TorchVersion  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
 from probing.agent.sources.accelerator import (  # noqa: E402
     Cuda,
     captures,
@@ -230,6 +233,52 @@ def test_a_check_has_the_devices_in_use_compute(cuda: FakeCuda) -> None:
     late = seam.check_devices()[1]
     assert (late.ok, late.seconds) == (None, None)
     assert "hangs" in late.error
+
+
+def test_a_check_takes_no_piece_for_which_the_allocator_keeps_much(cuda: FakeCuda) -> None:
+    """A MiB at most each, sums included: of 32 bits torch would first make a copy of twice that."""
+    seen = _Seen()
+    with seen:
+        assert Cuda().check_devices()[1].ok
+    assert seen.sizes
+    assert max(seen.sizes) <= 1 << 20
+    assert seen.summed == [torch.int64]
+
+
+class _Seen(TorchDispatchMode):
+    """The sizes of all tensors made, and of what kind those are that are summed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+        self.summed: list[Any] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Take note of a call."""
+        if "sum" in str(func):
+            self.summed.append(args[0].dtype)
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):
+            self.sizes.append(made.nbytes)
+        return made
+
+
+@pytest.mark.parametrize(("version", "used"), [("2.11.0+cu130", None), ("2.13.0+cu130", 4096)])
+def test_what_is_in_use_of_pinned_memory_is_told_where_torch_counts_it(
+    version: str, used: int | None, cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before 2.13 torch does not count what is given back: more than there is would be in use."""
+    monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+    cuda.forgets_frees = used is None
+    kept = cuda.pin(4096)
+    for _ in range(50):
+        cuda.pin(1 << 20)  # a batch, which is let go of
+    told = torch.cuda.host_memory_stats_as_nested_dict()
+    size = 4096 + (1 << 20)
+    assert told["allocated_bytes"]["current"] == size
+    assert (told["active_bytes"]["current"] > size) == cuda.forgets_frees
+    assert Cuda().pinned_memory() == (size, used, 2)
+    del kept
 
 
 def test_a_check_tries_nothing_in_a_capture_or_where_memory_is_short(cuda: FakeCuda) -> None:

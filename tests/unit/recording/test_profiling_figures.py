@@ -280,6 +280,37 @@ def test_kernels_go_to_the_module_that_launched_them() -> None:
     assert titles[-2:] == ["Kernels by module", "Longest gaps"]
 
 
+@pytest.mark.parametrize(
+    ("category", "call", "what"),
+    [
+        ("cuda_runtime", "cudaLaunchKernelExC", "kernel"),
+        ("cuda_driver", "cuLaunchKernelEx", "kernel"),
+        ("cuda_runtime", "cudaMemcpyAsync", "gpu_memcpy"),
+        ("cuda_runtime", "cudaMemsetAsync", "gpu_memset"),
+        ("xpu_driver", "zeCommandListAppendMemoryCopy", "gpu_memcpy"),
+    ],
+)
+def test_a_launch_is_known_by_what_it_launched(category: str, call: str, what: str) -> None:
+    """Whatever it is called, and once: of a call inside of another the outer one counts."""
+    gpu = {"cat": what, "tid": STREAM}
+    read = trace(
+        span(call, 900, 5, correlation=1, cat=category),
+        span("before the steps", 1010, 10, correlation=1, **gpu),
+        span("cudaStreamSynchronize", 1020, 5, correlation=9, cat="cuda_runtime"),
+        span(call, 1155, 8, correlation=2, cat=category),
+        span("cuLaunchKernel", 1157, 4, correlation=2, cat="cuda_driver"),
+        span("of the module", 1200, 10, correlation=2, **gpu),
+        span("launched in another step", 2600, 10, correlation=1, **gpu),
+        calls=CALLS,
+    )
+    assert [(one.name, one.module) for one in read.launches] == [(call, "block.attn")]
+    assert [(kernel.name, kernel.module) for kernel in read.kernels] == [
+        ("before the steps", None),
+        ("of the module", "block.attn"),
+    ]
+    assert read.delays_ns == (110_000, 45_000)
+
+
 def test_communication_that_nothing_runs_beside_is_told_apart() -> None:
     """Of two queues what ran at once, and what the device did nothing but communicate for."""
     nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -290,6 +321,10 @@ def test_communication_that_nothing_runs_beside_is_told_apart() -> None:
             span("sgemm", 1600, 50, cat="kernel", tid=STREAM),
         )
     )
+    assert nccl in {kernel.name for kernel in profile.kernels}
+    cells = {cell for section in profile_sections(profile) for row in section.rows for cell in row}
+    assert nccl.partition("(")[0] in cells
+    assert nccl not in cells, "in no table, that of the gaps included"
     queues = profile.queues
     assert queues is not None
     assert (queues.several_ns, queues.communication_ns, queues.exposed_ns) == (

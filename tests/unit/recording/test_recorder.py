@@ -312,7 +312,7 @@ def test_a_costly_sample_is_taken_less_often() -> None:
     sampler = MemorySampler(FakeAccelerator(1, 1), clock=lambda: next(times))
     sampler.sample()
     assert sampler.due_ns == 20_000 + 250 * 20_000
-    sampler.step_ended()
+    sampler.step_ended(0)
     sampler.sample()
     sampler.close()
     assert sampler.due_ns == 1_020_000 + 4000 * 20_000
@@ -330,16 +330,28 @@ def test_samples_are_taken_often_where_memory_may_grow() -> None:
         return (sampler.due_ns - sampler.taken_ns) // cost
 
     assert take() == 250
-    sampler.step_ended()
+    sampler.step_ended(0)
     grown = [sampler.has_grown]
     assert [take(), take(), take(), take()] == [4000, 4000, 250, 250]
-    sampler.step_ended()
+    sampler.step_ended(0)
     grown.append(sampler.has_grown)
     assert take() == 4000
-    sampler.step_ended()
+    sampler.step_ended(0)
     assert [*grown, sampler.has_grown] == [True, True, False]
     sampler.hurry()
     assert sampler.due_ns == sampler.taken_ns + 1000 * cost
+    sampler.close()
+
+
+def test_a_sample_from_within_a_step_of_a_device_is_none_of_its_end() -> None:
+    """The next is taken there once half of the time to it is over."""
+    times = (n * 10_000_000 + end for n in range(9) for end in (0, 20_000))
+    sampler = MemorySampler(FakeAccelerator(3000, 1000, None), clock=lambda: next(times))
+    sampler.sample()  # due again 5 ms later
+    assert sampler.step_ended(1_000_000) == NULL_INT
+    assert sampler.step_ended(4_000_000) == 1000
+    sampler.sample()
+    assert sampler.step_ended(20_050_000) == sampler.bytes != NULL_INT
     sampler.close()
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from .....safety.this_thread import is_called
 from ....recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 from .rendezvous import Rendezvous
 
@@ -74,12 +75,11 @@ class StepStart:
 
     def root_called(self) -> None:
         """See `Look`."""
-        thread = threading.current_thread()
-        is_trainings = thread.native_id == self._thread_id()
+        is_trainings = threading.get_native_id() == self._thread_id()
         if (
             self._has_ended
             and is_trainings
-            and not thread.name.startswith(AGENT_THREAD_PREFIX)
+            and not is_called(AGENT_THREAD_PREFIX)
             and not self._points.at_work.is_transformed()
         ):
             with self._points.others_held_up() as are_resting:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from ...storage.living import living
-from ...storage.saved_tensors import saved_tensors
+from ...storage.saved_tensors import Reach, newest_last, saved_tensors
 from ...storage.tensor_parts import parts_of
 from ...torch_types import Node
 
@@ -22,6 +22,8 @@ Place = tuple[str, int]
 
 _MOST_TENSORS = 8
 """How many tensors over one storage are looked at, and how many whose graph keeps it."""
+_LONGEST_S = 0.1
+"""For each of the two ways through the graphs; the newest are walked first."""
 
 
 def tensors_over(places: Collection[Place]) -> dict[Place, list[Any]]:
@@ -41,7 +43,8 @@ def graph_keepers(places: Collection[Place]) -> dict[Place, list[Any]]:
     """The tensors at the ends of the graphs that keep each storage.
 
     Nothing is computed from those, so that no graph keeps them: something else does. All graphs are
-    walked once, down to what keeps the storages, and from there up again.
+    walked once, down to what keeps the storages, and from there up again; the older ones as far as
+    there is time.
     """
     torch: Any = sys.modules["torch"]
     ends: dict[Any, list[Any]] = {}
@@ -60,7 +63,7 @@ def graph_keepers(places: Collection[Place]) -> dict[Place, list[Any]]:
 
 def _kept_by_graphs(ends: Iterable[Any], nodes: Iterable[Node]) -> Iterator[tuple[Any, Any]]:
     """What nodes have saved, and the leaves that they are to give gradients to."""
-    for saved in saved_tensors(ends):
+    for saved in saved_tensors(ends, Reach(_LONGEST_S)):
         yield saved.node, saved.tensor
     for node in nodes:
         leaf = getattr(node, "variable", None)
@@ -70,8 +73,9 @@ def _kept_by_graphs(ends: Iterable[Any], nodes: Iterable[Node]) -> Iterator[tupl
 
 def _above(ends: Iterable[Any]) -> dict[Any, list[Any]]:
     above: dict[Any, list[Any]] = {}
-    waiting, seen = list(ends), set[Any]()
-    while waiting:
+    waiting, seen, reach = newest_last(ends), set[Any](), Reach(_LONGEST_S)
+    reach.begin()
+    while waiting and not reach.is_over(len(seen)):
         node = waiting.pop()
         if node in seen:
             continue

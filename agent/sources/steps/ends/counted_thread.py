@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from .....safety.this_thread import known_thread
 from ...shared.recording import Recording
 from ...shared.thread_state import ThreadState
 from ...torch_types import Optimizer
@@ -131,7 +132,9 @@ class CountedThread:
         """A thread has made a step of a training of its own."""
         self._passed.discard(thread.native_id)
         if thread.native_id not in self._beside:
-            self._beside[thread.native_id] = threading.current_thread().name
+            known = known_thread()
+            name = f"thread {thread.native_id}" if known is None else known.name
+            self._beside[thread.native_id] = name
 
     def _follows(self, thread: ThreadState) -> bool:
         """Whether the counted thread has ended, and another one trains in its place."""

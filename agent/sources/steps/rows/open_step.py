@@ -92,10 +92,7 @@ class OpenStep:
         recording = self._recording
         if self.is_open:
             now = time.perf_counter_ns()
-            if now > recording.now.due_ns:
-                self._memory.sample()
-            self._memory.step_ended()
-            memory = recording.now.bytes
+            memory = self._memory.step_ended(now)
             now = now if ended.now_ns is None else ended.now_ns
             took = now - self.started_ns
             if self.trace_word is None:  # a step without any module goes by its optimizer's name

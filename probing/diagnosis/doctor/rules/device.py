@@ -12,17 +12,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from ....units import duration, size
-from ..facts import Facts, Steps, percent
+from ..facts import LEAST_STEPS, Facts, Steps, percent
 from ..findings import Rule, Sign
 from ..hot_lines import HotLine
 from ..not_looked_at import NotLookedAt
-from .speed import in_words
+from .speed import hot_lines_of, in_words
 
 _IDLE = 0.6
 """A device that works for less of a step has room for most of another one."""
 _BUSY = 0.7
 _MOSTLY = 0.8
 _OTHER_WAITS = 0.2
+_FEW_STEPS = 3
+"""Enough for what is seen by samples of the stack."""
 _LEAST_LINE = 0.1
 _SURE_LINES = 0.25
 _WAITS = re.compile(
@@ -31,6 +33,10 @@ _WAITS = re.compile(
 )
 """What makes the host wait for all that is queued, as it stands in a script."""
 _EMPTIES = re.compile(r"\bempty_cache\(")
+_COPIES = re.compile(r"\.(?:to|cuda|copy_)\(")
+"""What may copy to the device, which waits for the copy unless the memory is pinned."""
+_LEAST_EMPTIED = 0.03
+_MOST_COPIED = 0.25
 _FRAGMENTED = 1.5
 _LARGE = 1 << 30
 _NEAR = 0.85
@@ -46,13 +52,16 @@ _RESERVED = (
 _NO_DEVICE = "no accelerator is in use"
 
 
-def _steps(facts: Facts) -> Steps:
+def _steps(facts: Facts, *, least: int = LEAST_STEPS) -> Steps:
     """The newest steps, of a training on an accelerator.
+
+    Args:
+        least: How many there must be.
 
     Raises:
         NotLookedAt: It uses none, or there are too few.
     """
-    now = facts.now()
+    now = facts.now(least=least)
     if np.isnan(now.column("device_s")).all():
         raise NotLookedAt(_NO_DEVICE)
     return now
@@ -66,6 +75,25 @@ def _busy(facts: Facts, now: Steps) -> float | None:
     first = facts.steps.settled().numbers[0]
     seconds = [row["device_s"] for row in facts.rows(_ON_DEVICE) if row["step"] >= first]
     return min(1.0, float(np.median(seconds)) / now.median_s) if seconds else None
+
+
+def explains(facts: Facts, now: Steps) -> bool:
+    """Whether an accelerator explains what the script spends its time on, between the phases.
+
+    The host waits there for a device that is busy, or in lines that other rules tell of.
+    """
+    if np.isnan(now.column("device_s")).all():
+        return False
+    busy = _busy(facts, now)
+    if busy is not None and busy >= _IDLE:
+        return True
+    lines = [line for line in hot_lines_of(facts) if line.is_outside][:1]
+    return any(_WAITS.search(_called(line)) or _COPIES.search(line.source) for line in lines)
+
+
+def _called(line: HotLine) -> str:
+    """The text of a line, and the function that it is in."""
+    return f"{line.source} {line.inner}("
 
 
 def _waits_elsewhere(now: Steps) -> bool:
@@ -98,12 +126,16 @@ def _host_bound(facts: Facts) -> Iterator[Sign]:
 
 def _synchronises(facts: Facts) -> Iterator[Sign]:
     """Lines of the script wait for the device, though it is not busy."""
-    now = _steps(facts)
+    now = _steps(facts, least=_FEW_STEPS)
     busy = _busy(facts, now)
+    lines = [line for line in facts.hot_lines() if _WAITS.search(_called(line))]
+    emptied = [line for line in lines if _EMPTIES.search(_called(line))]
+    if sum(line.share for line in emptied) >= _LEAST_EMPTIED:
+        yield _emptied(emptied)
+        return
     if busy is not None and busy > _BUSY:
         return  # the host waits there for what takes its time anyway
-    lines = [line for line in facts.hot_lines() if line.share >= _LEAST_LINE / 2]
-    found = [line for line in lines if _WAITS.search(f"{line.source} {line.inner}(")]
+    found = [line for line in lines if line.share >= _LEAST_LINE / 2]
     share = sum(line.share for line in found)
     if share < _LEAST_LINE:
         return
@@ -117,7 +149,43 @@ def _synchronises(facts: Facts) -> Iterator[Sign]:
             *((f"the device works for {percent(busy)} of a step",) if busy is not None else ()),
         ),
         weight=share,
-        fix=_EMPTY_FIX if any(_EMPTIES.search(line.source) for line in found) else "",
+    )
+
+
+def _emptied(lines: list[HotLine]) -> Sign:
+    """The cache of the allocator is emptied in the loop: what that costs lies elsewhere, too."""
+    share = sum(line.share for line in lines)
+    return Sign(
+        certainty="likely",
+        summary=f"The script empties torch's cache of device memory in its loop, at"
+        f" {lines[0].place} in {lines[0].func}: {percent(share)} of the time, and the next step"
+        " asks the driver for the same memory again",
+        evidence=in_words(lines[:3]),
+        weight=max(share, _LEAST_LINE),
+        fix=_EMPTY_FIX,
+    )
+
+
+def _copies(facts: Facts) -> Iterator[Sign]:
+    """The script waits for copies to the device."""
+    now = _steps(facts, least=_FEW_STEPS)
+    busy = _busy(facts, now)
+    if busy is not None and busy > _IDLE:
+        return
+    found = [line for line in facts.hot_lines() if _COPIES.search(line.source)]
+    found = [line for line in found if line.inner == line.func and line.share >= _LEAST_LINE]
+    share = sum(line.share for line in found)
+    if share < _MOST_COPIED:
+        return
+    yield Sign(
+        certainty="likely" if busy is not None else "possible",
+        summary=f"The script waits for copies to the accelerator for {percent(share)} of the time,"
+        f" at {found[0].place} in {found[0].func}: `{_shown(found[0])}`",
+        evidence=(
+            *in_words(found[:3]),
+            *((f"the device works for {percent(busy)} of a step",) if busy is not None else ()),
+        ),
+        weight=share,
     )
 
 
@@ -202,6 +270,22 @@ RULES = (
         cost_s=2.0,
     ),
     Rule(
+        name="blocking-copies",
+        group="slow",
+        subject="accelerator",
+        symptom="The accelerator idles in each step while a batch is copied to it.",
+        evidence="Samples of the training thread at lines that copy: .to(), .cuda(), .copy_(); a"
+        f" quarter of the time, while the device works for less than {percent(_IDLE)} of a step.",
+        certainty="likely",
+        gravity=44,
+        fix="Copy from pinned memory (pin_memory=True) with non_blocking=True, a batch ahead, and"
+        " in a smaller dtype.",
+        source="https://pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
+        next="probing ENDPOINT profile --steps 1",
+        look=_copies,
+        cost_s=2.0,
+    ),
+    Rule(
         name="host-bound",
         group="slow",
         subject="accelerator",
@@ -239,7 +323,7 @@ RULES = (
         symptom="Matrix products take several times as long as the device needs.",
         evidence="float32 parameters on an accelerator, and float32_matmul_precision is highest.",
         certainty="possible",
-        gravity=20,
+        gravity=36,
         fix="torch.set_float32_matmul_precision('high'), or bfloat16 by autocast.",
         source="https://pytorch.org/docs/stable/notes/cuda.html",
         next=_ENVIRONMENT,

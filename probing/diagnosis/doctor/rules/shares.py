@@ -12,6 +12,7 @@ from ....units import duration
 from ..facts import WINDOW, Facts, percent
 from ..findings import Rule, Sign
 from ..hot_lines import loops_in
+from .device import explains
 from .speed import MOST, STEPS_QUERY, hot_lines_of, in_words, processor_share
 
 _LARGE = 0.25
@@ -190,7 +191,7 @@ def _own_code(facts: Facts) -> Iterator[Sign]:
     phases = ("other", "loss", "gradients", "to_device")
     share = sum(shares[phase] for phase in phases)
     gc_share = now.seconds("gc") / now.total_s
-    if share - gc_share < MOST:
+    if share - gc_share < MOST or explains(facts, now):
         return
     waits = processor_share(now) < 0.5 and not facts.crowd
     lines = [line for line in hot_lines_of(facts) if line.is_outside][:3]

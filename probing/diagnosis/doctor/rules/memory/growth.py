@@ -192,6 +192,8 @@ def _one_activation(facts: Facts) -> Iterator[Sign]:
     top, second = sorted([*rows, {"bytes": 0}], key=lambda row: -row["bytes"])[:2]
     if not top["module"] or top["bytes"] < max(_OF_ALL * total, 2 * second["bytes"]):
         return
+    if not second["bytes"]:  # a compiled model: what its modules keep is not told apart
+        return
     yield Sign(
         certainty="possible",
         summary=f"One module, {top['module']}, keeps"

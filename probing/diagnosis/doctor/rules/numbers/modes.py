@@ -20,6 +20,7 @@ _EVALUATED = (
     " python.evaluations e ON t.start_ns BETWEEN e.start_ns AND e.start_ns + e.duration_ns"
     " WHERE t.depth = 0 AND t.stage = 'forward' AND t.training GROUP BY ALL"
 )
+_ON_DEVICE = "torch device"
 _WITH_MODES = ("BatchNorm", "Dropout", "InstanceNorm")
 
 
@@ -48,11 +49,9 @@ def _reseeded(facts: Facts) -> Iterator[Sign]:
 
     first = facts.ask("random states", look)
     second = facts.ask("random states again", look)
-    same = [
-        name
-        for name in first[1]
-        if name.startswith("torch") and first[1][name] == second[1].get(name)
-    ]
+    # On a device dropout draws from its generator, and none of the script's may use the other.
+    drawn_from = [_ON_DEVICE] if _ON_DEVICE in first[1] else ["torch"]
+    same = [n for n in drawn_from if n in first[1] and first[1][n] == second[1].get(n)]
     if first[0] is None or first[0] == second[0] or not same:
         return
     yield Sign(

@@ -25,7 +25,10 @@ def _scheduler_first(facts: Facts) -> Iterator[Sign]:
     rows = [row for row in facts.live("warnings") if row["message"].startswith(_SCHEDULER)]
     if not rows:
         return
-    scaled = any(row["amp_scale"] is not None for row in facts.steps.rows[:50])
+    first = facts.steps.rows[:50]
+    if facts.steps.begins_at_start and first and first[0]["skipped"]:
+        return  # the scheduler was not first: a gradient scaler left the optimizer's step out
+    scaled = any(row["amp_scale"] is not None for row in first)
     yield Sign(
         certainty="possible" if scaled else "likely",
         summary="The learning rate's scheduler steps before the optimizer, at"
