@@ -121,11 +121,8 @@ def complete(
     for thread in own:
         fact = facts.get(thread.thread_id)
         seen, is_held = _of_job(thread.frames)
-        frames = tuple(_with_line(frame, source) for frame in seen)
-        span = spans.get(thread.thread_id)
-        if span is not None and seen[:1] == list(thread.frames[:1]):
-            call = source.part(frames[0].file, span)
-            frames = (dataclasses.replace(frames[0], call=call), *frames[1:])
+        span = spans.get(thread.thread_id) if seen[:1] == list(thread.frames[:1]) else None
+        frames = _with_lines(seen, source, span)
         sight = Sight(
             frames=frames,
             facts=fact,
@@ -278,6 +275,16 @@ def _is_same(mine: Frame, theirs: Frame) -> bool:
     """Whether two frames are of the same function; py-spy's names may lack the class."""
     names = [frame.func.rpartition(".")[2] for frame in (mine, theirs)]
     return mine.file == theirs.file and names[0] == names[1]
+
+
+def _with_lines(
+    frames: Sequence[Frame], source: SourceLines, span: Span | None
+) -> tuple[Frame, ...]:
+    """The frames with the text of their lines, and the call that the innermost one is in."""
+    found = [_with_line(frame, source) for frame in frames]
+    if span is not None and found:
+        found[0] = dataclasses.replace(found[0], call=source.part(found[0].file, span))
+    return tuple(found)
 
 
 def _with_line(frame: Frame, source: SourceLines) -> Frame:
