@@ -60,7 +60,12 @@ def _hooked(sources: Sources) -> str:
     """Whose backward passes are on record."""
     budget = sources.calls.budget
     if sources.calls.hooks.in_c is not None:
-        return "every pass as a whole, and those of all modules"
+        if budget.hooked_every == 1:
+            return "every pass as a whole, and those of all modules"
+        return (
+            "every pass as a whole; those of all modules in one step of"
+            f" {budget.hooked_every}, to keep within the budget"
+        )
     if not budget.row_ns:
         return "every pass as a whole; those of modules after the first step"
     modules = "1 module" if budget.hooked == 1 else f"{budget.hooked} modules"

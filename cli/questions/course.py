@@ -17,8 +17,8 @@ WITH last AS (SELECT step FROM python.steps WHERE duration IS NOT NULL
 SELECT class, count(DISTINCT module) AS modules,
   round(sum(duration) FILTER (stage = 'forward') * 1e3 / (SELECT count(*) FROM last), 3)
     AS forward_ms,
-  round(sum(duration) FILTER (stage = 'backward') * 1e3 / (SELECT count(*) FROM last), 3)
-    AS backward_ms
+  round(sum(duration) FILTER (stage = 'backward') * 1e3
+    / count(DISTINCT step) FILTER (stage = 'backward'), 3) AS backward_ms
 FROM python.torch_trace
 WHERE stage IN ('forward', 'backward') AND duration IS NOT NULL AND step IN (FROM last)
 GROUP BY class ORDER BY forward_ms DESC NULLS LAST

@@ -62,6 +62,7 @@ static struct {
     PyObject *entered, *left; /* of what times passes on the device, or NULL */
     PyObject *elsewhere;     /* list of threads that work for a pass of another one */
     int is_on;
+    int rests;               /* whether graphs are left alone; hooks in place go on */
     uint64_t hooks, rows;    /* hooks put in place or called, and rows that came of them */
     int64_t timed_ns;        /* what one in so many has taken, together */
 } backward;
@@ -72,6 +73,11 @@ static PyObject *name_grad_fn, *name_hooks, *name_register, *name_sequence_nr, *
 int is_hooking(void)
 {
     return backward.is_on && hot.is_installed;
+}
+
+int is_attaching(void)
+{
+    return is_hooking() && !backward.rests;
 }
 
 /* Counts what hooks cost: one in so many is timed. */
@@ -591,7 +597,7 @@ static PyObject *hook_backward(PyObject *Py_UNUSED(module), PyObject *args, PyOb
 /* Lets go of everything; hooks that are in place do nothing. */
 void leave_backward(void)
 {
-    backward.is_on = 0;
+    backward.is_on = backward.rests = 0;
     Py_CLEAR(backward.tensor);
     Py_CLEAR(backward.hook);
     Py_CLEAR(backward.hooked);
@@ -606,15 +612,16 @@ void leave_backward(void)
 }
 
 PyDoc_STRVAR(run_backward_doc,
-"run_backward(*, is_on)\n--\n\n"
-"Hook graphs from now on, or no more.");
+"run_backward(*, is_on=False, rests=False)\n--\n\n"
+"Hook graphs from now on, or no more: where hooking only rests, hooks in place still do their work.");
 
 static PyObject *run_backward(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"is_on", NULL};
-    int on;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$p", names, &on))
+    static char *names[] = {"is_on", "rests", NULL};
+    int on = 0, rests = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$pp", names, &on, &rests))
         return NULL;
+    backward.rests = rests;
     backward.is_on = on && backward.elsewhere != NULL;
     Py_RETURN_NONE;
 }
@@ -645,7 +652,7 @@ static PyObject *attach(PyObject *Py_UNUSED(module), PyObject *values)
             values, "O!O!O!On", hooked_type, &hooked, &PyTuple_Type, &args, &PyDict_Type, &kwargs,
             &result, &depth))
         return NULL;
-    if (!is_hooking())
+    if (!is_attaching())
         Py_RETURN_NONE;
     int64_t start = clock_ns();
     int timed = is_timed();

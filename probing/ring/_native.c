@@ -232,7 +232,7 @@ static inline int complete(
         return -1;
     if (goes_on(installed))
         close_row(word, now - start);
-    if (is_hooking())
+    if (is_attaching())
         return attach_call(args, nargsf, kwnames, result, depth, now);
     return 0;
 }
@@ -599,7 +599,7 @@ static PyType_Spec thread_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, thread_slots};
 
 /* Of what this module offers, as native.py has it: raised with each change of it. */
-enum { VERSION = 6 };
+enum { VERSION = 7 };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "probing.ring._native", "The hot path of the recorder in C.", -1,

@@ -199,6 +199,7 @@ int64_t decode_rows(const How *how, const Shown *rows); /* how many are NULL; ne
 int add_backward_types(PyObject *module);
 void leave_backward(void);
 int is_hooking(void);
+int is_attaching(void);
 int attach_call(
     PyObject *const *args, size_t nargsf, PyObject *kwnames, PyObject *result, Py_ssize_t depth,
     int64_t now);

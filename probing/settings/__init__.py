@@ -147,8 +147,9 @@ class Settings:
     )
     overhead: float = _setting(
         1.0,
-        "Percent of a step that recording may cost; `status` says where it costs more. Without the"
-        " C part, backward passes of the smallest modules are left out first, then these modules.",
+        "Percent of a step that recording may cost; `status` says where it costs more. Backward"
+        " passes of modules are left out first, in all but one of up to 64 steps. Without the C"
+        " part those of the smallest modules are, then these modules.",
     )
     batch_rows: int = _setting(16_384, "Rows of python.batches; 96 bytes each.", minimum=64)
     gradients_every: int = _setting(

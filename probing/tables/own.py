@@ -22,7 +22,11 @@ OVERHEAD = Table(
             seconds("cost_s", "What recording has cost of that."),
             number("share", "`cost_s` by `duration`; see the setting `overhead`."),
             count("rows", "Rows that the step has in python.torch_trace."),
-            count("backward_modules", "Modules whose backward pass is recorded at every step."),
+            count(
+                "backward_modules",
+                "Modules whose backward pass is on record: at every step, or where the C part"
+                " records in this one, 0 where hooks rest.",
+            ),
             count(
                 "thinned",
                 "The smallest modules, left out of this step's record; `probing ENDPOINT status`"

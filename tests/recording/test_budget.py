@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 
 import probing
+from probing.ring import native
 from tests.harness.targets import Target
+from tests.recording.programs import small_layers
 
 pytestmark = pytest.mark.torch
 
@@ -103,3 +105,47 @@ def test_that_the_training_was_held_is_no_cost(tiny_modules: TinyModules) -> Non
     ).to_pylist()[0]
     assert longest["duration"] > 0.9
     assert longest["cost_s"] < 0.5
+
+
+@pytest.mark.skipif(native.IN_C is None, reason="the C part is not built for this Python")
+@pytest.mark.parametrize("overhead", ["1", "100000"])
+def test_hooks_rest_in_most_steps_where_they_cost_too_much(
+    overhead: str, program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then few steps have the backward passes of modules, each all; all have calls, pass, loss."""
+    target = program("small_layers", PROBING="1", PROBING_OVERHEAD=overhead)
+    target.wait_for_output("ready")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    process = probing.connect(target.pid)
+    assert process.status().problems == ()
+    rows = process.query(
+        "SELECT t.step, count(*) FILTER (stage = 'forward' AND depth = 1) AS calls,"
+        " count(*) FILTER (stage = 'backward' AND depth = 0) AS passes,"
+        " count(*) FILTER (stage = 'backward' AND depth = 1) AS modules,"
+        " any_value(s.loss) AS loss, any_value(o.backward_modules) AS hooked"
+        " FROM python.torch_trace t JOIN python.steps s USING (step)"
+        " JOIN probing.overhead o USING (step)"
+        " WHERE s.duration IS NOT NULL GROUP BY t.step ORDER BY t.step"
+    ).to_pylist()
+    layers, note = small_layers.LAYERS, _note_of(process, "backward")
+    assert [row["step"] for row in rows] == list(range(small_layers.STEPS))
+    assert {(row["calls"], row["passes"], row["loss"] is None) for row in rows} == {
+        (layers, 1, False)
+    }
+    assert {row["modules"] for row in rows[:7]} == {layers}
+    few = [row["step"] for row in rows if row["modules"]]
+    if overhead == "1":
+        assert {row["modules"] for row in rows} == {0, layers}
+        assert {row["hooked"] > 0 for row in rows if row["modules"] == 0} == {False}
+        assert 0 < len([step for step in few if step >= 50]) <= 50
+        # Ranks that rest for longer or shorter have steps in common.
+        assert all(step % 2 for step in few if step >= 50)
+        assert "those of all modules in one step of" in note
+    else:
+        assert len(few) == len(rows)
+        assert note == "every pass as a whole, and those of all modules"
+
+
+def _note_of(process: probing.Process, source: str) -> str:
+    """What `status` says of a source."""
+    return next(str(row[-1]) for row in process.live("sources").rows if row[0] == source)

@@ -120,6 +120,7 @@ class Cuda:
         self._marks = Marks(self._owned, self._events)
         self._pinned: dict[int, Pinned] = {}
         self._contexts: set[int] = set()
+        self._models: dict[int, DeviceModel] = {}
         self._device: int | None = None
         self._totals: DeviceTotals | None = None
         self._uuids: dict[int, tuple[str, ...]] = {}
@@ -191,10 +192,13 @@ class Cuda:
     def device_model(self) -> DeviceModel | None:
         """See `Accelerator`."""
         device = self._in_use()
-        if device is None or is_capturing():
-            return None
-        told = device_api().get_device_properties(device)
-        return DeviceModel(told.name, getattr(told, "multi_processor_count", None))
+        if device is not None and device not in self._models:
+            if is_capturing():
+                return None
+            told = device_api().get_device_properties(device)
+            processors = getattr(told, "multi_processor_count", None)
+            self._models[device] = DeviceModel(told.name, processors)
+        return None if device is None else self._models[device]
 
     @_noted("the allocator's figures of python.memory are NULL")
     def memory_figures(self) -> DeviceMemory | None:

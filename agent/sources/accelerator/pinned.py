@@ -64,6 +64,8 @@ class Pinned:
         self._marks = marks
         self._single: list[deque[Any]] = pool_of(("single", key), list)
         self._vectors: dict[tuple[Any, int], deque[Any]] = pool_of(("vectors", key), dict)
+        # Places as so many numbers of a type, by identity; each is kept, so that no other has it.
+        self._seen: dict[tuple[int, Any, int], tuple[Any, Any]] = {}
 
     def bring(self, torch: ModuleType, tensor: Tensor) -> Pending | None:
         """Have the numbers of a tensor brought; None where too many are on their way.
@@ -71,25 +73,33 @@ class Pinned:
         Raises:
             RuntimeError: There is no such memory, or the device has failed.
         """
-        with torch.no_grad():
-            plain = tensor.detach().reshape(-1)
-            places = self._places(torch, plain)
-            if not places:
-                return None
-            place, before = places.popleft()
-            if before is not None and not before.is_here():
-                places.appendleft((place, before))
-                return None
-            try:
-                seen = place[: plain.nbytes].view(plain.dtype)
-                seen.copy_(plain, non_blocking=True)
-                mark = self._marks.set(device_api(), tensor.device.index)
-            except RuntimeError:
-                places.append((place, before))
-                raise
-            if mark is None:  # so it is not known when the place can be used again
-                return None
-            return Pending(places, place, seen, mark)
+        plain = tensor.detach().reshape(-1)  # of what is detached, nothing is kept for gradients
+        places = self._places(torch, plain)
+        if not places:
+            return None
+        place, before = places.popleft()
+        if before is not None and not before.is_here():
+            places.appendleft((place, before))
+            return None
+        try:
+            seen = self._seen_at(place, plain)
+            seen.copy_(plain, non_blocking=True)
+            mark = self._marks.set(device_api(), tensor.device.index)
+        except RuntimeError:
+            places.append((place, before))
+            raise
+        if mark is None:  # so it is not known when the place can be used again
+            return None
+        return Pending(places, place, seen, mark)
+
+    def _seen_at(self, place: Any, plain: Any) -> Any:
+        """A place as what it holds next: made once, for torch takes a while for it."""
+        size: int = plain.nbytes
+        key = id(place), plain.dtype, size
+        found = self._seen.get(key)
+        if found is None:
+            found = self._seen[key] = place, place[:size].view(plain.dtype)
+        return found[1]
 
     def _places(self, torch: ModuleType, plain: Any) -> deque[Any]:
         """The places for such numbers, the one that was used longest ago first."""

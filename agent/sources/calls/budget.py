@@ -2,7 +2,8 @@
 
 Rules of this file: runs in the training thread, between two steps, and only now and then: then the
 rows of the last step are read back. What is left out of the record is always known by name. Where
-the C part records, nothing is: then all that is done here is to write down what it has cost.
+the C part records, no call is left out; where the hooks of modules' backward passes cost more than
+what is left of the budget, they rest in all but one in so many steps.
 
 Caches decide what recording costs: between two module calls, the training's own work drives ours
 out of them, and the same code takes several times what it takes in a loop. So all is timed where it
@@ -26,19 +27,21 @@ from ....ring.writer import RingWriter
 from ..shared.recording import Recording
 from ..shared.step_costs import Usual
 from ..shared.thread_state import BACKWARD, FORWARD
-from .backward.module_backward import Hooked, ModuleBackward
+from .backward.hooked import Hooked
+from .backward.module_backward import ModuleBackward
 from .names.module_names import ModuleNames
 
 _ROW = struct.Struct("<QqI12sIBBBBqqQ")
 _MOST_ROWS = 20_000
 _ROW_PER_LOOP = 6.0
 """A recorded module call costs at least so many times what the timed loop does."""
-_CALL_PER_ROW_IN_C = 4.0
-"""What the C part adds to a call, as a multiple of writing its row in a loop."""
+_CALL_PER_ROW_IN_C = 20.0
+"""What the C part adds to a call among a model's own work, as a multiple of writing its row in a
+loop, where the caches know both."""
 _CALL_PER_EXIT = 1.5
 """It costs so many times what the wrapper does from the module's return on, where the caches have
 forgotten both: 1.2 to 1.9 were measured. Where they have not, it is the loop that counts."""
-_AROUND_HOOKS, _AROUND_HOOKS_IN_C = 1.3, 2.0
+_AROUND_HOOKS, _AROUND_HOOKS_IN_C = 1.3, 3.5
 """Hooks cost a step so many times what their own clock says (`tests.benchmarks hooks`)."""
 _SEEN = 0.7
 """The part of the budget that may be spent by the clocks: they do not see that the training has to
@@ -49,6 +52,8 @@ of what that costs where it is more than the budget: leaving them out would help
 _FOR_SAMPLES = 0.1
 """The part of it that recording and hooking every module, now and then, may take."""
 _EVERY = 64
+_SETTLED = 8
+"""So many steps have their passes on record whole, whatever that costs: only then is it known."""
 _LOOPS = 256
 _CLOSING = "cost_s share rows backward_modules thinned duration_ns"
 """The closing columns of probing.overhead, in the order in which they are written."""
@@ -67,10 +72,11 @@ class Budget:
     Attributes:
         row_ns: What one recorded module call costs.
         hook_ns: What hooking the backward pass of one module call costs; 0.0 while it is unknown.
-        hooked: Modules whose backward pass is recorded at each step.
+        hooked: Modules whose backward pass is recorded at each step that has any.
+        hooked_every: One step in so many has any; a power of two, so ranks have some in common.
         thinned: Names of modules that are left out of most steps: too small, and too many.
         calls_ns: What recording the module calls of the last step has cost, by that estimate.
-        hooks_ns: The same of their backward passes.
+        hooks_ns: The same of their backward passes; where hooks rest, a step's part of it.
         rest_ns: What is done a few times in a step.
     """
 
@@ -90,11 +96,13 @@ class Budget:
         """
         self.share = share
         self.row_ns = self.hook_ns = self._least_row_ns = 0.0
-        self.hooked = 0
+        self.hooked, self.hooked_every = 0, 1
         self.thinned: tuple[str, ...] = ()
-        self.calls_ns = self.hooks_ns = self.rest_ns = 0.0
+        self.calls_ns = self.hooks_ns = self.rest_ns = self._step_hooks_ns = 0.0
         self._backward_calls = self._spent_ns = 0
         self._hook, self._exit = Usual(), Usual()
+        self._hooks, self._took = Usual(), Usual()  # of steps in which C hooks graphs
+        self._is_usual, self._has_rested = True, False  # the step in progress
         self._in_c = (0, 0, 0, 0)  # what the C part has counted so far
         self._exits = self._exits_ns = 0
         self._lasted_ns: deque[int] = deque(maxlen=_EVERY)  # of the steps since the last plan
@@ -122,8 +130,9 @@ class Budget:
         costs.step_ended()
         self.rest_ns = costs.total_ns
         if in_c is not None:
-            self._learn_hooks_in_c(in_c)
+            self._learn_hooks_in_c(in_c, took_ns)
             self._write(first, last, took_ns)
+            self._rest()
             return
         self._learn_hooks()
         self._write(first, last, took_ns)
@@ -134,7 +143,7 @@ class Budget:
         """See what the clocks of calls and hooks have added up since the last step."""
         backward = self._backward
         spent, self._spent_ns = backward.spent_ns - self._spent_ns, backward.spent_ns
-        self.hooks_ns = _AROUND_HOOKS * spent
+        self.hooks_ns = self._step_hooks_ns = _AROUND_HOOKS * spent
         if self._backward_calls:
             self._hook.add(self.hooks_ns / self._backward_calls)
             self.hook_ns = self._hook.value
@@ -146,27 +155,60 @@ class Budget:
         if not self.row_ns:
             self.row_ns = self._least_row_ns = _ROW_PER_LOOP * _time_of_a_loop()
 
-    def _learn_hooks_in_c(self, in_c: Any) -> None:
-        """See what the C part has done since the last step: every module is hooked."""
+    def _learn_hooks_in_c(self, in_c: Any, took_ns: int) -> None:
+        """See what the C part has done since the last step; nothing where hooks have rested."""
+        self._step_hooks_ns, self._backward_calls = 0.0, 0
+        if self._has_rested:
+            return
         self.row_ns = self.row_ns or _CALL_PER_ROW_IN_C * in_c.row_cost()
         rows, hooks, timed, ns = costs = in_c.backward_costs()
         rows_before, hooks_before, timed_before, ns_before = self._in_c
-        if timed > timed_before:
+        if timed > timed_before and self._is_usual:
             self._hook.add(_AROUND_HOOKS_IN_C * (ns - ns_before) / (timed - timed_before))
             self.hook_ns = self._hook.value
         self._in_c, self._backward_calls = costs, rows - rows_before
-        self.hooks_ns = (hooks - hooks_before) * self.hook_ns
-        self.hooked = len(self._backward.hooked)
+        self._step_hooks_ns = (hooks - hooks_before) * self.hook_ns
+        self._steps += 1
+        if self._is_usual:
+            self._hooks.add(self._step_hooks_ns)
+            self._took.add(took_ns)
+            self.hooked = len(self._backward.hooked)
+            self.hooked_every = self._steps_per_pass() if self._steps >= _SETTLED else 1
+        self.hooks_ns = self._hooks.value / self.hooked_every
+
+    def _steps_per_pass(self) -> int:
+        """In how many steps one has the passes of modules on record, where C records."""
+        whole = self.share * self._took.value * _SEEN
+        free = whole - self.rest_ns - self.calls_ns
+        allowed = max(free, max(whole, self.rest_ns) * _FOR_SAMPLES)
+        if self._hooks.value <= allowed:
+            return 1
+        if allowed <= 0:
+            return _EVERY
+        return min(_EVERY, 1 << math.ceil(math.log2(self._hooks.value / allowed)))
+
+    def _rest(self) -> None:
+        """Have hooks rest in the step that begins, unless it is one of those that have them."""
+        backward = self._backward
+        # The device is timed in steps that a power of two divides, never in those before them.
+        number = self._recording.now.step + 1
+        is_resting = self.hooked_every > 1 and number % self.hooked_every != 0
+        if is_resting != backward.is_resting:
+            backward.rest(is_resting=is_resting)
+        # One that is timed on the device costs more, and few are.
+        self._is_usual = not (is_resting or backward.is_timed)
+        self._has_rested = is_resting and not backward.is_timed
 
     def _write(self, first: int, last: int, took_ns: int) -> None:
         """Write down what the step has cost."""
         rows = max(0, ((last - first) >> 2) - 1)
         self.calls_ns = max(0, rows - self._backward_calls) * self.row_ns
-        cost_s = (self.calls_ns + self.hooks_ns + self.rest_ns) * 1e-9
+        cost_s = (self.calls_ns + self._step_hooks_ns + self.rest_ns) * 1e-9
         now_ns = time.perf_counter_ns()
         word = self._overhead.open_row(now_ns - took_ns, self._recording.now.step - 1)
         share, thinned = cost_s / (took_ns * 1e-9), 0 if self._is_sample else len(self.thinned)
-        self._overhead.close_row(word, DONE, cost_s, share, rows, self.hooked, thinned, took_ns)
+        hooked = 0 if self._has_rested else self.hooked
+        self._overhead.close_row(word, DONE, cost_s, share, rows, hooked, thinned, took_ns)
 
     def _choose(self, first: int, last: int, took_ns: int) -> None:
         """Choose anew, now and then; before that, look at all modules for a step each."""
@@ -209,6 +251,8 @@ class Budget:
         self._chosen = {}
         self._lasted_ns.clear()
         self._made.clear()
+        self.hooked_every, self._is_usual, self._has_rested = 1, True, False
+        self._backward.rest(is_resting=False)
 
     def _learn(self, first: int, last: int) -> None:
         """Read what each module took from the rows of a step."""

@@ -133,10 +133,13 @@ class ModelFlops:
         self._parameters = 0
         self._precision: Precision | None = None
         self._autocast: Any = False  # that which the precision goes by; False before there is one
+        self._peak: tuple[DeviceModel | None, Precision | None, float | None] = (None, None, None)
 
     def peak_of(self, device: DeviceModel | None) -> float | None:
         """What a device does at best in what the model is multiplied in."""
-        return peak_of(device, self._precision)
+        if self._peak[:2] != (device, self._precision):
+            self._peak = device, self._precision, peak_of(device, self._precision)
+        return self._peak[2]
 
     def of_step(self, model: Any, tokens: int, autocast: Any = None) -> float | None:
         """Operations of a step in which a model has trained on so many tokens.

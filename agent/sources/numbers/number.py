@@ -49,6 +49,11 @@ class Number:
         return self
 
 
+def is_on_its_way(number: object) -> bool:
+    """Whether a number was on its way when somebody last asked."""
+    return type(number) is Number and number._pending is not None
+
+
 def read_number(tensor: Tensor, accelerator: Accelerator) -> Number | None:
     """The number in a tensor; None where there is none to be read."""
     torch: Any = sys.modules["torch"]

@@ -77,6 +77,8 @@ def _compared(
             torch.cuda.synchronize()
             took[is_recorded].append(time.perf_counter() - begin)
     recorded.go_on()
+    for source, told in _by_source(recorded):
+        yield seen(f"{what}: {source}", told)
     values = slowdowns(took[True], took[False])
     low, high = bootstrap_median(values)
     yield seen(f"{what}: a step", f"{statistics.median(took[False]) / steps * 1e3:.3g} ms")
@@ -85,6 +87,15 @@ def _compared(
         return
     yield seen(f"{what}: 95 % of the median", f"{low:.2f} .. {high:.2f} %")
     yield limit(f"{what}: slowdown", statistics.median(values), most=_MUST, unit="%")
+
+
+def _by_source(recorded: Recorded) -> Iterator[tuple[str, str]]:
+    """What each source costs a step by its own clock, and whose passes are on record."""
+    for each in recorded.training.source_reports():
+        if each.cost_s:
+            yield f"{each.source}, by its clock", f"{each.cost_s * 1e6:.0f} us"
+        if each.source == "backward":
+            yield "backward, on record", str(each.note)
 
 
 def profile(device: Device) -> Iterator[Finding]:

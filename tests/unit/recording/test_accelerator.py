@@ -86,6 +86,30 @@ def test_numbers_of_each_kind_come_without_a_wait(dtype: str, cuda: FakeCuda) ->
     assert cuda.waits() == []
 
 
+def test_a_place_holds_what_it_is_used_for(cuda: FakeCuda) -> None:
+    """One number and two halves of its size have the same places, in turn."""
+    seam: Any = Cuda()
+    for _ in range(3 * 512):
+        one = seam.copy_number(torch.tensor(1.5))
+        assert one.value() == 1.5
+        two = seam.copy_numbers(torch.tensor([2.5, 3.5]))
+        assert two.values() == [2.5, 3.5]
+        del one, two
+    assert cuda.calls("host_alloc") == 1
+
+
+def test_a_loss_that_requires_gradients_keeps_no_graph(cuda: FakeCuda) -> None:
+    """What is brought of it is a number, whether gradients are on or not."""
+    seam: Any = Cuda()
+    for dtype in (torch.float32, torch.float64):
+        weight = torch.tensor(2.0, dtype=dtype, requires_grad=True)
+        number = seam.copy_number(weight * 3)
+        assert number.value() == 6.0
+        assert not number._seen.requires_grad
+        assert number._seen.grad_fn is None
+    assert cuda.waits() == []
+
+
 def test_numbers_share_memory_that_is_taken_once(cuda: FakeCuda) -> None:
     """Of 600 numbers on their way 512 have a place; the others are not known, not wrong."""
     seam: Any = Cuda()

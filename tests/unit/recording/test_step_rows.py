@@ -54,6 +54,19 @@ class JustComing(Pending):
         return had_come
 
 
+class Asked(Pending):
+    """A number that counts how often it was asked for."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__(value)
+        self.times = 0
+
+    def is_here(self) -> bool:
+        """Whether it has come."""
+        self.times += 1
+        return self.has_come
+
+
 class Moment(float):
     """A mark: so many seconds; the second one is reached before the host has come to its next."""
 
@@ -168,6 +181,33 @@ def test_what_comes_while_its_row_is_written_is_not_lost(rings: Rings, tmp_path:
     run_step(rows, [(Number(NULL_FLOAT, JustComing(3.0)), None)], 1000)
     assert rows_of(tmp_path, "micro_batches")[0]["loss"] == 3.0
     assert rows_of(tmp_path, "steps")[0]["loss"] == 3.0
+
+
+def test_a_device_is_asked_for_the_oldest_number_only(rings: Rings, tmp_path: Path) -> None:
+    """While it is behind, a step asks twice; what has come is then in all rows, the newest too."""
+    rows = StepRows(*rings, NoAccelerator())
+    losses = [Asked(float(number)) for number in range(4)]
+    for number, loss in enumerate(losses):
+        run_step(rows, [(Number(NULL_FLOAT, loss), None)], 100 * number)
+    assert [loss.times for loss in losses] == [5, 1, 1, 1]
+    assert [row["loss"] for row in steps(tmp_path)] == [None] * 4
+    for loss in losses:
+        loss.has_come = True
+    run_step(rows, [(Number(math.inf), None)], 1000)
+    assert [row["loss"] for row in steps(tmp_path)] == [0.0, 1.0, 2.0, 3.0, math.inf]
+    assert [row["last_loss"] for row in steps(tmp_path)[:4]] == [0.0, 1.0, 2.0, 3.0]
+    assert [row["not_finite_since"] for row in steps(tmp_path)] == [None] * 4 + [0]
+    assert [row["loss"] for row in rows_of(tmp_path, "micro_batches")][:4] == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_many_micro_batches_get_their_losses(rings: Rings, tmp_path: Path) -> None:
+    """More than wait at most: a step may have as many as it likes, if the device keeps up."""
+    rows = StepRows(*rings, NoAccelerator())
+    run_step(rows, [(Number(NULL_FLOAT, JustComing(1.0)), None) for _ in range(64)], 0)
+    run_step(rows, [(Number(1.0), None)], 10_000)
+    found = [row["loss"] for row in rows_of(tmp_path, "micro_batches")]
+    assert len(found) == 64, "the ring holds no more"
+    assert set(found) == {1.0}
 
 
 def test_a_step_that_its_optimizer_leaves_out_is_counted(rings: Rings, tmp_path: Path) -> None:

@@ -21,8 +21,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from .....ring.format import DONE, HEADER_SIZE
 from .....safety.guard import Guard
@@ -33,44 +32,11 @@ from .. import dynamo
 from ..device_times import BACKWARD as DEVICE_BACKWARD, DeviceTimes
 from ..names.module_names import ModuleNames
 from .graph_nodes import nodes_of, sequence_nr
+from .hooked import Hook, Hooked, Open
 from .pass_roots import PassRoots
-
-Hook = Callable[[Any], None]
 
 _SPARE_CARRIERS = 8
 _MOST_BEGUN = 4096
-
-
-class Hooked:
-    """A module whose backward pass is recorded.
-
-    Attributes:
-        ids: The numbers of its name, class and root class, as they stand in a row.
-        path: Its name, told apart from those in other roots.
-        inside: How the paths of all modules inside it begin.
-        depth: In how many module calls its last call was nested.
-        starts: The hooks of its outputs' nodes.
-        ends: The hook of its input's node.
-    """
-
-    __slots__ = ("depth", "ends", "ids", "inside", "path", "starts")
-
-    def __init__(self, ids: bytes, path: str) -> None:
-        self.ids = ids
-        self.path = path
-        self.inside = f"{path}."
-        self.depth = 0
-        self.starts: dict[int, Hook] = {}
-        self.ends: dict[int, Hook] = {}
-
-
-class _Open(NamedTuple):
-    """A module whose backward pass is under way."""
-
-    hooked: Hooked
-    word: int
-    at: int
-    start_ns: int
 
 
 class _Carriers(threading.local):
@@ -95,6 +61,7 @@ class ModuleBackward:
             meets; None for one whose backward is the whole pass.
         in_c: The C part, once graphs are hooked by it.
         spent_ns: What hooking and the hooks have taken so far in Python, by their own clocks.
+        is_resting: Whether C hooks no graphs in this step, but for one that is timed on the device.
         roots: Which roots a whole pass goes through.
         timed: Put into `hooked` for a module, it has the recording of its calls timed instead: what
             the wrapper does once the module has returned, for the rest could not be timed without
@@ -115,7 +82,7 @@ class ModuleBackward:
         self._names = names
         self.roots = PassRoots(recording, names, self.watch)
         self._carriers = _Carriers()
-        self._is_on = False
+        self._is_on = self.is_resting = False
         self._timer: DeviceTimes | None = None
         # A mode of torch would see what is asked of a tensor; not every torch can tell.
         core = self._torch._C
@@ -123,7 +90,7 @@ class ModuleBackward:
         self._unseen: Any = core.DisableTorchFunction
         # Made in a thread of no dispatch modes, which would see it being made.
         self._spare = [self._make_carrier() for _ in range(_SPARE_CARRIERS)]
-        self._elsewhere: list[list[_Open]] = []  # of the threads that work for a pass of another
+        self._elsewhere: list[list[Open]] = []  # of the threads that work for a pass of another
         self.guard = Guard("backward of modules", self.stop)
 
     def start(self) -> None:
@@ -132,15 +99,28 @@ class ModuleBackward:
         called: tuple[Any, ...] = (self._make_met, self._take_carrier, self._attach_unseen)
         dynamo.leave_out_with_calls([hook.__code__ for hook in (*hooks, *called)])
         self._is_on = True
-        if self.in_c is not None:
-            self.in_c.run_backward(is_on=True)
+        self._run()
 
     def stop(self) -> None:
         """Hook no more; hooks that are in place do nothing."""
         self._is_on = False
-        if self.in_c is not None:
-            self.in_c.run_backward(is_on=False)
+        self._run()
         self.hooked.clear()
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the step is timed on the device."""
+        return self._timer is not None
+
+    def rest(self, *, is_resting: bool) -> None:
+        """Have C leave graphs alone from now on, or hook them again; hooks in place go on."""
+        self.is_resting = is_resting
+        self._run()
+
+    def _run(self) -> None:
+        if self.in_c is not None:
+            rests = self.is_resting and self._timer is None
+            self.in_c.run_backward(is_on=self._is_on, rests=rests)
 
     def hand_to_c(self, in_c: Any) -> None:
         """Have graphs hooked by the C part, which records the calls, from now on."""
@@ -155,7 +135,6 @@ class ModuleBackward:
             without_modes=self._attach_unseen,
             fault=self.guard.fault,
         )
-        in_c.run_backward(is_on=self._is_on)
         self.time_by(self._timer)
 
     def met(self, module: int) -> None:
@@ -175,6 +154,7 @@ class ModuleBackward:
         if self.in_c is not None:
             entered, left = (None, None) if timer is None else (timer.entered, timer.left)
             self.in_c.time_backward(entered, left)
+            self._run()
             self.met_all()
 
     def make(self, ids: bytes, path: str) -> Any:
@@ -309,7 +289,7 @@ class ModuleBackward:
         """A tensor that nothing is computed with."""
         return self._torch.empty(0, device="cpu", requires_grad=True)
 
-    def _close(self, stack: list[_Open], floor: int, now_ns: int) -> None:
+    def _close(self, stack: list[Open], floor: int, now_ns: int) -> None:
         """Complete the rows of a stack down to a place."""
         memory = self._memory
         if now_ns > memory.due_ns:
@@ -317,7 +297,7 @@ class ModuleBackward:
         while len(stack) > floor:
             self._complete(stack.pop(), now_ns)
 
-    def _complete(self, ended: _Open, now_ns: int) -> None:
+    def _complete(self, ended: Open, now_ns: int) -> None:
         """Complete one row."""
         trace, (_, word, at, start_ns) = self._recording.trace, ended
         if self._timer is not None:
@@ -372,7 +352,7 @@ class ModuleBackward:
         at = HEADER_SIZE + (word & trace.slot_mask) * trace.slot_scale
         facts = thread.backward_facts[min(hooked.depth, MAX_DEPTH)]
         OPEN_ROW.pack_into(trace.buffer, at, word, start, recording.step, hooked.ids, facts, word)
-        stack.insert(place, _Open(hooked, word, at, start))
+        stack.insert(place, Open(hooked, word, at, start))
         thread.fresh += 1
         if self._timer is not None:
             self._timer.entered(word, hooked.ids, DEVICE_BACKWARD, hooked.depth)

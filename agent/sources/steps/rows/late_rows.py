@@ -1,7 +1,9 @@
 """Rows that are complete but for numbers which are still on their way from a device.
 
 Rules of this file: a row is completed at once with what is known, and once more when the rest has
-come; nobody waits for it. Used under the interpreter lock, by one thread at a time.
+come; nobody waits for it. Whether a number has come is a question to the driver: a step that ends
+asks for the oldest, and for no other until that is here. Used under the interpreter lock, by one
+thread at a time.
 """
 
 from __future__ import annotations
@@ -12,8 +14,12 @@ from typing import Any, NamedTuple, Protocol
 
 from .....ring.format import DONE
 from .....ring.writer import RingWriter
+from ...numbers.number import is_on_its_way
 
 _LONGEST_QUEUE = 64
+_LONG_QUEUE = 16
+"""With so many rows waiting, as those of many micro-batches, the oldest is asked for before a step
+ends."""
 
 
 class Later(Protocol):
@@ -60,13 +66,15 @@ class LateRows:
         """
         are_here = True
         for place, number in later:
-            value = number.read()
+            value = None if is_on_its_way(number) else number.read()
             if value is None:
                 are_here = False
             else:
                 closing[place] = value
         ring.close_row(word, state, *closing)
         if not are_here:
+            if len(self._waiting) >= _LONG_QUEUE:
+                self.flush()
             self._waiting.append(_LateRow(ring, word, closing, later, state))
 
     def flush(self) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from .....ring.format import NULL_FLOAT, NULL_INT
 from .....ring.writer import RingWriter
-from ...numbers.number import Number
+from ...numbers.number import Number, is_on_its_way
 from .late_rows import Later
 from .losses import AreFinite, ClippedNorm, Loss, OneLoss, are_one, loss_of, used_of
 from .optimizer_rows import OptimizerRows
@@ -67,6 +67,27 @@ class _LateSince:
         return self._told
 
 
+class _PlainLoss:
+    """The loss of a step of one pass that nothing has divided: all columns are told by it.
+
+    What is asked once is a question to the device once, not one for each of them.
+    """
+
+    def __init__(
+        self, columns: LossColumns, closing: list[object], number: Later, step: int, *, is_one: bool
+    ) -> None:
+        self._columns, self._closing, self._number = columns, closing, number
+        self._step, self._is_one = step, is_one
+        self._told: float | None = None
+
+    def read(self) -> float | None:
+        """See `Later`; the columns beside its own are filled in, once."""
+        if self._told is None and (value := self._number.read()) is not None:
+            self._columns.fill_plain(self._closing, value, step=self._step, is_one=self._is_one)
+            self._told = value
+        return self._told
+
+
 class LossColumns:
     """Fills them in."""
 
@@ -96,15 +117,14 @@ class LossColumns:
         at, have_one = self._at, optimizers.have_one_loss
         one = losses[0] if len(losses) == 1 else None
         is_plain = one is not None and one.share is None and not one.parts
-        if is_plain and (value := losses[0].number.read()) is not None:
-            closing[at.first_loss] = closing[at.last_loss] = value
-            if value is not NULL_FLOAT:
-                is_finite = math.isfinite(value)
-                closing[at.loss_finite] = int(is_finite)
-                closing[at.not_finite_since] = self._since.at(step, is_finite=is_finite)
-            if have_one and not dropped:
-                closing[at.loss] = value
-            return [], have_one
+        if is_plain:
+            is_one, number = have_one and not dropped, losses[0].number
+            if not is_on_its_way(number) and (value := number.read()) is not None:
+                self.fill_plain(closing, value, step=step, is_one=is_one)
+                return [], have_one
+            if not dropped:
+                plain = _PlainLoss(self, closing, number, step, is_one=is_one)
+                return [(at.first_loss, plain)], have_one
         own = [losses[place] for place in used_of(losses, dropped)]
         share = optimizers.windows.seen(0, own)
         are_finite = AreFinite(losses)
@@ -118,6 +138,17 @@ class LossColumns:
         if is_one:
             later.append((at.loss, loss_of(own, share)))
         return later, is_one
+
+    def fill_plain(self, closing: list[object], value: float, *, step: int, is_one: bool) -> None:
+        """Fill in what one loss tells that is a step's only one."""
+        at = self._at
+        closing[at.first_loss] = closing[at.last_loss] = value
+        if value is not NULL_FLOAT:
+            is_finite = math.isfinite(value)
+            closing[at.loss_finite] = int(is_finite)
+            closing[at.not_finite_since] = self._since.at(step, is_finite=is_finite)
+        if is_one:
+            closing[at.loss] = value
 
     def norms(self, norm: Number, max_norm: float | None) -> list[tuple[int, Later]]:
         """The norm of a step's gradients, and what it was clipped to, with their columns."""
