@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ..linux import process
@@ -17,7 +18,7 @@ from ..linux.process import ThreadFacts
 from ..messages.common import Backtrace, Frame, LiveRows, TaskStack, ThreadStack
 from ..tables import BACKTRACE, THREADS, Table
 from . import waits
-from .source_lines import SourceLines
+from .source_lines import SourceLines, Span
 from .waits import Sight
 
 AGENT_THREAD_PREFIX = "probing-"
@@ -103,6 +104,7 @@ def complete(
     wants_gil: Iterable[int] = (),
     has_native: bool = False,
     by_agent: bool = False,
+    spans: Mapping[int, Span] = MappingProxyType({}),
 ) -> tuple[ThreadStack, ...]:
     """The job's threads, main thread first, with what the kernel tells and what they wait for.
 
@@ -110,6 +112,7 @@ def complete(
         wants_gil: The threads that were seen to wait for the interpreter lock.
         has_native: Whether frames of C functions were looked for.
         by_agent: Whether the agent looked, or was at work meanwhile.
+        spans: By thread where in its source the innermost frame is.
     """
     source, waiters, done = SourceLines(), set(wants_gil), []
     own = [thread for thread in threads if not is_agents(thread)]
@@ -118,7 +121,8 @@ def complete(
     for thread in own:
         fact = facts.get(thread.thread_id)
         seen, is_held = _of_job(thread.frames)
-        frames = tuple(_with_line(frame, source) for frame in seen)
+        span = spans.get(thread.thread_id) if seen[:1] == list(thread.frames[:1]) else None
+        frames = _with_lines(seen, source, span)
         sight = Sight(
             frames=frames,
             facts=fact,
@@ -258,7 +262,7 @@ def _merge_frames(inside: Sequence[Frame], outside: Sequence[Frame]) -> tuple[Fr
         if frame.kind == "python" and known and _is_same(known[-1], frame):
             mine = known.pop()
             if mine.lineno != frame.lineno:  # it has moved on since
-                mine = dataclasses.replace(mine, lineno=frame.lineno, line=None)
+                mine = dataclasses.replace(mine, lineno=frame.lineno, line=None, call=None)
             merged.append(mine)
         else:
             if frame.kind == "python":
@@ -271,6 +275,16 @@ def _is_same(mine: Frame, theirs: Frame) -> bool:
     """Whether two frames are of the same function; py-spy's names may lack the class."""
     names = [frame.func.rpartition(".")[2] for frame in (mine, theirs)]
     return mine.file == theirs.file and names[0] == names[1]
+
+
+def _with_lines(
+    frames: Sequence[Frame], source: SourceLines, span: Span | None
+) -> tuple[Frame, ...]:
+    """The frames with the text of their lines, and the call that the innermost one is in."""
+    found = [_with_line(frame, source) for frame in frames]
+    if span is not None and found:
+        found[0] = dataclasses.replace(found[0], call=source.part(found[0].file, span))
+    return tuple(found)
 
 
 def _with_line(frame: Frame, source: SourceLines) -> Frame:

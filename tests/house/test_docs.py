@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from probing.settings import SETTINGS
 from probing.tables import TABLES
 from tests.faults import FAULTS, RESULTS, cases_of, read_results
 from tests.harness import warm
-from tests.harness.targets import DEADLINE_S, ROOT, Target, start_training
+from tests.harness.targets import DEADLINE_S, ROOT, Target, start_training, wait_until
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md")]
@@ -91,6 +92,12 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return warm.commands_on_path(tmp_path_factory.mktemp("docs"))
 
 
+def _is_settled(target: Target) -> bool:
+    """Whether some of its rows are those of `probing.history.settled`."""
+    card = target.folder.read_card()
+    return card is not None and target.step() > 20 and time.time_ns() - card.started_ns > 9e9
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("block", [*_cases()])
 def test_a_block_runs_as_it_stands(
@@ -99,6 +106,8 @@ def test_a_block_runs_as_it_stands(
     """Every bash or python block does what it says against a real training, and exits with 0."""
     path = f"{commands}{os.pathsep}{os.environ['PATH']}"
     env = {**reader.env, "PATH": path, "PID": str(reader.pid)}
+    if '"export"' in block.code:  # whose rows change no more a while after they were written
+        wait_until(lambda: _is_settled(reader), "rows to export")
     if block.language == "bash":
         argv = ["bash", "-euo", "pipefail", "-c", block.code]
     else:

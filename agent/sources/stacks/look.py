@@ -7,13 +7,16 @@ asked to. The agent's own threads are left out: they are not the job's.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
+from collections.abc import Mapping
 from types import CodeType, FrameType
 from typing import NamedTuple, TypeAlias
 
 from ....linux import process
 from ....messages.common import Backtrace, Frame, Local, ThreadStack
 from ....safety.other_stacks import stack_of
+from ....stacks.source_lines import Span
 from ....stacks.text import complete, is_ours
 from ....stacks.work_done import work_of
 from ..numbers.values import read_locals
@@ -21,6 +24,8 @@ from .awaited import Waits, settled
 from .job_threads import job_threads
 from .tasks import take_tasks
 
+_UNIT = 2
+"""Bytes of one instruction."""
 _HEAD = 8
 """How many of the innermost frames tell whether a thread is still where it was."""
 _FRAMES_WITH_LOCALS = 100
@@ -35,7 +40,20 @@ class _Place(NamedTuple):
 
     code: CodeType
     lineno: int
+    lasti: int
     locals: tuple[Local, ...] | None
+
+    def span(self) -> Span | None:
+        """Where the instruction's expression stands; None where that is not known."""
+        positions = getattr(self.code, "co_positions", None)
+        if positions is None or self.lasti < 0:
+            return None
+        first, last, column, end = next(
+            itertools.islice(positions(), self.lasti // _UNIT, None), (None,) * 4
+        )
+        if first is None or last is None or column is None or end is None:
+            return None
+        return Span(first, last, column, end)
 
     def frame(self) -> Frame:
         """The frame as it travels."""
@@ -80,7 +98,12 @@ def take_backtrace(*, locals: bool = False) -> Backtrace:
     return Backtrace(
         pid=os.getpid(),
         source="agent",
-        threads=complete(stacks, _of_then(facts, heads), by_agent=True),
+        threads=complete(
+            stacks,
+            _of_then(facts, heads),
+            by_agent=True,
+            spans=_spans_of(places, seen.numbers),
+        ),
         work=work_of(os.getpid(), facts),
         tasks=tasks,
     )
@@ -115,6 +138,16 @@ def _of_then(
     return told
 
 
+def _spans_of(places: dict[int, list[_Place]], numbers: Mapping[int, int]) -> dict[int, Span]:
+    """Where in its source the innermost frame of each thread is, by the kernel's number.
+
+    None of those whose interpreter keeps no columns: before 3.11, or by `-X no_debug_ranges`.
+    """
+    inner = {numbers[i]: found[0] for i, found in places.items() if found and i in numbers}
+    spans = ((number, place.span()) for number, place in inner.items())
+    return {number: span for number, span in spans if span is not None}
+
+
 def _head_of(frame: FrameType | None) -> _Head:
     """Where a thread is: its innermost frames and the instruction that each is at."""
     return tuple((one.f_code, one.f_lasti) for one in stack_of(frame, _HEAD))
@@ -127,5 +160,5 @@ def _places_of(frame: FrameType | None, *, locals: bool) -> list[_Place]:
         if not is_ours(one.f_code.co_filename):
             with_locals = locals and len(found) < _FRAMES_WITH_LOCALS
             values = read_locals(one) if with_locals else None
-            found.append(_Place(one.f_code, one.f_lineno or 0, values))
+            found.append(_Place(one.f_code, one.f_lineno or 0, one.f_lasti, values))
     return found

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....diagnosis.leaks.series import LEAST_STEPS
-from ....diagnosis.leaks.words import SERIES_WAYS_OUT, TITLES
+from ....diagnosis.leaks.words import SERIES, SERIES_WAYS_OUT, TITLES, series_words
 from ....units import size, size_change
 from ..table import columns, render_table
 from ..text import escape_controls, plural
 from .holder import holder_text, short_file
 
 if TYPE_CHECKING:
+    from ....diagnosis.leaks.history import Series
     from ....diagnosis.leaks.mistakes import Finding
     from ....diagnosis.leaks.report import LeakReport
     from ....diagnosis.leaks.series import Trend
@@ -37,9 +38,7 @@ def render_leak(report: LeakReport, *, width: int | None, color: bool) -> str:
     blocks += _growth(report, width=width, color=color)
     if not report.leaks:
         blocks += [
-            escape_controls(f"{each.name} grows: {SERIES_WAYS_OUT[each.name]}")
-            for each in report.history
-            if each.trend.grows
+            escape_controls(_series_advice(each)) for each in report.history if each.trend.grows
         ]
     for number, finding in enumerate(report.findings, 1):
         blocks.append("\n".join(escape_controls(line) for line in _finding(number, finding)))
@@ -103,12 +102,17 @@ def _verdict(report: LeakReport) -> str:
         return f"leak in {watched}{by}"
     growing = [each for each in report.history if each.trend.grows]
     if growing:
-        names = " and ".join(f"{each.name} ({each.device})" if each.device else each.name
-                             for each in growing)  # fmt: skip
-        return f"no tensor stayed in {watched}, but the record shows growth: {names}"
+        names = " and ".join(series_words(each.name, each.device) for each in growing)
+        return f"no tensor stayed in {watched}, but the record shows growth of {names}"
     few = report.steps + 1 < LEAST_STEPS
     more = f"; fewer than {LEAST_STEPS - 1} steps tell little: add --steps" if few else ""
     return f"no leak in {watched}{more}"
+
+
+def _series_advice(series: Series) -> str:
+    """What a series is that grows while no tensor is kept, and where to look."""
+    words = SERIES[series.name]
+    return f"{words[:1].upper()}{words[1:]} grows: {SERIES_WAYS_OUT[series.name]}"
 
 
 def _series_cells(name: str, trend: Trend, flat: str) -> list[str | None]:

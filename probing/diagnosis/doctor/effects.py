@@ -47,7 +47,9 @@ def _may_lead_to(finding: Finding, bad: Finding) -> bool:
     )
 
 
-_OF_NO_STEP = frozenset({"loss-flat", "never-a-gradient", "own-code", "data-wait", "one-module"})
+_OF_NO_STEP = frozenset(
+    {"loss-flat", "never-a-gradient", "own-code", "few-long-steps", "data-wait", "one-module"}
+)
 """What steps that fail look like."""
 _EXPLAINS: dict[str, frozenset[str]] = {
     "loss-not-finite": frozenset(
@@ -68,7 +70,7 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "no-update": frozenset({"loss-flat"}),
     "garbage-collector": frozenset({"own-code"}),
     "recompiling": frozenset({"garbage-collector"}),  # what is traced are many objects
-    "checkpoints": frozenset({"own-code", "straggler"}),
+    "checkpoints": frozenset({"own-code", "few-long-steps", "straggler"}),
     "profiler-on": frozenset({"memory-grows"}),
     "throttled": frozenset({"crowded-processors"}),
     "slower-and-slower": frozenset({"slower-since"}),

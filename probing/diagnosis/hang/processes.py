@@ -11,6 +11,7 @@ import dataclasses
 from ...stacks.thread_waits import LIKELY
 from .case import Case
 from .evidence import Cause, Kind, RankEvidence, Verdict
+from .seen.device_waits import WAITS_FOR_DEVICE
 from .seen.work import is_asleep, is_at_work, is_held_up, work_words
 from .words.texts import at, call_text, name_of, ranks_text, seconds, sentence
 
@@ -136,6 +137,8 @@ def _confidence(evidence: RankEvidence) -> str:
         return "low: it has no stack"
     if evidence.doing.is_deadlock and LIKELY in evidence.doing.words:
         return "medium: who has which lock is told by the code that its threads are in"
+    if WAITS_FOR_DEVICE in evidence.doing.words:
+        return "medium: its stack was read, and nothing tells whether the device works or hangs"
     if evidence.doing.holder == "sleep":
         return "medium: its stack was read, and nothing tells for how long that thread sleeps yet"
     return "high: its stack was read"

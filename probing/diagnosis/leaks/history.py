@@ -10,6 +10,7 @@ from typing import Any
 
 from ...messages.frozen import dataclass
 from .series import Point, Trend, classify
+from .words import RESIDENT
 
 Row = Mapping[str, Any]
 
@@ -73,7 +74,7 @@ def series_of(rows: Sequence[Row]) -> tuple[Series, ...]:
         points = _points(rows, lambda row: row["resident_bytes"])
         if points:
             trend = classify(points, least_rise=_RESIDENT_RISE)
-            found.append(Series(name="resident set", device=None, trend=trend))
+            found.append(Series(name=RESIDENT, device=None, trend=trend))
     return tuple(found)
 
 

@@ -65,17 +65,31 @@ WAYS_OUT = {
 """By the name of the mistake."""
 
 
+RESIDENT = "resident set"
+"""The series of a process without an accelerator."""
+SERIES = {
+    "allocated": "what torch's allocator has given out",
+    "reserved, not allocated": "what torch's allocator holds and has not given out",
+    "outside of torch": "what is in use outside of torch's allocator",
+    RESIDENT: "the resident set",
+}
+"""By the name of a series: what it is, as the subject or the object of a sentence."""
 SERIES_WAYS_OUT = {
     "allocated": "watch more steps with --steps: what is kept now and then takes more of them",
-    "reserved, not allocated": "the allocator's memory is in pieces too small to be used: start"
-    " with PYTORCH_ALLOC_CONF=expandable_segments:True (in older versions of torch"
+    "reserved, not allocated": "it is in pieces too small to be used: start with"
+    " PYTORCH_ALLOC_CONF=expandable_segments:True (in older versions of torch"
     " PYTORCH_CUDA_ALLOC_CONF), or keep shapes from changing",
-    "outside of torch": "not torch's allocator: look at other processes on the device, NCCL, CUDA"
-    " graphs and libraries with memory of their own",
-    "resident set": "memory of the process outside of tensors: look at lists and dictionaries of"
+    "outside of torch": "look at other processes on the device, NCCL, CUDA graphs and libraries"
+    " with memory of their own",
+    RESIDENT: "memory of the process outside of tensors: look at lists and dictionaries of"
     " the script, the data pipeline and native libraries",
 }
 """By the name of a series that grows while no tensor is kept: where to look."""
+
+
+def series_words(name: str, device: str | None) -> str:
+    """What a series is and where: `what torch's allocator has given out on cuda:0`."""
+    return SERIES[name] + (f" on {device}" if device else "")
 
 
 def variable_of(path: str | None) -> str:

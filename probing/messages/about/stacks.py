@@ -27,6 +27,8 @@ class Frame:
         line: The text of that line.
         kind: ``python``, ``native``, or ``module`` (a torch module whose call had not ended).
         locals: The local variables, if they were asked for.
+        call: The text of the one call of that line which it is in, ``loss.item()``; known of the
+            innermost frame alone, where its agent looked and the interpreter is 3.11 or newer.
     """
 
     func: str
@@ -35,6 +37,7 @@ class Frame:
     line: str | None = None
     kind: str = "python"
     locals: tuple[Local, ...] | None = None
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

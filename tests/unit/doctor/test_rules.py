@@ -443,6 +443,7 @@ ELSEWHERE = {
     "tf32-off",  # below: it needs an accelerator
     "throttled",  # test_machine.py: it looks at the kernel's files
     "worker-memory-grows",  # test_workers.py: it looks at processes
+    "few-long-steps",  # test_long_steps.py: it needs a script to look at
 }  # fmt: skip
 
 

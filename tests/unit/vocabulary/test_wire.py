@@ -15,7 +15,12 @@ from probing.messages.routes import ROUTES
 pytestmark = pytest.mark.anypython
 
 FRAME = wire.Frame(
-    func="f", file="x.py", lineno=3, line="f()", locals=(wire.Local(name="a", value="1"),)
+    func="f",
+    file="x.py",
+    lineno=3,
+    line="f()",
+    locals=(wire.Local(name="a", value="1"),),
+    call="f()",
 )
 THREAD_BYTES = wire.ThreadBytes(thread_id=1, read_bytes=7, written_bytes=0)
 AWAITED = wire.Awaited(kind="lock", what="the lock x", holder_id=7, since="x.py:3 in f")
@@ -43,7 +48,7 @@ CASES: list[tuple[Any, str]] = [
         ),
         '{"pid":1,"source":"agent","threads":[{"thread_id":1,"name":"t","is_main":true,"frames":'
         '[{"func":"f","file":"x.py","lineno":3,"line":"f()","kind":"python",'
-        '"locals":[{"name":"a","value":"1"}]}],"daemon":null,"alive":true,"state":null,'
+        '"locals":[{"name":"a","value":"1"}],"call":"f()"}],"daemon":null,"alive":true,"state":null,'
         '"cpu_s":null,"holds_gil":null,"waiting":null,"wchan":null,"awaits":{"kind":"lock",'
         '"what":"the lock x","holder_id":7,"since":"x.py:3 in f","who":null,"is_certain":true,'
         '"is_settled":false,"has_limit":true},"ready_s":null,"sleeps":null}],"note":null,'

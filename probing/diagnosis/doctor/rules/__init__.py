@@ -10,6 +10,7 @@ from ..findings import Rule
 from . import data, device, failing, machine, piling, setup, shares, speed, stops
 from .memory import frozen, growth, workers
 from .numbers import gradients, learning, losses, modes, parameters, too_high, updates, warned
+from .pace import long_steps
 
 RULES: tuple[Rule, ...] = tuple(
     rule
@@ -31,6 +32,7 @@ RULES: tuple[Rule, ...] = tuple(
         piling,
         speed,
         shares,
+        long_steps,
         machine,
         device,
         setup,

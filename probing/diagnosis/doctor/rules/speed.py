@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from ....tables import STEP_PHASES
 from ....units import duration
 from ...leaks.series import Point, Trend, classify
-from ...phase_words import PHASE_WORDS
 from ..facts import WINDOW, Facts, Row, Steps, percent
 from ..findings import Rule, Sign
 from ..hot_lines import HotLine
 from ..not_looked_at import NotLookedAt
 from ..series import last_change
+from .pace.device_causes import NO_CAUSE, device_cause
+from .pace.grown_modules import grown_module, where_most
 
 _LEAST_SLOWER = 1.3
 _SURELY_SLOWER = 1.5
 _OWN = 3.0
 """Caches and processors that others share make the same work longer, and not by so much."""
 _COMPUTED = frozenset({"forward", "backward", "loss", "gradients", "optimizer"})
+_WAITS = frozenset({"data_wait", "gradient_sync"})
 _PREEMPTED_PER_S = 20.0
 """So often a thread is preempted that has its processor to itself but for what the kernel does."""
 _SWITCHES = ("involuntary_switches", "voluntary_switches")
@@ -44,13 +45,6 @@ MOST = 0.5
 _OF_ARMS = "asked for `arm"
 _EQUAL_BATCHES = "Make the batches equally large again: sort samples by length, or bound it."
 _OWN_PROCESSORS = "Give the training processors of its own, or end what else runs there."
-_OF_GROWTH, _ALONE = 0.6, 1.5
-_OF_MODULES = (
-    "SELECT model, module, class, max(depth) AS depth, step >= {since} AS is_new,"
-    " count(DISTINCT step) AS steps, sum(duration) AS total FROM python.torch_trace"
-    " WHERE stage = 'forward' AND duration IS NOT NULL AND training"
-    " AND (step BETWEEN {first} AND {end} OR step BETWEEN {since} AND {last}) GROUP BY ALL"
-)
 _CHANGES = (
     "SELECT name, arguments FROM probing.changes WHERE start_ns BETWEEN {begin} AND {end}"
     " AND name <> 'attach'"
@@ -94,96 +88,49 @@ def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
         return None
     phase, share = _most_grown(before, after)
     explained, words = _by_batch(before, after)
-    computes, more = phase in _COMPUTED or by == "cpu_s", _computes_more(before, after)
-    is_own = computes and more >= _OWN
-    robbed = "" if is_own else _crowd_words(before, after)
-    crowd = robbed or ("" if is_own else facts.crowd)
+    computes = phase in _COMPUTED or by == "cpu_s"
+    own = _own_words(_computes_more(before, after)) if computes else ()
+    robbed = "" if own else _crowd_words(before, after)
+    crowd = robbed or ("" if own else facts.crowd)
     if crowd and computes and not (robbed and ratio >= _SURELY_SLOWER):
         return None  # it computes no more than it did: others on the machine make that longer
-    is_plain = computes and not explained and not crowd
-    module = _grown_module(facts, before, after.last()) if is_plain else None
-    where = _where_most(phase, module) if share >= MOST or module is not None else ""
+    has_device = not (explained or crowd or (phase in _WAITS and share >= MOST))
+    cause = device_cause(facts, before, after) if has_device else NO_CAUSE
+    is_plain = computes and not (explained or crowd or cause.words)
+    module = grown_module(facts, before, after.last()) if is_plain else None
+    is_told = (share >= MOST or module is not None) and not cause.words
+    where = where_most(phase, module) if is_told else ""
+    why = words if explained else crowd or cause.words
     changed = _what_changed(facts, steps.rows[place]["start_ns"])
-    is_asked = any(_OF_ARMS in line for line in changed)  # it may be the question that slows it
-    is_sure = not (explained or crowd or is_asked) and ratio >= _SURELY_SLOWER
+    is_sure = ratio >= _SURELY_SLOWER and not (explained or crowd or _is_asked(changed))
     return Sign(
         certainty="likely" if is_sure else "possible",
         summary=f"Steps take {ratio:.1f} times as long since step {since}"
-        f" ({duration(before.median_s)} before, {duration(after.median_s)} since){where}"
-        + (f"; {words}" if explained else f"; {crowd}" if crowd else ""),
+        f" ({duration(before.median_s)} before, {duration(after.median_s)} since)"
+        f"{where}{f'; {why}' if why else ''}",
         since_step=since,
         evidence=(
             f"{percent(share)} of the difference is in {phase}_s",
             *((module.sentence,) if module is not None else ()),
             *_line_words(facts, phase),
-            *((f"the training thread computes {more:.1f} times as long in each",) * is_own),
-            *((words,) if words else ()),
-            *((crowd,) if crowd else ()),
-            *changed,
+            *((cause.evidence,) if cause.words else own),
+            *(line for line in (words, crowd, *changed) if line),
         ),
         weight=min(1.0, 1 - 1 / ratio),
-        fix=_EQUAL_BATCHES if explained else _OWN_PROCESSORS if crowd else "",
+        fix=_EQUAL_BATCHES if explained else _OWN_PROCESSORS if crowd else cause.fix,
+        next=cause.next,
     )
 
 
-class _Grown(NamedTuple):
-    """A module whose forward passes take longer than they did."""
-
-    name: str
-    before_s: float
-    after_s: float
-
-    @property
-    def sentence(self) -> str:
-        """By how much, in words."""
-        took = f"{duration(self.before_s)} before, {duration(self.after_s)} since"
-        return f"the forward passes of {self.name} take {took} in each step"
+def _is_asked(changed: tuple[str, ...]) -> bool:
+    """Whether something was armed then: it may be the question that slows the steps."""
+    return any(_OF_ARMS in line for line in changed)
 
 
-def _where_most(phase: str, module: _Grown | None) -> str:
-    """In which phase most of a growth is, and of which module that is."""
-    words = f", most of it in {PHASE_WORDS[phase]}"
-    if module is None:
-        return words
-    return f"{words} of {module.name}" if phase == "forward" else f", most of it in {module.name}"
-
-
-def _grown_module(facts: Facts, before: Steps, after: Steps) -> _Grown | None:
-    """The innermost module in which most of what the forward pass has grown by is; None if none.
-
-    What is nested deeper explains more. Of modules below the root only: that it is the model says
-    nothing.
-    """
-    place = {"first": before.numbers[0], "since": after.numbers[0], "last": after.numbers[-1]}
-    times: dict[tuple[str, str], dict[bool, float]] = {}
-    named: dict[tuple[str, str], tuple[int, str]] = {}
-    for row in facts.rows(_OF_MODULES.format(end=before.numbers[-1], **place)):
-        key = (row["model"], row["module"])
-        times.setdefault(key, {})[row["is_new"]] = row["total"] / row["steps"]
-        named[key] = (row["depth"], f"{row['module']} ({row['class']})")
-    grown = {key: each[True] - each[False] for key, each in times.items() if len(each) == 2}
-    whole = sum(by for key, by in grown.items() if named[key][0] == 0)
-    old, new = (
-        sum(each.get(new, 0.0) for key, each in times.items() if named[key][0] == 0)
-        for new in (False, True)
-    )
-    most = [
-        key
-        for key, by in grown.items()
-        if named[key][0] > 0
-        and by >= _OF_GROWTH * whole > 0
-        and _grew_alone(times[key][False], times[key][True], old, new)
-    ]
-    if not most:
-        return None
-    found = max(most, key=lambda key: (named[key][0], grown[key]))
-    return _Grown(named[found][1], times[found][False], times[found][True])
-
-
-def _grew_alone(own_old: float, own_new: float, old: float, new: float) -> bool:
-    """Whether a module has grown by far more than the rest of the model: else all got slower."""
-    rest = (new - own_new) / (old - own_old) if old > own_old else 1.0
-    return own_new >= _ALONE * max(1.0, rest) * own_old
+def _own_words(more: float) -> tuple[str, ...]:
+    """That the thread itself computes longer by more than others can make it; none else."""
+    words = f"the training thread computes {more:.1f} times as long in each"
+    return (words,) if more >= _OWN else ()
 
 
 def _computes_more(before: Steps, after: Steps) -> float:
@@ -210,11 +157,11 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
         return
     phase, share = _most_grown(early, late)
     explained, words = _by_batch(early, late)
-    module = _grown_module(facts, early, late) if phase in _COMPUTED and not explained else None
+    module = grown_module(facts, early, late) if phase in _COMPUTED and not explained else None
     yield Sign(
         certainty="possible" if explained or measure == "cpu_s" else "likely",
         summary=f"Steps take longer and longer: {duration(found.slope)} more with each since step"
-        f" {found.first_step}, now {duration(_median(late, measure))}" + _where_most(phase, module),
+        f" {found.first_step}, now {duration(_median(late, measure))}" + where_most(phase, module),
         since_step=found.first_step,
         evidence=(
             ("in processor time, as others use the machine: " if measure == "cpu_s" else "")
@@ -374,7 +321,9 @@ RULES = (
         " much, or where other programs use the machine. What others make longer in the phases that"
         f" compute, where the thread's own processor time is not {_OWN:.0f} times what it was, is"
         f" told from {_SURELY_SLOWER} on, where it gets less of a processor and is preempted."
-        " Where its processor time alone is at another level since a step, it is told by that.",
+        " Where its processor time alone is at another level since a step, it is told by that. Of a"
+        " device that is half busy or more, `processes` and `sm_mhz` of python.devices tell whether"
+        " others began to use it or its clock fell; no module is named then, as all wait for it.",
         certainty="likely",
         gravity=42,
         fix="Look at what began then: another process, a longer batch, a thread, an action.",

@@ -21,8 +21,9 @@ _SURE: dict[str, Certainty] = {"high": "certain", "medium": "likely", "low": "po
 
 
 _FEW = 4
-_WAITS = re.compile(r"\bwait(?:s|ing) |holds the interpreter lock \((?!running)")
-"""Who runs Python code and so holds that lock need not wait for anything."""
+_WAITS = re.compile(r"\bwait(?:s|ing) (?!for the device)|holds the interpreter lock \((?!running)")
+"""Who runs Python code and so holds that lock need not wait for anything, and who asks a device for
+numbers again and again is always found to wait for it."""
 
 
 def _sureness(confidence: str) -> Certainty:

@@ -24,7 +24,8 @@ from ....tables import COLLECTIVES, STEPS, TORCH_TRACE
 from ...device_use import NEWEST_SAMPLE, XIDS, sample_words, xid_lines
 from ..evidence import Call, Doing, Group, RankEvidence, State
 from ..words.texts import seconds
-from .doings import doing_of, group_asked_for, with_worker
+from .device_waits import with_device
+from .doings import doing_of, group_asked_for, training_thread, with_worker
 from .looks import with_same_waits
 from .others import Others
 from .own_ends import how_ended
@@ -186,7 +187,8 @@ def evidence_of(
     thread = _thread(known.calls, next(iter(record["modules"]), {}))
     if trace is not None and again is not None:
         trace, again = with_same_waits(trace, again)
-    doing = _doing(trace, again, thread) if trace and not is_dead else None
+    device = next(iter(record["device"]), None)
+    doing = _doing(trace, again, thread, device) if trace and not is_dead else None
     doing = with_worker(doing, others.worker) if doing and others else doing
     held = next(iter(record["evals"]), None) if doing and doing.kind == "held" else None
     return replace(
@@ -247,9 +249,14 @@ def absent(member: Member, state: State, why: str | None) -> RankEvidence:
     )
 
 
-def _doing(trace: Backtrace, again: Backtrace | None, thread: int | None) -> Doing | None:
+def _doing(
+    trace: Backtrace, again: Backtrace | None, thread: int | None, device: Row | None
+) -> Doing | None:
     """What the training thread does, with the group that it makes if it makes one."""
     doing = doing_of(trace, thread)
+    if doing is not None and device is not None:
+        second = training_thread(again.threads, thread) if again is not None else None
+        doing = with_device(doing, training_thread(trace.threads, thread), second, device)
     if doing is None or again is None or doing.kind != "joining":
         return doing
     return replace(doing, group_ranks=group_asked_for(again, thread))

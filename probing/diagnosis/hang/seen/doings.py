@@ -26,6 +26,7 @@ from ....stacks.thread_waits import (
 )
 from ....stacks.waits import WAITS_FOR_GIL, library_path
 from ..evidence import Doing, DoingKind
+from .device_waits import reads_device
 
 _STACK = 4
 _MOST_TASKS = 3
@@ -48,8 +49,6 @@ _COLLECTIVE = re.compile(r"torch/distributed/(distributed_c10d|_functional_colle
 _STORE = re.compile(r"(?i)store\w*(\(\))?\.(wait|get|multi_get|compare_set|barrier)\(")
 """A line whose innermost call is one of `torch.distributed.Store`, which has no frame."""
 _WORKER = re.compile(r"DataLoader worker \d+ \(pid (\d+)\)$")
-_DEVICE = re.compile(r"\.(item|cpu|tolist|numpy|synchronize)\(")
-"""A line that waits for the GPU, where the tensor is on one: it then keeps a processor busy."""
 _GROUP_MAKER, _GROUP_LOCAL = "new_group", "ranks"
 _WORDS: tuple[tuple[str, DoingKind], ...] = (
     ("waiting for the other ranks to join", "joining"),
@@ -166,7 +165,7 @@ def _kind(words: str, frames: Sequence[Frame]) -> DoingKind:
     inner = next((frame for frame in frames if frame.kind == "python"), None)
     if inner is not None and _STORE.search(inner.line or ""):
         return "store"
-    if inner is not None and _DEVICE.search(inner.line or "") and by_words in {"python", None}:
+    if inner is not None and reads_device(inner) and by_words in {"python", None}:
         return "device"
     if any(path and _LOADER.match(path) for path in paths):
         return "loader"

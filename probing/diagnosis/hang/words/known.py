@@ -22,6 +22,9 @@ _WAITS = (
      " tells."),
     (r"for a DataLoader worker|batch from a DataLoader", "Give the DataLoader timeout=600: then a"
      " worker that hangs is an error instead."),
+    (r"waits for the device", "Look at what was put on the device before that line: it takes that"
+     " long, or never ends. Started with CUDA_LAUNCH_BLOCKING=1, the script stands at the line that"
+     " puts it there."),
 )  # fmt: skip
 _ENDS = (
     (r"\bBdbQuit\b", "Take the breakpoint() or pdb.set_trace() out of the script, or start it with"

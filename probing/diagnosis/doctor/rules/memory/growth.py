@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .....units import size
 from ....leaks.history import HISTORY, MIB, series_of
 from ....leaks.series import Point, Trend, classify
-from ....leaks.words import TITLES
+from ....leaks.words import RESIDENT, SERIES, TITLES, series_words
 from ....memory.leaking import find_leaks
 from ...facts import Facts, percent
 from ...findings import Rule, Sign
@@ -61,7 +61,7 @@ def _growth(
     rows = facts.rows(HISTORY)
     if len(rows) < 2:
         raise NotLookedAt("no step has a row in python.memory")
-    trends = [(one.name, one.trend) for one in series_of(rows) if one.trend.grows]
+    trends = [one for one in series_of(rows) if one.trend.grows]
     resident = classify(
         [Point(r["step"], float(r["resident_bytes"])) for r in rows if r["resident_bytes"]],
         least_rise=_WORTH_A_WATCH,
@@ -70,20 +70,20 @@ def _growth(
         return
     report, note = watch(facts)
     leaks = report.leaks if report is not None else ()
-    name, trend = trends[0] if trends else ("resident set", resident)
+    name = series_words(trends[0].name, trends[0].device) if trends else SERIES[RESIDENT]
+    trend = trends[0].trend if trends else resident
     standing = look(facts, trend) if not leaks else None
     is_seen = bool(leaks) or standing is not None
     if not is_seen and not trends:
         return
     start = (trend.last or 0.0) - trend.rise
-    is_large = name != "resident set" or trend.rise > max(_LARGE_RISE, _RISE_PART * start)
+    is_large = name != SERIES[RESIDENT] or trend.rise > max(_LARGE_RISE, _RISE_PART * start)
     yield Sign(
         certainty="likely" if is_seen or is_large else "possible",
         summary=_growth_words(name, trend, report, standing),
         since_step=trend.first_step,
         evidence=(
-            f"{name}: {size(trend.slope)} a step since step {trend.first_step},"
-            f" {size(trend.rise)} in all",
+            f"{name} has grown by {size(trend.rise)} since step {trend.first_step}",
             *(_leak_words(report) if report is not None else ()),
             *((standing.evidence,) if standing is not None else (note,) if note else ()),
         ),
@@ -100,7 +100,7 @@ def _growth_words(
     name: str, trend: Trend, report: LeakReport | None, standing: Standing | None
 ) -> str:
     leaks = report.leaks if report is not None else ()
-    what = f"Memory grows: {size(trend.slope)} a step in the {name}"
+    what = f"Memory grows: {size(trend.slope)} a step in {name}"
     if standing is not None:
         return f"{what}; {standing.summary}"
     if report is None:
