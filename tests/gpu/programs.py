@@ -43,7 +43,7 @@ def look_at(
     # Sockets lie in it: a short name.
     home = tempfile.mkdtemp(prefix="gpu-")
     env = {k: v for k, v in os.environ.items() if not k.startswith("PROBING")}
-    env |= {"PROBING_HOME": f"{home}/home", "PYTHONPATH": str(ROOT), "TMPDIR": home}
+    env |= {"PROBING_HOME": f"{home}/home", "PYTHONPATH": _paths(), "TMPDIR": home}
     if env.get("DEVICE") == "cpu":
         env.setdefault("OMP_NUM_THREADS", "1")  # they share the processors
     try:
@@ -53,6 +53,11 @@ def look_at(
             return _ask(process.pid, env)
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _paths() -> str:
+    """This tree, and where else packages lie that a bare Python lacks."""
+    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
 
 
 @contextlib.contextmanager
