@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.gpu]
 def test_a_step_on_a_device(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Losses and norms arrive a step later and are the script's own; the device's time is known."""
+    """Losses and norms come up to three steps later, and are the script's own."""
     target = program("on_cuda", PROBING="1")
     target.wait_for_output("ready")
     monkeypatch.setenv("PROBING_HOME", str(target.home))
@@ -29,8 +29,8 @@ def test_a_step_on_a_device(
         " WHERE duration IS NOT NULL ORDER BY step"
     ).to_pylist()
     assert len(rows) == len(losses) == 20
-    arrived = rows[:-1]  # what the last step made may still be on its way: no step came after it
-    assert [row["loss"] for row in arrived] == pytest.approx(losses[:-1], rel=1e-6)
+    arrived = rows[:-3]  # what the last ones made may still be on its way: no step came after it
+    assert [row["loss"] for row in arrived] == pytest.approx(losses[:-3], rel=1e-6)
     assert all(row["grad_norm"] > 0 for row in arrived)
     assert all(row["device_s"] > 0 for row in arrived)
     assert all(
