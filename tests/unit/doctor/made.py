@@ -6,11 +6,13 @@ that each query of a rule runs as it stands.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import duckdb
+import pyarrow as pa
 
 from probing.cli.render.process.catalog import sql_type
 from probing.cluster.job.membership import Member
@@ -26,7 +28,7 @@ from probing.tables import TABLES
 from tests.harness.targets import DEADLINE_S
 
 Row = Mapping[str, Any]
-_AT_ONCE = 100
+_ENGINE, _NUMBERS = duckdb.connect(), itertools.count()
 _TABLES = {table.full_name: table for table in TABLES if table.kind == "recorded"}
 Stack = tuple[tuple[str, ...], int]
 Live = Mapping[str, Sequence[Row] | Callable[[], Sequence[Row]]]
@@ -85,9 +87,10 @@ class MadeProcess:
         self._live, self._is_silent, self._pace = live, is_silent, pace
         self.asked: list[str] = []
         self.queries = 0
-        self._database = duckdb.connect()
-        for schema in ("python", "probing"):
-            self._database.execute(f"CREATE SCHEMA {schema}")
+        self._database = _ENGINE.cursor()  # to start an engine takes longer than most rules do
+        name = f"made_{next(_NUMBERS)}"
+        self._database.execute(f"ATTACH ':memory:' AS {name}; USE {name}")
+        self._database.execute("CREATE SCHEMA python; CREATE SCHEMA probing")
         self._recorded = recorded
         self._made: set[str] = set()
 
@@ -101,19 +104,17 @@ class MadeProcess:
             self._made.add(name)
 
     def _insert(self, name: str, rows: Sequence[Row]) -> None:
-        """Insert rows, many at a time: a statement costs a thousand times what a row does."""
+        """Insert rows, all at a time: a statement costs a thousand times what a row does."""
         known = {d[0] for d in self._database.execute(f"FROM {name} LIMIT 0").description or ()}
         for row in rows:
             assert set(row) - known <= {"seq"}, f"{name} has no {set(row) - known}"
         columns = [column for column in dict.fromkeys(c for row in rows for c in row)
                    if column in known]  # fmt: skip
-        names, marks = ", ".join(f'"{column}"' for column in columns), ", ".join("?" * len(columns))
-        for start in range(0, len(rows), _AT_ONCE):
-            piece = rows[start : start + _AT_ONCE]
-            self._database.execute(
-                f"INSERT INTO {name} ({names}) VALUES " + ", ".join([f"({marks})"] * len(piece)),
-                [row.get(column) for row in piece for column in columns],
-            )
+        if rows:
+            told = {c: [row.get(c) for row in rows] for c in columns}
+            self._database.register("told", pa.table(told))
+            self._database.execute(f"INSERT INTO {name} BY NAME FROM told")
+            self._database.unregister("told")
 
     def query(self, sql: str) -> _Rows:
         """The rows of a query."""
