@@ -30,7 +30,7 @@ from .gradient_tensors import (
     Gradients,
     Names,
     copies_of,
-    elements_of,
+    fill_elements,
     gradients_of,
     has_closure,
     has_lost_squares,
@@ -363,9 +363,9 @@ class GradientRows:
         self, pairs: Sequence[tuple[Tensor, Tensor]], values: list[Values], scale: float
     ) -> None:
         """Count elements: all that were asked for, else those of norms that are not finite."""
-        for (_, gradient), row in zip(pairs, values, strict=True):
-            if self._armed is not None or not math.isfinite(row["norm"]):
-                row.update(elements_of(gradient, scale, is_finite=math.isfinite(row["norm"])))
+        both = [(gradient, row) for (_, gradient), row in zip(pairs, values, strict=True)]
+        fill_elements([o for o in both if self._armed or not math.isfinite(o[1]["norm"])], scale)
+        for gradient, row in both:
             if has_lost_squares(row, scale):
                 row["norm"] = float(gradient.double().norm()) / scale
 

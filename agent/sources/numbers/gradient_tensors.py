@@ -107,35 +107,69 @@ def has_lost_squares(row: Mapping[str, Any], scale: float) -> bool:
     return bool(row["norm"] * scale < _SURE_NORM and row.get("zero_share", 1.0) < 1)
 
 
-def elements_of(gradient: Tensor, scale: float, *, is_finite: bool = False) -> dict[str, Any]:
-    """What a look at every element tells; in pieces, because each makes copies.
+def fill_elements(gradients: Sequence[tuple[Tensor, dict[str, Any]]], scale: float) -> None:
+    """Fill in what a look at every element tells; in pieces, because each makes copies.
+
+    A device is asked once for all of them: each question waits until it has done all it has to do,
+    and where others use it, too, that is a turn of theirs.
 
     Args:
-        is_finite: Whether the norm is, so that no element need be asked.
+        gradients: Each with its row, whose norm is there.
     """
     torch: Any = sys.modules["torch"]
-    nans = infs = zeros = 0
-    largest: float | None = None
-    for piece in pieces_of(gradient):
-        if is_finite:
-            zeros += piece.numel() - int(torch.count_nonzero(piece))
-            here = max(map(abs, map(float, torch.aminmax(piece)))) if piece.numel() else 0.0
-            largest = here if largest is None else max(largest, here)
-            continue
-        finite = torch.isfinite(piece)
-        nans += int(torch.isnan(piece).sum())
-        infs += int(torch.isinf(piece).sum())
-        zeros += piece.numel() - int(torch.count_nonzero(piece))
-        if bool(finite.any()):
-            here = float(torch.where(finite, piece, 0).abs().max())
-            largest = here if largest is None else max(largest, here)
-    count = gradient.numel()
-    return {
-        "max_abs": NULL_FLOAT if largest is None else largest / scale,
-        "nan_count": nans if count else NULL_INT,
-        "inf_count": infs if count else NULL_INT,
-        "zero_share": zeros / count if count else NULL_FLOAT,
-    }
+    asked: dict[Any, list[tuple[int, Any]]] = {}
+    told = [_Elements() for _ in gradients]
+    for number, (gradient, row) in enumerate(gradients):
+        for piece in pieces_of(gradient):
+            if piece.numel():
+                counted = _counted(torch, piece, is_finite=math.isfinite(row["norm"]))
+                together = torch.stack([one.double() for one in counted])
+                asked.setdefault(piece.device, []).append((number, together))
+    for pieces in asked.values():
+        figures = torch.stack([counted for _, counted in pieces]).tolist()
+        for (number, _), figure in zip(pieces, figures, strict=True):
+            told[number].add(*figure)
+    for one, (gradient, row) in zip(told, gradients, strict=True):
+        row.update(one.columns(gradient.numel(), scale))
+
+
+def _counted(torch: Any, piece: Tensor, *, is_finite: bool) -> tuple[Tensor, ...]:
+    """The arguments of `_Elements.add`, where the piece is."""
+    nonzero = torch.count_nonzero(piece)
+    if is_finite:
+        none = torch.zeros((), device=piece.device)
+        low, high = torch.aminmax(piece)
+        return none, none, nonzero, torch.maximum(low.abs(), high.abs()), none + 1
+    finite = torch.isfinite(piece)
+    largest = torch.where(finite, piece, 0).abs().max()
+    return torch.isnan(piece).sum(), torch.isinf(piece).sum(), nonzero, largest, finite.any()
+
+
+class _Elements:
+    """What is known of the elements of one gradient."""
+
+    def __init__(self) -> None:
+        self._nans = self._infs = self._nonzero = 0
+        self._largest: float | None = None
+
+    def add(
+        self, nans: float, infs: float, nonzero: float, largest: float, has_finite: float
+    ) -> None:
+        """Add those of a piece."""
+        self._nans += int(nans)
+        self._infs += int(infs)
+        self._nonzero += int(nonzero)
+        if has_finite:
+            self._largest = largest if self._largest is None else max(self._largest, largest)
+
+    def columns(self, count: int, scale: float) -> dict[str, Any]:
+        """The columns."""
+        return {
+            "max_abs": NULL_FLOAT if self._largest is None else self._largest / scale,
+            "nan_count": self._nans if count else NULL_INT,
+            "inf_count": self._infs if count else NULL_INT,
+            "zero_share": (count - self._nonzero) / count if count else NULL_FLOAT,
+        }
 
 
 def subnormal_shares(parameter: Any, gradient: Any, state: Mapping[Any, Any]) -> dict[str, float]:
