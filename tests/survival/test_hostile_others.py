@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -81,6 +82,20 @@ class Done:
     mib: float
 
 
+_MEASURED = """
+import os, resource, sys
+child = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)
+status = os.waitpid(child, 0)[1]
+most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+os.write(int(sys.argv[1]), b"%d %d" % (status, most))
+"""
+"""Runs a command and tells its status and its largest resident set in KiB.
+
+The kernel counts what a process had before it became another program: whoever starts it has to be
+small, and the tests' own process is not.
+"""
+
+
 @dataclass
 class Scene:
     """An honest process with an agent, and a hostile one that has a run folder."""
@@ -101,23 +116,28 @@ class Scene:
         argv = [sys.executable, "-m", "probing", *words]
         began = time.monotonic()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            told, tells = os.pipe()
             command = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd="/", env=self.honest.env
-            )
-            guard = threading.Timer(MOST_S, command.kill)
+                [sys.executable, "-I", "-S", "-c", _MEASURED, str(tells), *argv],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd="/", env=self.honest.env,
+                pass_fds=(tells,), start_new_session=True,
+            )  # fmt: skip
+            guard = threading.Timer(MOST_S, os.killpg, (command.pid, signal.SIGKILL))
             guard.start()
-            _, status, usage = os.wait4(command.pid, 0)
+            command.wait()
             guard.cancel()
-            command.returncode = os.waitstatus_to_exitcode(status)
             seconds = time.monotonic() - began
+            os.close(tells)
+            with open(told, "rb") as figures:
+                status, kib = map(int, figures.read().split() or (signal.SIGKILL, 0))
             for stream in (out, err):
                 stream.seek(0)
             done = Done(
-                code=command.returncode,
+                code=os.waitstatus_to_exitcode(status),
                 out=out.read().decode(),
                 err=err.read().decode(),
                 seconds=seconds,
-                mib=usage.ru_maxrss / 1024,
+                mib=kib / 1024,
             )
         assert done.code >= 0, f"{words}: killed after {seconds:.0f} s"
         assert "Traceback" not in done.err
