@@ -55,6 +55,11 @@ class HotLine:
     in_loop: bool = False
 
     @property
+    def calls(self) -> str:
+        """The text of the line and the function that it is in, as the text of a call."""
+        return f"{self.source} {self.inner}("
+
+    @property
     def is_outside(self) -> bool:
         """Whether it is met often, and not in a backward pass or the step of an optimizer.
 

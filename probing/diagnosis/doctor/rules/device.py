@@ -16,6 +16,7 @@ from ..facts import LEAST_STEPS, Facts, Steps, percent
 from ..findings import Rule, Sign
 from ..hot_lines import HotLine
 from ..not_looked_at import NotLookedAt
+from .setup import ENVIRONMENT
 from .speed import hot_lines_of, in_words
 
 _IDLE = 0.6
@@ -88,12 +89,7 @@ def explains(facts: Facts, now: Steps) -> bool:
     if busy is not None and busy >= _IDLE:
         return True
     lines = [line for line in hot_lines_of(facts) if line.is_outside][:1]
-    return any(_WAITS.search(_called(line)) or _COPIES.search(line.source) for line in lines)
-
-
-def _called(line: HotLine) -> str:
-    """The text of a line, and the function that it is in."""
-    return f"{line.source} {line.inner}("
+    return any(_WAITS.search(line.calls) or _COPIES.search(line.source) for line in lines)
 
 
 def _waits_elsewhere(now: Steps) -> bool:
@@ -128,8 +124,8 @@ def _synchronises(facts: Facts) -> Iterator[Sign]:
     """Lines of the script wait for the device, though it is not busy."""
     now = _steps(facts, least=_FEW_STEPS)
     busy = _busy(facts, now)
-    lines = [line for line in facts.hot_lines() if _WAITS.search(_called(line))]
-    emptied = [line for line in lines if _EMPTIES.search(_called(line))]
+    lines = [line for line in facts.hot_lines() if _WAITS.search(line.calls)]
+    emptied = [line for line in lines if _EMPTIES.search(line.calls)]
     if sum(line.share for line in emptied) >= _LEAST_EMPTIED:
         yield _emptied(emptied)
         return
@@ -146,7 +142,7 @@ def _synchronises(facts: Facts) -> Iterator[Sign]:
         f" {found[0].place} in {found[0].func}: `{_shown(found[0])}`",
         evidence=(
             *in_words(found[:3]),
-            *((f"the device works for {percent(busy)} of a step",) if busy is not None else ()),
+            *_works(busy),
         ),
         weight=share,
     )
@@ -183,10 +179,15 @@ def _copies(facts: Facts) -> Iterator[Sign]:
         f" at {found[0].place} in {found[0].func}: `{_shown(found[0])}`",
         evidence=(
             *in_words(found[:3]),
-            *((f"the device works for {percent(busy)} of a step",) if busy is not None else ()),
+            *_works(busy),
         ),
         weight=share,
     )
+
+
+def _works(busy: float | None) -> tuple[str, ...]:
+    """For what part of a step the device works, where that is known."""
+    return () if busy is None else (f"the device works for {percent(busy)} of a step",)
 
 
 def _shown(line: HotLine) -> str:
@@ -247,10 +248,6 @@ def _tf32(facts: Facts) -> Iterator[Sign]:
     )
 
 
-_ENVIRONMENT = (
-    "probing ENDPOINT query \"SELECT name, value FROM python.environment WHERE kind IN ('torch',"
-    " 'place')\""
-)
 RULES = (
     Rule(
         name="synchronises",
@@ -321,12 +318,13 @@ RULES = (
         group="slow",
         subject="set-up",
         symptom="Matrix products take several times as long as the device needs.",
-        evidence="float32 parameters on an accelerator, and float32_matmul_precision is highest.",
+        evidence="float32 parameters on an accelerator, float32_matmul_precision is highest, and"
+        " autocast was seen in none of the steps that were timed on the device.",
         certainty="possible",
         gravity=36,
         fix="torch.set_float32_matmul_precision('high'), or bfloat16 by autocast.",
         source="https://pytorch.org/docs/stable/notes/cuda.html",
-        next=_ENVIRONMENT,
+        next=ENVIRONMENT,
         look=_tf32,
     ),
 )

@@ -223,7 +223,7 @@ def _channels_last(facts: Facts) -> Iterator[Sign]:
     )
 
 
-_ENVIRONMENT = (
+ENVIRONMENT = (
     "probing ENDPOINT query \"SELECT name, value FROM python.environment WHERE kind IN ('torch',"
     " 'place')\""
 )
@@ -247,7 +247,7 @@ RULES = (
         gravity=45,
         fix="Set OMP_NUM_THREADS to the number of processors.",
         source="https://pytorch.org/docs/stable/notes/cpu_threading_torchscript_inference.html",
-        next=_ENVIRONMENT,
+        next=ENVIRONMENT,
         look=_threads,
     ),
     Rule(
@@ -261,7 +261,7 @@ RULES = (
         fix="Remove torch.autograd.set_detect_anomaly(True) and detect_anomaly(): `probing PID arm"
         " nan` looks at some steps instead.",
         source="https://pytorch.org/docs/stable/autograd.html",
-        next=_ENVIRONMENT,
+        next=ENVIRONMENT,
         look=_anomaly,
     ),
     Rule(
@@ -274,7 +274,7 @@ RULES = (
         gravity=47,
         fix="Give the profiler a schedule(wait, warmup, active, repeat), or remove it.",
         source="https://pytorch.org/docs/stable/profiler.html",
-        next=_ENVIRONMENT,
+        next=ENVIRONMENT,
         look=_profiler,
     ),
     Rule(
@@ -316,7 +316,7 @@ RULES = (
         fix="Give it in the script:"
         " init_process_group(..., timeout=datetime.timedelta(minutes=30)).",
         source="https://docs.pytorch.org/docs/stable/distributed.html",
-        next=_ENVIRONMENT,
+        next=ENVIRONMENT,
         look=_unread,
     ),
     Rule(

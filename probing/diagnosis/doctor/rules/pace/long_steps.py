@@ -95,7 +95,7 @@ def _waits_for_work(facts: Facts, ended: Steps, lines: Sequence[HotLine]) -> boo
     Several lines of one loop that wait for long each wait for what was queued between them; where
     one is all, the device's own clock must tell that it idles.
     """
-    waits = [line for line in lines if _WAITS.search(f"{line.source} {line.inner}(")]
+    waits = [line for line in lines if _WAITS.search(line.calls)]
     if not waits or np.isnan(ended.column("device_s")).all():
         return False
     try:
