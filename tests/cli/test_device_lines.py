@@ -86,7 +86,7 @@ def test_profile_says_what_the_device_does_meanwhile(job: Job) -> None:
     shown = said(job, str(job.pid(0)), "profile", "--steps", "1")
     head, _, _ = shown.partition("kind of work")
     assert "device cuda:0: 97 % busy, 650 of 700 W, 1,980 MHz, 61 C" in head
-    assert "a step takes 50 ms on the device (forward 4 ms" in head
+    assert "a step takes 50 ms on the device (forward 8.0 %" in head
 
 
 def test_hang_tells_what_devices_did_when_nobody_is_to_be_named(job: Job) -> None:

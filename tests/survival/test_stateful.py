@@ -25,7 +25,7 @@ from tests.harness.targets import Target, start_program
 
 pytestmark = pytest.mark.torch
 _PLACES = strategies.floats(0, 1)
-COUNT = "SELECT count(*) AS calls FROM python.torch_trace"
+COUNT = "SELECT count(*) AS calls FROM python.torch_trace WHERE stage = 'forward'"
 
 
 class Attended(RuleBasedStateMachine):
@@ -34,7 +34,7 @@ class Attended(RuleBasedStateMachine):
     The model is one number: how many calls are on record.
     """
 
-    steps = 0
+    steps = called = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,6 +57,7 @@ class Attended(RuleBasedStateMachine):
         self._orders = os.open(cwd / "orders", os.O_WRONLY)
         self._ordered = 0
         self.calls, self.is_attached, self.is_alive = 0, True, True
+        self.write(calls=3)
 
     def _order(self, order: str, answer: str) -> None:
         """Have it do something, and wait until that is done."""
@@ -76,6 +77,7 @@ class Attended(RuleBasedStateMachine):
         self._order(f"calls {calls}", "called")
         if self.is_attached:
             self.calls += calls
+            type(self).called += calls
 
     @precondition(lambda self: self.is_alive)
     @rule()
@@ -175,7 +177,7 @@ def test_whatever_happens_in_whatever_order(
 ) -> None:
     """Rows, values and states are those of the model after every step of every history."""
     monkeypatch.setenv("PROBING_HOME", "")
-    Attended.steps = 0
+    Attended.steps = Attended.called = 0
     run_state_machine_as_test(
         Attended,
         settings=settings(
@@ -189,5 +191,6 @@ def test_whatever_happens_in_whatever_order(
     )
     fault.holds(
         f"{runs} histories", "model and answers agree after every step",
-        f"they agree after {Attended.steps} steps", is_kept=Attended.steps > steps,
+        f"they agree after {Attended.steps} steps and {Attended.called} calls",
+        is_kept=Attended.steps > steps and Attended.called > 0,
     )  # fmt: skip

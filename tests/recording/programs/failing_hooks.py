@@ -7,6 +7,7 @@ argument says which of the calls: one in so many.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
@@ -20,11 +21,12 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import probing
+import probing.agent as agent_package
 from probing.agent import lifecycle
 from probing.safety import guard
 
 STEPS = 5
-OURS = os.path.join(os.path.dirname(os.path.realpath(guard.__file__)), "")
+OURS = os.path.join(os.path.dirname(os.path.realpath(agent_package.__file__)), "")
 PACKAGE = os.path.join(os.path.dirname(os.path.realpath(probing.__file__)), "")
 Site = tuple[str, int, str]
 
@@ -96,6 +98,8 @@ def site_of(frame: FrameType, event: str, arg: Any) -> Site | None:
     caller = frame if event == "c_call" else frame.f_back
     if event not in {"call", "c_call"} or caller is None:
         return None
+    if event == "call" and frame.f_code.co_flags & inspect.CO_GENERATOR:
+        return None  # it may go on only to be closed, of which Python itself prints a failure
     path = os.path.realpath(caller.f_code.co_filename)
     # The guard is the rim: it catches what others let through, once it has been entered.
     rim = os.path.realpath(guard.__file__)

@@ -45,6 +45,7 @@ class _Pass:
         floor: How many modules' passes were under way around it.
         start_ns: When it was let in; 0 where it is not recorded.
         word: Its open row; None for one within another one, or without any module.
+        is_first: Whether no other pass of its thread is around it.
         is_counted: Whether it is told of as part of the training thread's step.
         has_phase: Whether the phase of the step is its.
         ids: The numbers of the roots that it goes through, packed.
@@ -59,6 +60,7 @@ class _Pass:
         "has_phase",
         "ids",
         "is_counted",
+        "is_first",
         "start_ns",
         "thread",
         "trains",
@@ -71,7 +73,8 @@ class _Pass:
         self.start_ns = 0
         self.ids = b""
         self.word: int | None = None
-        self.is_counted = self.has_phase = self.creates_graph = self.trains = False
+        self.is_counted = self.is_first = self.has_phase = False
+        self.creates_graph = self.trains = False
 
 
 class BackwardPasses:
@@ -132,19 +135,14 @@ class BackwardPasses:
 
     def _around(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """A backward pass from its first to its last node."""
-        begun, passing = _Pass(self._recording.threads.state), self._recording.passing
-        is_first = begun.thread.native_id not in passing
+        begun = None
         try:
             try:
+                begun = _Pass(self._recording.threads.state)
                 self._begin(begun, args, kwargs)
             except Exception:  # noqa: BLE001 - never harm the host
                 self.guard.fault()
-            try:
-                passing.add(begun.thread.native_id)
-                result = original(*args, **kwargs)
-            finally:
-                if is_first:
-                    passing.discard(begun.thread.native_id)
+            result = original(*args, **kwargs)
             try:
                 self._end(begun, DONE, args, result)
             except Exception:  # noqa: BLE001 - the same
@@ -159,6 +157,8 @@ class BackwardPasses:
         recording, thread = self._recording, begun.thread
         if recording.safe_points.closed:  # also one that is not recorded waits
             recording.safe_points.torch_called()
+        begun.is_first = thread.native_id not in recording.passing
+        recording.passing.add(thread.native_id)
         if not self._is_admitted(thread):
             return
         is_outermost = not thread.passes
@@ -288,10 +288,14 @@ class BackwardPasses:
             recording.rows.lost(number, share_of(node, self._accelerator))
 
     def _end(  # noqa: C901 - each call within it would be paid for in every step
-        self, begun: _Pass, state: int, args: tuple[Any, ...], result: object
+        self, begun: _Pass | None, state: int, args: tuple[Any, ...], result: object
     ) -> None:
         """A pass has ended; what an interrupt has left of that is done when it is called again."""
+        if begun is None:
+            return
         thread, recording = begun.thread, self._recording
+        if begun.is_first:
+            recording.passing.discard(thread.native_id)
         if not begun.start_ns:
             return
         clock = recording.costs.clock
