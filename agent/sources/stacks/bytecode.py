@@ -209,7 +209,7 @@ class CodeReader:
                 instruction = self._all[at]
                 found[instruction.offset] = blocks
                 name, target = instruction.opname, instruction.argval
-                if name.startswith("SETUP_"):
+                if name.startswith("SETUP_") and instruction.opcode in dis.hasjrel:
                     left.append((self._index[target], [_Block(0, -1), *blocks]))
                     blocks = [_Block(instruction.offset, target), *blocks]
                 elif name in {"POP_BLOCK", "POP_EXCEPT"}:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 
-import torch
-from torch import nn
-
 STEPS = 150
 LAYERS = 60
 
 if __name__ == "__main__":
+    import torch
+    from torch import nn
+
     torch.set_num_threads(1)
     model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(LAYERS)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -191,6 +191,7 @@ def test_an_alarm_that_was_swallowed_comes_again_without_a_word(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_drawing_a_long_table_takes_nothing_of_the_limit(tmp_path: Path) -> None:
     """The statement has ended: what is left is this command's own work."""
     batch = pa.record_batch({"x": list(range(400_000)), "y": ["y"] * 400_000})
@@ -201,6 +202,7 @@ def test_drawing_a_long_table_takes_nothing_of_the_limit(tmp_path: Path) -> None
     assert place.read_text().splitlines()[-1] == f"{399_999:>6}  y"
 
 
+@pytest.mark.slow
 def test_writing_without_an_end_ends_with_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is formatted and written to where nobody reads counts, and no line is left half."""
     batch = pa.record_batch({"x": list(range(1000))})

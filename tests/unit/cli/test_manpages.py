@@ -30,6 +30,7 @@ def test_a_page_has_every_option(context: click.Context) -> None:
     assert {".SH NAME", ".SH SYNOPSIS", ".SH OPTIONS", ".SH EXIT STATUS"} <= set(lines)
 
 
+@pytest.mark.slow
 def test_pages_are_written_where_man_looks(tmp_path: Path) -> None:
     """A file for each command; the formatter, where there is one, has nothing to say of any."""
     main([str(tmp_path)])

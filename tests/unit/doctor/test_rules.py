@@ -287,6 +287,15 @@ CASES = (
     Case("slower-since", of_steps(backward_s=after(120, 0.002, 0.004), forward_s=0.002,
          cpu_s=after(120, 0.005, 0.0052), duration=after(120, 0.005, 0.007),
          involuntary_switches=after(120, 0.04, 1.2)), None),
+    Case("slower-since", of_steps(forward_s=after(120, 0.03, 0.05), duration=after(120, 0.1, 0.17),
+         backward_s=after(120, 0.05, 0.09), optimizer_s=after(120, 0.02, 0.03)), "possible", 120,
+         "alike"),  # as by the clock of a processor
+    Case("slower-since", of_steps(forward_s=after(120, 0.03, 0.05), duration=after(120, 0.1, 0.17),
+         backward_s=after(120, 0.05, 0.10), optimizer_s=0.02), "likely", 120, "the backward pass"),
+    Case("slower-since", of_steps(backward_s=after(120, 0.004, 0.008),
+         duration=after(120, 0.01, 0.016)), "possible", 120),  # of 1.2 s before, nobody knows
+    Case("slower-and-slower", of_steps(duration=lambda s: 0.001 + 0.0001 * s,
+         other_s=lambda s: 0.0001 * s), "possible"),  # in all of 2 s
     Case("slower-and-slower", of_steps(duration=lambda s: 0.1 + 0.001 * s,
          other_s=lambda s: 0.001 * s), "likely"),
     Case("slower-and-slower", of_steps(duration=lambda s: 0.1 + 0.001 * s,

@@ -19,6 +19,7 @@ class Wanted:
     """What is looked for."""
 
 
+@pytest.mark.slow
 def test_tuples_that_another_thread_is_making_are_not_in_the_way() -> None:
     """One of what comes item by item cannot grow while somebody else refers to it."""
     crowd = [[number] for number in range(100_000)]

@@ -205,6 +205,7 @@ class Failing(torch.optim.SGD):
         raise MemoryError
 
 
+@pytest.mark.slow
 def test_the_guard_of_steps_comes_and_goes() -> None:
     """It sees what leaves a step, also one that a scheduler has wrapped, and leaves no trace."""
     seen: list[str] = []

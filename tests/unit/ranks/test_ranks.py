@@ -144,6 +144,7 @@ def test_parameters_of_different_steps_are_not_compared() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_ranks_that_look_together_are_all_asked_at_once() -> None:
     """More ranks than are asked at a time each wait for all others, as at the end of one step."""
     members = _ranks(AT_ONCE + 8)
@@ -153,6 +154,7 @@ def test_ranks_that_look_together_are_all_asked_at_once() -> None:
     assert {outcome.state for outcome in outcomes} == {"answered"}
 
 
+@pytest.mark.slow
 def test_no_more_are_asked_at_a_time_than_one_process_does_with_ease() -> None:
     """Of many ranks 256 are in hand; who is asked last is answered, too."""
     full = threading.Barrier(AT_ONCE)

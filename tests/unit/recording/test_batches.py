@@ -94,15 +94,24 @@ def test_sizes_are_counted_where_they_mean_something(kinds: Any) -> None:
     assert kinds((IDS, IDS), is_collated=False)[1].samples == 2
 
 
-def test_endless_kinds_have_a_bounded_number_of_texts(kinds: Any) -> None:
+def test_endless_kinds_have_a_bounded_number_of_texts(tmp_path: Path) -> None:
     """Batches of ever new sizes get a general text; when those are too many, none at all."""
-    texts = {kinds(torch.zeros(1, length))[0] for length in range(600)}
+    names = Names(tmp_path / "names")
+    known = BatchKinds(names)
+
+    def facts_of(*shape: int) -> BatchFacts:
+        return known.facts_of(torch.zeros(shape), is_collated=True, is_pinned=False)
+
+    numbers = {facts_of(1, length).tensors for length in range(600)}
+    decoded = decode_names((tmp_path / "names").read_bytes())
+    texts = {decoded[number] for number in numbers}
     assert len(texts) == 513
     assert "float32[1,?]" in texts
     for samples in range(2, 600):
-        _, facts = kinds(torch.zeros(samples, 1000))
+        facts = facts_of(samples, 1000)
     assert facts.tensors == NULL_NAME
     assert facts.samples == 599
+    names.close()
 
 
 def pair(inputs: list[list[int]], labels_: list[list[int]]) -> label_facts.Pair:

@@ -45,6 +45,7 @@ def test_a_profile_is_ended_by_its_own_thread_alone() -> None:
     assert not torch._C._autograd._profiler_enabled()
 
 
+@pytest.mark.slow
 def test_what_a_program_imports_with_its_first_optimizer_is_left_to_it() -> None:
     """Two threads that import torch._dynamo, each from its end, would meet half-made modules."""
     code = (

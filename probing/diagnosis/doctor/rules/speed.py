@@ -22,6 +22,7 @@ from ..not_looked_at import NotLookedAt
 from ..series import last_change
 from .pace.device_causes import NO_CAUSE, device_cause
 from .pace.grown_modules import grown_module, where_most
+from .pace.of_machine import is_burst, words_of_all_alike
 
 _LEAST_SLOWER = 1.3
 _SURELY_SLOWER = 1.5
@@ -100,11 +101,13 @@ def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
     module = grown_module(facts, before, after.last()) if is_plain else None
     is_told = (share >= MOST or module is not None) and not cause.words
     where = where_most(phase, module) if is_told else ""
-    why = words if explained else crowd or cause.words
+    alike = words_of_all_alike(before, after) if is_plain and not own and module is None else ""
+    why = words if explained else crowd or cause.words or alike
     changed = _what_changed(facts, steps.rows[place]["start_ns"])
-    is_sure = ratio >= _SURELY_SLOWER and not (explained or crowd or _is_asked(changed))
+    is_brief = not own and is_burst(before, after)
+    is_sure = ratio >= _SURELY_SLOWER and not (explained or crowd or alike or is_brief)
     return Sign(
-        certainty="likely" if is_sure else "possible",
+        certainty="likely" if is_sure and not _is_asked(changed) else "possible",
         summary=f"Steps take {ratio:.1f} times as long since step {since}"
         f" ({duration(before.median_s)} before, {duration(after.median_s)} since)"
         f"{where}{f'; {why}' if why else ''}",
@@ -158,8 +161,9 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
     phase, share = _most_grown(early, late)
     explained, words = _by_batch(early, late)
     module = grown_module(facts, early, late) if phase in _COMPUTED and not explained else None
+    is_weak = explained or measure == "cpu_s" or is_burst(Steps(since))
     yield Sign(
-        certainty="possible" if explained or measure == "cpu_s" else "likely",
+        certainty="possible" if is_weak else "likely",
         summary=f"Steps take longer and longer: {duration(found.slope)} more with each since step"
         f" {found.first_step}, now {duration(_median(late, measure))}" + where_most(phase, module),
         since_step=found.first_step,
