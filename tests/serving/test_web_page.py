@@ -426,8 +426,8 @@ def test_a_flame_graph_is_whole_in_one_file(blank: Browser, tmp_path: Path) -> N
     blank.evaluate("document.querySelector('.icicle canvas').focus()")
     for key, said in (
         ("ArrowDown", "t · 4 s, 100 %"),
-        ("ArrowDown", "blocks.2 · B · 1 s, 25.0 %"),
-        ("ArrowDown", "g · 1 s, 25.0 %"),
+        ("ArrowDown", "blocks.2 · B · 1 s, 25 %"),
+        ("ArrowDown", "g · 1 s, 25 %"),
     ):
         blank.press(key)
         blank.wait_for(f"{told} === {json.dumps(said)}")
@@ -435,7 +435,7 @@ def test_a_flame_graph_is_whole_in_one_file(blank: Browser, tmp_path: Path) -> N
     blank.evaluate(f"{search}.value = 'img'; {search}.dispatchEvent(new Event('input'))")
     blank.evaluate(f"{search}.focus()")
     blank.press("Enter")
-    blank.wait_for(f"{told} === '<img src=x> · /f.py:1 · 3 s, 75.0 %'")
+    blank.wait_for(f"{told} === '<img src=x> · /f.py:1 · 3 s, 75 %'")
     assert blank.faults == []
 
 
