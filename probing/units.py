@@ -11,6 +11,8 @@ import math
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _TIMES = (("ns", 1e9), ("us", 1e6), ("ms", 1e3))
 _LONG_TIMES = ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h"), (math.inf, 86_400, "d"))
+_LARGE, _SMALL = 1e9, 1e-4
+"""Numbers in between are written in full."""
 _UNKNOWN = "-"
 
 
@@ -29,6 +31,22 @@ def size(amount: float | None) -> str:
 def size_change(amount: float) -> str:
     """Bytes with their sign: `+1.50 GiB`, `-12 B`; `0 B` where nothing changed."""
     return f"+{size(amount)}" if amount > 0 else size(amount)
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """A number of any kind: `69,550`, `2.317`, `3.2e-7`."""
+    if value is None:
+        return _UNKNOWN
+    length = abs(value)
+    if not math.isfinite(value):
+        return f"{value:g}"
+    if length >= _LARGE or 0 < length < _SMALL:
+        mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+        return f"{float(mantissa):g}e{int(power)}"
+    if length >= 1000:
+        return f"{value:,.0f}"
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:.{digits}g}"
 
 
 def percent(share: float | None, *, digits: int = 1) -> str:

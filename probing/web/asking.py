@@ -25,7 +25,7 @@ from ..api.process import Process
 from ..cli.questions.library import all_questions
 from ..cli.questions.records import put_in
 from ..cluster.node.workers import Workers
-from ..errors import BadRequest
+from ..errors import BadRequest, ProcessEnded
 from ..linux import limited_memory
 from ..linux.limited_memory import give_back_memory
 from ..messages import common as wire
@@ -142,10 +142,13 @@ class Asking:
         return web.Response(body=text.encode(), content_type=_FILE_TYPE)
 
     async def stacks(self, request: web.Request) -> web.StreamResponse:
-        """Where its threads are."""
+        """Where its threads are; of one that has ended in order, that it has none."""
         asked = await read_body(request, PageQuestion)
         process = await self._in_thread(self._processes.process, asked.endpoint)
-        return json_answer(await self._looked(process.backtrace))
+        try:
+            return json_answer(await self._looked(process.backtrace))
+        except ProcessEnded as error:
+            return _plain_answer({"none": error.message, "help": error.help})
 
     async def merged(self, request: web.Request) -> web.StreamResponse:
         """Where the threads of all ranks of its job are."""

@@ -154,12 +154,13 @@ class Processes:
         """One process, with the durations and losses of its last steps, oldest first."""
         rows: Sequence[Mapping[str, Any]] = self._known.get(cell.endpoint, ())
         ended = [row for row in reversed(rows) if row["duration"] is not None]
+        is_told = not cell.is_late and cell.state != "dead"  # the age of then grows no further
         if cell.endpoint not in self._commands:
             self._commands[cell.endpoint] = command_of(cell.endpoint)
         return {
             **dataclasses.asdict(cell),
             "command": self._commands[cell.endpoint],
-            "age_s": rows[0]["age_s"] if rows and not cell.is_late else None,
+            "age_s": rows[0]["age_s"] if rows and is_told else None,
             "durations": [row["duration"] for row in ended],
             "losses": [row["loss"] for row in ended],
         }

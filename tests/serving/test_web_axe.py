@@ -13,7 +13,7 @@ import pytest
 from tests.harness.browser import CHROMIUM, Browser, browser
 from tests.harness.targets import Target
 from tests.harness.viewers import viewer
-from tests.harness.web import Web, needs_page, two_ranks, web
+from tests.harness.web import Web, needs_page
 
 pytestmark = [
     pytest.mark.torch,
@@ -38,20 +38,6 @@ READY = {
     "act": "document.querySelector('textarea')",
 }
 """The views, and by what each is there."""
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Target]]:
-    """Both ranks of a training."""
-    with two_ranks(tmp_path_factory.mktemp("target"), job="job") as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def served(ranks: list[Target], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    """The command about them."""
-    with web(tmp_path_factory.mktemp("web") / "in", ranks[0].home, "--allow-eval") as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from probing.tables import TABLES_BY_NAME
 from tests.harness.browser import CHROMIUM, Browser, browser
 from tests.harness.page import click, view
 from tests.harness.ring_writer import RingWriter, save_names
-from tests.harness.targets import Target, start_program
-from tests.harness.web import Web, needs_page, two_ranks, web
+from tests.harness.targets import start_program
+from tests.harness.web import Web, needs_page, web
 
 pytestmark = [
     pytest.mark.torch,
@@ -38,20 +38,6 @@ VIEWS = {
     "act": "document.querySelector('h3')",
 }
 """The views, and by what each is there."""
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Target]]:
-    """Both ranks of a training."""
-    with two_ranks(tmp_path_factory.mktemp("target"), job="job") as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def served(ranks: list[Target], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    """The command about them."""
-    with web(tmp_path_factory.mktemp("web") / "in", ranks[0].home) as started:
-        yield started
 
 
 @pytest.fixture

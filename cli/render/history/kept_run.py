@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ....cluster.job.rank_sets import rank_set
 from ....sql.quoting import text_literal
-from ....units import age, duration, size
+from ....units import age, duration, figure, size
 from ..bars import shares_of, sparkline, stacked_bar
 from ..text import (
     cut_middle,
@@ -235,7 +235,7 @@ def _loss(loss: LossCourse, room: int) -> Iterator[str]:
 
 
 def _number(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else str(json_number(value))
+    return figure(value) if math.isfinite(value) else str(json_number(value))
 
 
 def _memory(shown: RunOnOneScreen) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ....client.recent_steps import STILL
 from ....cluster.job.rank_sets import rank_set
-from ....units import age, duration, size
+from ....units import age, duration, figure, size
 from ..bars import gauge, shares_of, sparkline, stacked_bar
 from ..text import cut_middle, cut_words, escape_controls, json_number, wrap_words
 
@@ -119,7 +119,7 @@ def _step(pace: Pace, overview: Overview, room: int) -> str:
         parts.append(f"{pace.tokens_per_s:,.0f} tokens/s")
     elif pace.samples_per_s is not None:
         rate = pace.samples_per_s
-        parts.append(f"{rate:,.0f} samples/s" if rate >= 99.5 else f"{rate:.3g} samples/s")
+        parts.append(f"{rate:,.0f} samples/s" if rate >= 99.5 else f"{figure(rate, 3)} samples/s")
     if overview.state == "dead":
         parts[0] = f"{pace.step:,}, the last one on record"
     while len(", ".join(parts)) > room and len(parts) > 2:
@@ -130,9 +130,9 @@ def _step(pace: Pace, overview: Overview, room: int) -> str:
 def _loss(overview: Overview, pace: Pace, room: int) -> Iterator[str]:
     """The newest loss, and how it came there."""
     known = [loss for loss in pace.losses if loss is not None]
-    now = f"{known[-1]:.4g}" if math.isfinite(known[-1]) else str(json_number(known[-1]))
+    now = figure(known[-1]) if math.isfinite(known[-1]) else str(json_number(known[-1]))
     first = "" if pace.first_step is None else f" at step {pace.first_step:,}"
-    since = f"from {known[0]:.4g}{first}"
+    since = f"from {figure(known[0])}{first}"
     curve = sparkline(pace.losses, min(_CURVE, room - _LABEL - len(since) - 13))
     yield _named("loss", f"{now:9} {curve}  {since}")
     if overview.not_finite is not None:

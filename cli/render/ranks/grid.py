@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....client.recent_steps import STILL
-from ....units import duration, size
+from ....units import duration, figure, size
 from ..bars import stacked_bar
 from ..table import Drawing, Heading, draw_table, render_table
 from ..text import cut_middle, escape_controls, render_count
@@ -180,7 +180,7 @@ _LAST = (
     _number("data", lambda cell, _: _share(cell.data_wait_s, cell.duration_s)),
     _number("ranks", lambda cell, _: _share(cell.sync_s, cell.duration_s)),
 )
-_LOSS = _number("loss", lambda cell, _: "" if cell.loss is None else f"{cell.loss:.4g}")
+_LOSS = _number("loss", lambda cell, _: "" if cell.loss is None else figure(cell.loss))
 _EACH = _number("each", lambda cell, _: "" if cell.step_s is None else duration(cell.step_s))
 _MEMORY = _number(
     "memory", lambda cell, _: "" if cell.memory_bytes is None else size(cell.memory_bytes)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....diagnosis.runs.levels import first_words
-from ....units import duration, size
+from ....units import duration, figure, size
 from ..process.doctor import render_finding
 from ..text import escape_controls, plural
 
@@ -226,7 +226,7 @@ def _foot(compared: RunComparison) -> Iterator[str]:
         lost = compared.losses
         same = first_words(lost)
         if lost.same_until is not None:
-            same += f"; {lost.before:.4g} and {lost.after:.4g} in the last quarter of them"
+            same += f"; {figure(lost.before)} and {figure(lost.after)} in the last quarter of them"
         yield same
     first, second = compared.steps
     which = "the same" if compared.has_common else "not the same"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ....units import percent
+from ....units import figure, percent
 from ..table import Heading, columns, render_table
 from ..text import escape_controls, plural
 
@@ -74,7 +74,7 @@ def _together(rows: Sequence[Mapping[str, Any]], usual: float | None) -> Iterato
         return
     ratio = norm / usual if usual else None
     beside = "" if ratio is None else f", {ratio:.2g} times the median of the steps before"
-    yield f"all together: norm {norm:.4g} in step {last}{beside}"
+    yield f"all together: norm {figure(norm)} in step {last}{beside}"
     if norm > _HUGE or (ratio is not None and ratio > _BEYOND_USUAL):
         yield (
             "that is far too large: clip it (`act clip`), lower the rate (`act lr --scale 0.1`), or"
@@ -101,7 +101,7 @@ def _cells(row: Mapping[str, Any]) -> list[str | None]:
 
 
 def _short(value: float | None) -> str | None:
-    return None if value is None else f"{value:.4g}"
+    return None if value is None else figure(value)
 
 
 def _count(value: int | None) -> str | None:

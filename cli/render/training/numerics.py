@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ....units import figure
 from ..text import escape_controls, plural
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _sentence(rows: Sequence[Row]) -> str:
         return _backward_sentence(rows, name, wrong)
     given = f", from finite {first['given']}" if first["given"] else ""
     if given and first["given_max"] is not None:
-        given += f" of at most {first['given_max']:.4g}"
+        given += f" of at most {figure(first['given_max'])}"
     if first["what"] == "input":
         return (
             f"{name} was given non-finite values, which no module has made: its {wrong}. Look at"
@@ -167,7 +168,7 @@ def _wrong(row: Row) -> str:
 def _counts(row: Row) -> str:
     kinds = [f"{row['nan_count']:,} NaN"] if row["nan_count"] else []
     kinds += [f"{row['inf_count']:,} Inf"] if row["inf_count"] else []
-    largest = "" if row["finite_max"] is None else f", else at most {row['finite_max']:.4g}"
+    largest = "" if row["finite_max"] is None else f", else at most {figure(row['finite_max'])}"
     return f"has {' and '.join(kinds)} ({_percent(row['share'])}{largest})"
 
 

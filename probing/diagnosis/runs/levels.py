@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...messages.frozen import dataclass
-from ...units import size
+from ...units import figure, size
 from ..doctor.findings import Certainty
 from .effects import Effect, Measure, cause_words, causes_of, explained
 from .interval import LEAST_STEPS, compare
@@ -124,8 +124,8 @@ def higher_loss(
     certainty: Certainty = "likely" if is_strong and abs(found.gap) >= _LOSS_LIKELY else "possible"
     than = "higher" if found.gap > 0 else "lower"
     said = (
-        f"The loss is {than} than in {before.name} at the same steps: {found.after:.4g} around step"
-        f" {found.last_step}, {found.before:.4g} there"
+        f"The loss is {than} than in {before.name} at the same steps: {figure(found.after)} around"
+        f" step {found.last_step}, {figure(found.before)} there"
     )
     return Effect(
         kind="loss",

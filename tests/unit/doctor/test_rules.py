@@ -92,7 +92,7 @@ CASES = (
          "likely", 120),
     Case("rate-raised", of_steps(lr=lambda s: 0.1 * (1.001 - s % 60 / 60)), None),
     Case("rate-cut", of_steps(lr=after(120, 0.1, 1e-5), loss=after(120, 1.0, 0.9)), "possible",
-         120, "divided by 1e+04 at step 120, from 0.1 to 1e-05, and the loss has not fallen"),
+         120, "divided by 10,000 at step 120, from 0.1 to 1e-5, and the loss has not fallen"),
     Case("rate-cut", of_steps(lr=after(120, 0.1, 0.0)), "possible", 120, "was set to zero"),
     Case("rate-cut", of_steps(lr=after(60, 0.1, after(120, 0.01, 0.001))), None),  # milestones
     Case("rate-cut", of_steps(lr=lambda s: 0.1 * (1 - s / 199)), None),

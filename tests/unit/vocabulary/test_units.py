@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from probing.units import age, duration, percent, percent_change, size, size_change
+from probing.units import age, duration, figure, percent, percent_change, size, size_change
 
 pytestmark = pytest.mark.anypython
 
@@ -51,6 +51,21 @@ DURATIONS = [
     (-math.inf, "-"),
     (None, "-"),
 ]
+FIGURES = [
+    (0, "0"),
+    (69_554.3, "69,554"),
+    (999.96, "1,000"),
+    (2.31749, "2.317"),
+    (-0.5, "-0.5"),
+    (123_456_789, "123,456,789"),
+    (1e9, "1e9"),
+    (1.23456e30, "1.235e30"),
+    (1e-4, "0.0001"),
+    (-3.2e-7, "-3.2e-7"),
+    (math.nan, "nan"),
+    (math.inf, "inf"),
+    (None, "-"),
+]
 AGES = [
     (0, "0.0 s"),
     (-1, "0.0 s"),
@@ -82,6 +97,12 @@ def test_a_change_of_size(amount: float, words: str) -> None:
 def test_a_duration(seconds: float | None, words: str) -> None:
     """A measured time has three digits, also where rounding reaches the next unit."""
     assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(("value", "words"), FIGURES)
+def test_a_number(value: float | None, words: str) -> None:
+    """It is written in full, with its thousands apart, unless it is very large or small."""
+    assert figure(value) == words
 
 
 @pytest.mark.parametrize(("seconds", "words"), AGES)

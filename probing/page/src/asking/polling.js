@@ -1,4 +1,4 @@
-/** Asks again and again while a view is shown, and stops when it goes. */
+/** Asks again and again while a view is seen, and stops when it goes; in a tab behind others once it is in front. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
@@ -34,16 +34,15 @@ export function usePolled(question, everyMs, key, mostMs = MOST_MS) {
     /** @type {number | undefined} */
     let timer;
     const look = async () => {
+      if (document.hidden) return document.addEventListener("visibilitychange", look, { once: true });
       const began = performance.now();
-      if (!document.hidden) {
-        try {
-          const value = await asked.current(giveUp.signal);
-          if (!isGone) setState({ value, error: null, isBusy: false });
-        } catch (error) {
-          if (isGone) return;
-          const seen = /** @type {Error} */ (error);
-          setState((before) => ({ ...before, error: seen, isBusy: false }));
-        }
+      try {
+        const value = await asked.current(giveUp.signal);
+        if (!isGone) setState({ value, error: null, isBusy: false });
+      } catch (error) {
+        if (isGone) return;
+        const seen = /** @type {Error} */ (error);
+        setState((before) => ({ ...before, error: seen, isBusy: false }));
       }
       const costMs = Math.min(mostMs, (performance.now() - began) / SHARE);
       if (everyMs && !isGone) timer = setTimeout(look, Math.max(everyMs, costMs));
@@ -53,6 +52,7 @@ export function usePolled(question, everyMs, key, mostMs = MOST_MS) {
     return () => {
       isGone = true;
       clearTimeout(timer);
+      document.removeEventListener("visibilitychange", look);
       setTimeout(() => giveUp.abort(), GRACE_MS);
     };
   }, [everyMs, round, ...key]);

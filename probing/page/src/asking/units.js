@@ -42,15 +42,17 @@ export function numberText(value, digits) {
 }
 
 /**
+ * As `units.figure` of the command line writes it: by powers of ten only what else is hard to read.
  * @param {number} value
  * @param {number} [digits]
  */
 function short(value, digits = 3) {
   if (!Number.isFinite(value)) return String(value);
-  if (Number.isInteger(value)) return value.toLocaleString("en");
   const size = Math.abs(value);
-  if (size >= 1000 && size < 1e9) return Math.round(value).toLocaleString("en");
-  return String(Number(value.toPrecision(digits)));
+  if (size >= 1e9 || (size > 0 && size < 1e-4)) return value.toExponential(digits - 1).replace(/\.?0*e\+?/, "e");
+  if (size >= 1000 || Number.isInteger(value)) return Math.round(value).toLocaleString("en");
+  const rounded = Number(value.toPrecision(digits));
+  return Math.abs(rounded) < 1000 ? String(rounded) : rounded.toLocaleString("en");
 }
 
 /**

@@ -1,11 +1,15 @@
 /** Draws boxes of time: what is too narrow to be seen by itself is drawn with what is beside it. */
 
+import { secondsText } from "../asking/units.js";
 import { visible } from "../html.js";
 
 export const LANE = 20;
 const LEAST_TEXT = 36;
 /** Narrower boxes are drawn together with those beside them. */
 const NARROW = 1;
+/** Distances of ticks in seconds that are round as they are told: in minutes, hours, days. */
+const LONG_S = [60, 120, 300, 600, 1200, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
+const LEAST_LONG_S = 20;
 
 /**
  * @typedef {import("../views/step/step_boxes.js").Box} Box
@@ -140,7 +144,8 @@ function drawTimes(context, { range, width, height, ink, format }) {
   const span = range.to - range.from;
   const rough = span / Math.max(2, width / 130);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const every = power * ([1, 2, 5, 10].find((one) => one * power >= rough) ?? 10);
+  const even = format === secondsText ? LONG_S.find((one) => one >= rough) : undefined;
+  const every = (rough > LEAST_LONG_S && even) || power * ([1, 2, 5, 10].find((one) => one * power >= rough) ?? 10);
   context.strokeStyle = ink.line;
   context.lineWidth = 1;
   context.fillStyle = ink.faint;

@@ -93,7 +93,7 @@ function List({ entries }) {
   const asked = entries.filter((entry) => entry.state !== "missing").slice(0, MOST_EXAMINED);
   const key = asked.map((entry) => entry.endpoint).join("\n");
   const findings = usePolled((signal) => examine(asked, signal), FINDINGS_MS, [key]);
-  const isOne = new Set(entries.map((entry) => entry.job)).size <= 1;
+  const isOne = new Set(entries.map((entry) => entry.job).filter((job) => job !== null)).size <= 1;
   return html`<table class="list">
     <thead><tr>
       <th>process</th><th>state</th><th class="number">step</th><th class="number">step began</th>

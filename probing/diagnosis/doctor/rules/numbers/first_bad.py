@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from .....units import figure
 from ....arming import watch_numbers
 from ...facts import Facts
 from ...not_looked_at import NotLookedAt
@@ -78,7 +79,8 @@ def first_bad(facts: Facts, since: int) -> FirstBad:
         return FirstBad()
     stage = _STAGES[row["stage"]]
     what = row["what"] if row["what"] != "parameter" else f"parameter or buffer {row['tensor']}"
-    largest = f", of inputs up to {row['given_max']:.3g}" if row["given_max"] is not None else ""
+    most = row["given_max"]
+    largest = f", of inputs up to {figure(most, 3)}" if most is not None else ""
     return FirstBad(
         f"; {module} makes it in {stage}",
         (f"{seen}the {what} of {module} is the first that is not finite{largest}",),

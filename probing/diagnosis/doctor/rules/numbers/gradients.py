@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .....units import figure
 from ....arming import sample_gradients
 from ...facts import Facts
 from ...findings import Rule, Sign
@@ -157,11 +158,11 @@ def _vanishing(facts: Facts) -> Iterator[Sign]:
     yield Sign(
         certainty="likely",
         summary=f"The gradients vanish on the way back: those of {found[0][0].split()[-1]} are"
-        f" {sizes[0] / max(sizes):.1g} of the largest, and {first} of {len(sizes)} layers get"
-        " practically none",
+        f" {figure(sizes[0] / max(sizes), 1)} of the largest, and {first} of {len(sizes)} layers"
+        " get practically none",
         evidence=(
-            f"root mean square {sizes[0]:.2g} in {found[0][0].split()[-1]},"
-            f" {max(sizes):.2g} in {found[int(np.argmax(sizes))][0].split()[-1]}",
+            f"root mean square {figure(sizes[0], 2)} in {found[0][0].split()[-1]},"
+            f" {figure(max(sizes), 2)} in {found[int(np.argmax(sizes))][0].split()[-1]}",
         ),
         weight=0.7,
     )
@@ -257,7 +258,8 @@ def _exploding(facts: Facts) -> Iterator[Sign]:
         return
     yield Sign(
         certainty="likely",
-        summary=f"The gradients explode: their norm is {now:.3g} now, and was {usual:.3g}",
+        summary=f"The gradients explode: their norm is {figure(now, 3)} now, and was"
+        f" {figure(usual, 3)}",
         since_step=steps.numbers[int(known[-10])],
         weight=0.8,
         evidence=(f"the median of the last 10 steps beside that of {len(known) - 10} before",),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from .....units import figure
 from ...facts import Facts
 from ...findings import Rule, Sign
 from .losses import LOSS_QUERY
@@ -29,7 +30,7 @@ def _rate_jumps(facts: Facts) -> Iterator[Sign]:
         yield Sign(
             certainty="likely" if around.is_worse else "possible",
             summary=found.sentence
-            + f", and the loss has gone from {around.before:.4g} to {around.after:.4g}"
+            + f", and the loss has gone from {figure(around.before)} to {figure(around.after)}"
             * around.is_worse,
             since_step=found.step,
             evidence=("no step before had such a rate",),
@@ -59,13 +60,14 @@ def _rate_cut(facts: Facts) -> Iterator[Sign]:
     yield Sign(
         certainty="possible",
         summary="The learning rate was"
-        + (f" divided by {old / now:.3g}" if now else " set to zero")
-        + f" at step {steps.numbers[since]}, from {old:.3g} to {float(rates[since]):.3g}"
+        + (f" divided by {figure(old / now, 3)}" if now else " set to zero")
+        + f" at step {steps.numbers[since]}, from {figure(old, 3)}"
+        + f" to {figure(float(rates[since]), 3)}"
         + ("" if learns else ", and the loss has not fallen since"),
         since_step=steps.numbers[since],
         evidence=(
             f"{len(rates) - since} steps have been made since",
-            *(() if learns else (f"the loss was {before:.4g} there, and is {after:.4g}",)),
+            *(() if learns else (f"the loss was {figure(before)} there, and is {figure(after)}",)),
         ),
         weight=0.3 if learns else 0.7,
     )
@@ -86,8 +88,8 @@ def _rate_zero(facts: Facts) -> Iterator[Sign]:
     number = len(known) - last
     if number < max(_ZERO_STEPS, 0.1 * len(known)) and not (most == 0 and number >= _ZERO_STEPS):
         return
-    now = "zero" if known[-1] == 0 else f"{known[-1]:.2g}"
-    before = f", and {most:.3g} at most before: nothing is learned any more"
+    now = "zero" if known[-1] == 0 else figure(known[-1], 2)
+    before = f", and {figure(most, 3)} at most before: nothing is learned any more"
     yield Sign(
         certainty="likely",
         summary=f"The learning rate has been {now} since step {steps.numbers[last]}"
@@ -112,8 +114,8 @@ def _clipping(facts: Facts) -> Iterator[Sign]:
     yield Sign(
         certainty="likely" if usual < 0.01 else "possible",
         summary=f"Clipping cuts the gradients in {100 * part:.0f} % of the steps, to"
-        f" {100 * usual:.2g} % of their norm: {float(np.median(norms[known])):.3g} before,"
-        f" {float(np.median(clipped[known])):.3g} after",
+        f" {100 * usual:.2g} % of their norm: {figure(float(np.median(norms[known])), 3)} before,"
+        f" {figure(float(np.median(clipped[known])), 3)} after",
         evidence=(f"{int(known.sum())} of the last {len(now)} steps were clipped",),
         weight=0.7 if usual < 0.01 else 0.2,
     )
@@ -135,8 +137,9 @@ def _skipping(facts: Facts) -> Iterator[Sign]:
         summary=f"The gradient scaler leaves out most steps: {skips} of the last {skips + made},"
         " since their gradients are not finite",
         since_step=next((r["step"] for r in rows if r["skipped"]), None),
-        evidence=(
-            *((f"its scale is {scales[-1]:.3g}, and was {max(scales):.3g}",) if scales else ()),
+        evidence=tuple(
+            f"its scale is {figure(now, 3)}, and was {figure(max(scales), 3)}"
+            for now in scales[-1:]
         ),
         weight=0.9,
     )  # fmt: skip

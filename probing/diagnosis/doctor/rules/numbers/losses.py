@@ -14,6 +14,7 @@ import numpy as np
 
 from .....errors import ProbingError
 from .....postmortem.not_finite import SINCE, since_of
+from .....units import figure
 from ....restarting import newest_before
 from ...facts import WINDOW, Facts, Steps
 from ...findings import Rule, Sign
@@ -82,12 +83,14 @@ def _before_nan(before: Steps) -> tuple[str, str, tuple[str, ...]]:
     norms = norms[np.isfinite(norms)]
     rising = len(losses) >= 4 and last > _DIVERGED * abs(least)
     exploding = len(norms) >= 4 and norms[-1] > 1e3 * float(np.median(norms))
-    figures = (f"the loss was {last:.4g} in the step before, and {least:.4g} in the middle",)
+    figures = (
+        f"the loss was {figure(last)} in the step before, and {figure(least)} in the middle",
+    )
     if rising or exploding:
         cause = cause_of(before)
         if cause is not None:
             words = f"; it has diverged, after {cause.sentence}"
-            return words, _BACK.format(rate=cause.before), figures
+            return words, _BACK.format(rate=figure(cause.before, 3)), figures
         return "; it has diverged: it grew before that", steadier(before), figures
     return "; it was as usual up to the step before", _FIND_FIRST, figures
 
@@ -98,7 +101,7 @@ _ONE_BATCH = (
 )
 _BACK = (
     "Find who sets that rate (a thread, a callback, a schedule with a wrong factor), and start"
-    " again with {rate:.3g} from a checkpoint of before that."
+    " again with {rate} from a checkpoint of before that."
 )
 _FIND_FIRST = (
     "Restart from the last checkpoint before that, and have `probing PID arm nan` name the first"
@@ -151,7 +154,7 @@ def _diverging(facts: Facts) -> Iterator[Sign]:
         return
     yield Sign(
         certainty="likely",
-        summary=f"The loss diverges: {now:.4g} now, {best[place]:.4g} at step"
+        summary=f"The loss diverges: {figure(now)} now, {figure(best[place])} at step"
         f" {steps.numbers[place]}",
         since_step=steps.numbers[place],
         weight=0.8,
@@ -185,9 +188,10 @@ def _spike(facts: Facts) -> Iterator[Sign]:
     is_high &= stays or losses[place] > 0.5 * first
     yield Sign(
         certainty="likely" if is_high and (back or rate or stays) else "possible",
-        summary=f"The loss jumps at step {row['step']}: {losses[place]:.4g}, and {usual:.4g} before"
+        summary=f"The loss jumps at step {row['step']}: {figure(losses[place])}, and"
+        f" {figure(usual)} before"
         + (", and has not come back since" if stays else "" if back else ", and falls again slowly")
-        + (f". The learning rate was multiplied by {rate:.3g} there" if rate else ""),
+        + (f". The learning rate was multiplied by {figure(rate, 3)} there" if rate else ""),
         since_step=row["step"],
         evidence=(
             f"{high:.0f} standard deviations above the 30 steps before",
@@ -232,8 +236,8 @@ def _flat(facts: Facts) -> Iterator[Sign]:
     has_fallen = "hardly" if now < before - float(np.std(first)) else "not"
     yield Sign(
         certainty="possible",
-        summary=f"The loss has {has_fallen} fallen in {len(losses)} steps: {before:.4g} in the"
-        f" first, {now:.4g} now",
+        summary=f"The loss has {has_fallen} fallen in {len(losses)} steps: {figure(before)} in the"
+        f" first, {figure(now)} now",
         since_step=steps.numbers[0],
         evidence=_rate_words(steps),
         weight=0.5,
@@ -255,11 +259,11 @@ def _too_good(facts: Facts) -> Iterator[Sign]:
         return
     yield Sign(
         certainty="likely",
-        summary=f"The loss of this language model is {losses[-1]:.2g} after {steps.numbers[-1]}"
-        " steps: the labels of the next batch are its own tokens, not shifted, so that it sees what"
-        " it has to predict",
+        summary=f"The loss of this language model is {figure(losses[-1], 2)} after"
+        f" {steps.numbers[-1]} steps: the labels of the next batch are its own tokens, not"
+        " shifted, so that it sees what it has to predict",
         since_step=steps.numbers[int(low[0])],
-        evidence=(f"it was {losses[0]:.3g} in the first step",),
+        evidence=(f"it was {figure(losses[0], 3)} in the first step",),
         weight=0.9,
     )
 
@@ -296,12 +300,14 @@ def _norm_words(steps: Steps, place: int) -> tuple[str, ...]:
     usual = middle_of(steps.column("grad_norm")[max(0, place - 30) : place])
     if norm is None or not math.isfinite(usual):
         return ()
-    return (f"the norm of the gradients was {norm:.3g} there, and {usual:.3g} before",)
+    return (
+        f"the norm of the gradients was {figure(norm, 3)} there, and {figure(usual, 3)} before",
+    )
 
 
 def _rate_words(steps: Steps) -> tuple[str, ...]:
     rate = steps.rows[-1]["lr"]
-    return () if rate is None else (f"the learning rate is {rate:.3g}",)
+    return () if rate is None else (f"the learning rate is {figure(rate, 3)}",)
 
 
 LOSS_QUERY = (

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .....units import figure
 from ...facts import Steps
 from ...series import Floats
 
@@ -38,8 +39,8 @@ class Raise(NamedTuple):
     def sentence(self) -> str:
         """What was done to the rate."""
         return (
-            f"the learning rate was multiplied by {self.after / self.before:.3g} at step"
-            f" {self.step}, from {self.before:.3g} to {self.after:.3g}"
+            f"the learning rate was multiplied by {figure(self.after / self.before, 3)} at step"
+            f" {self.step}, from {figure(self.before, 3)} to {figure(self.after, 3)}"
         )
 
 

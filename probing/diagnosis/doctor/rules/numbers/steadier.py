@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .....units import figure
 from ...facts import Steps
 
 _SLOWER = 0.1
@@ -28,7 +29,8 @@ def steadier(steps: Steps) -> str:
         return STEADIER
     rate = float(np.max(known[-_WARM_UP:]))
     return (
-        f"For a steadier training: learning rate {_SLOWER * rate:.3g} (it was {rate:.3g}), warmed"
-        f" up over {_WARM_UP} steps; clip_grad_norm_(..., {_MAX_NORM}). At once, in this run:"
-        f" `probing PID act lr --scale {_SLOWER}` and `probing PID act clip {_MAX_NORM}`."
+        f"For a steadier training: learning rate {figure(_SLOWER * rate, 3)} (it was"
+        f" {figure(rate, 3)}), warmed up over {_WARM_UP} steps; clip_grad_norm_(..., {_MAX_NORM})."
+        f" At once, in this run: `probing PID act lr --scale {_SLOWER}` and"
+        f" `probing PID act clip {_MAX_NORM}`."
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from .....units import figure
 from ...facts import WINDOW, Facts
 from ...findings import Rule, Sign
 from .losses import LOSS_QUERY, losses_of, smooth
@@ -34,20 +35,20 @@ def _too_high(facts: Facts) -> Iterator[Sign]:
     best = smooth(losses, _MIDDLE)[_MIDDLE - 1 :]
     first, least, now = float(best[0]), float(best.min()), float(np.median(losses[-WINDOW:]))
     if 0 < _LOST * least < now and now - least > _PART * first:
-        words = f"the loss is {now:.4g}, and was {least:.4g} before"
+        words = f"the loss is {figure(now)}, and was {figure(least)} before"
     elif steps.begins_at_start and 0 < _NOT_LEARNED * first < now:
-        words = f"the loss has not fallen: {first:.4g} in the first steps, {now:.4g} now"
+        words = f"the loss has not fallen: {figure(first)} in the first steps, {figure(now)} now"
     else:
         return
     most, last = float(np.nanmax(rates)), float(rates[high[-1]])
     yield Sign(
         certainty="likely",
         summary=f"The learning rate is too high: {steps.rows[-1]['optimizer']} moves each weight by"
-        f" up to its rate in each step, and that was {most:.3g}; {words}",
+        f" up to its rate in each step, and that was {figure(most, 3)}; {words}",
         since_step=steps.numbers[high[0]],
         evidence=(
-            f"{len(high)} of {len(steps)} steps had a rate of {_HIGH} or more, the last {last:.3g};"
-            " what is customary is 1e-2 and less",
+            f"{len(high)} of {len(steps)} steps had a rate of {_HIGH} or more, the last"
+            f" {figure(last, 3)}; what is customary is 1e-2 and less",
         ),
         weight=0.9,
     )

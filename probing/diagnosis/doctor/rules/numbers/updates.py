@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from .....units import figure
 from ...facts import WINDOW, Facts, Steps, percent
 from ...findings import Rule, Sign
 from ...series import last_change
@@ -144,8 +145,8 @@ def _no_update(facts: Facts) -> Iterator[Sign]:
     yield Sign(
         certainty="possible" if may_be_done else "certain",
         summary="The optimizer steps and changes nothing: no parameter was changed in steps"
-        f" {min(steps)} to {max(steps)}, though the rate is {rate:.3g} and there are gradients"
-        + words,
+        f" {min(steps)} to {max(steps)}, though the rate is {figure(rate, 3)} and there are"
+        " gradients" + words,
         evidence=(f"{len(known)} changes of parameters were compared, bit by bit",),
         weight=0.2 if may_be_done else 1.0,
         fix=_FULL_WEIGHTS if is_half else _DONE if may_be_done else "",
@@ -156,7 +157,7 @@ def _why_done(reach: float, is_own_end: bool) -> str:  # noqa: FBT001 - of one c
     """Why an optimizer may have nothing to change."""
     if is_own_end:
         return "LBFGS changes nothing where no gradient is above its tolerance_grad"
-    return f"rate times gradient is {reach:.1g} of the weights at most"
+    return f"rate times gradient is {figure(reach, 1)} of the weights at most"
 
 
 def _rounded(still: Sequence[Row], moved: Sequence[Row], types: Sequence[str]) -> Sign:
@@ -166,7 +167,9 @@ def _rounded(still: Sequence[Row], moved: Sequence[Row], types: Sequence[str]) -
         summary=f"The optimizer changes hardly anything: {len(still)} of {len(moved)} changes of"
         f" parameters that have gradients were less than a millionth of the weights; {types[0]}"
         " rounds so little a change away",
-        evidence=(f"`update_ratio` of {still[0]['parameter']} is {still[0]['update_ratio']:.2g}",),
+        evidence=(
+            f"`update_ratio` of {still[0]['parameter']} is {figure(still[0]['update_ratio'], 2)}",
+        ),
         weight=len(still) / len(moved),
         fix=_FULL_WEIGHTS,
     )

@@ -33,7 +33,7 @@ export function Trees({ trees }) {
   const [sort, setSort] = useState({ by: "", isRising: false });
   const all = useMemo(() => flat(trees), [trees]);
   const least = all.length > MOST_OPEN ? OPEN_DEPTH - 1 : OPEN_DEPTH;
-  const isOpen = (/** @type {Node} */ node) => turned[node.key] ?? node.depth < least;
+  const isOpen = (/** @type {Node} */ node) => turned[node.key] ?? node.depth - node.wrappers < least;
   const value = sort.by === "name" ? (/** @type {Node} */ node) => node.name : MEASURES.find((one) => one.key === sort.by)?.of ?? null;
   const shown = shownOf(trees, { isOpen, search, value, isRising: sort.isRising });
   const fold = (/** @type {boolean} */ open) => setTurned(Object.fromEntries(all.map((node) => [node.key, open])));

@@ -1,11 +1,17 @@
-/** The modules of the models as trees: what is known of each, and of what holds only others. */
+/**
+ * The modules of the models as trees: what is known of each, and of what holds only others.
+ *
+ * A wrapper (DistributedDataParallel, torch.compile, of checkpoints) holds the module that it wraps. One of a whole
+ * model is told before the model by the name of its class; one inside has the name of what it wraps, and another class.
+ */
 
 /**
- * @typedef {{key: string, name: string, label: string, model: string, kind: string, depth: number, inner: Node[],
+ * @typedef {{key: string, name: string, label: string, model: string, kind: string, depth: number, wrappers: number, inner: Node[],
  *   parameters: number | null, trainable: number | null, parameterBytes: number | null,
  *   calls: number | null, forward: number | null, backward: number | null, gradient: number | null, change: number | null,
  *   outputBytes: number | null, flops: number | null, isLeast: boolean, input: string, output: string}} Node
  * @typedef {import("../../asking/rows.js").Rows} Rows
+ * @typedef {{chains: Map<string, Node[]>, roots: Node[]}} Forest `chains`: by model, root and name.
  */
 
 /**
@@ -14,15 +20,14 @@
  * @returns {Node[]} The roots.
  */
 export function treesOf(record, modules) {
-  /** @type {Map<string, Node>} */
-  const nodes = new Map();
-  /** @type {Node[]} */
-  const roots = [];
+  /** @type {Forest} */
+  const forest = { chains: new Map(), roots: [] };
   for (const rows of [modules, record]) {
     if (!rows) continue;
     const read = reader(rows);
-    for (let row = 0; row < rows.length; row++) add(read(row), nodes, roots);
+    for (let row = 0; row < rows.length; row++) add(read(row), forest);
   }
+  const { roots } = forest;
   for (const root of roots) {
     inOrder(root);
     addUp(root);
@@ -43,16 +48,16 @@ function reader(rows) {
 
 /**
  * @param {ReturnType<ReturnType<typeof reader>>} row
- * @param {Map<string, Node>} nodes
- * @param {Node[]} roots
+ * @param {Forest} forest
  */
-function add(row, nodes, roots) {
-  const [model, root, module] = [row.text("model"), row.text("root"), row.text("module")];
-  const node = nodeAt(model, root, module === root ? "" : module, nodes, roots);
+function add(row, forest) {
+  const [model, root, module, kind] = ["model", "root", "module", "class"].map(row.text);
+  const known = chainAt(forest, model, root, "");
+  const isWrapper = module === kind && module !== root && !known.some((one) => one.kind === root) && !chainAt(forest, model, root, module).length;
+  const node = nodeAt({ model, root, module: module === root || isWrapper || known.some((one) => one.kind === module) ? "" : module, kind }, forest);
   const put = (/** @type {keyof Node} */ key, /** @type {any} */ value) => {
     if (value !== null && value !== "") Object.assign(node, { [key]: value });
   };
-  put("kind", row.text("class"));
   put("input", row.text("input_shapes"));
   put("output", row.text("output_shapes"));
   put("isLeast", row.at("flops_is_lower_bound"));
@@ -65,28 +70,37 @@ function add(row, nodes, roots) {
 }
 
 /**
- * The node of a module, with all that it is in.
+ * What is known by one name: the outermost first, which wraps the next.
+ * @param {Forest} forest
  * @param {string} model
  * @param {string} root
  * @param {string} module Empty for the root.
- * @param {Map<string, Node>} nodes
- * @param {Node[]} roots
+ */
+const chainAt = ({ chains }, model, root, module) => chains.get(JSON.stringify([model, root, module])) ?? [];
+
+/**
+ * The node of a module, with all that it is in.
+ * @param {{model: string, root: string, module: string, kind: string}} named `kind`: empty for the innermost.
+ * @param {Forest} forest
  * @returns {Node}
  */
-function nodeAt(model, root, module, nodes, roots) {
-  const key = JSON.stringify([model, root, module]);
-  const known = nodes.get(key);
-  if (known) return known;
+function nodeAt({ model, root, module, kind }, forest) {
+  const chain = chainAt(forest, model, root, module);
+  const last = chain[chain.length - 1];
+  const known = kind ? chain.find((one) => one.kind === kind || !one.kind) : last;
+  if (known) return Object.assign(known, { kind: known.kind || kind });
   const dot = module.lastIndexOf(".");
-  const outer = module ? nodeAt(model, root, dot < 0 ? "" : module.slice(0, dot), nodes, roots) : null;
+  const outer = last ?? (module ? nodeAt({ model, root, module: dot < 0 ? "" : module.slice(0, dot), kind: "" }, forest) : null);
+  const own = module ? module.slice(dot + 1) : model || kind || root;
   /** @type {Node} */
   const node = {
-    key, name: module || root, label: module ? module.slice(dot + 1) : model || root, model, kind: "", depth: outer ? outer.depth + 1 : 0, inner: [],
+    key: JSON.stringify([model, root, module, chain.length]), name: module || kind || root, label: last ? kind : own, model, kind,
+    depth: outer ? outer.depth + 1 : 0, wrappers: (outer?.wrappers ?? 0) + (last ? 1 : 0), inner: [],
     parameters: null, trainable: null, parameterBytes: null, calls: null, forward: null, backward: null,
     gradient: null, change: null, outputBytes: null, flops: null, isLeast: false, input: "", output: "",
   };
-  nodes.set(key, node);
-  (outer?.inner ?? roots).push(node);
+  forest.chains.set(JSON.stringify([model, root, module]), [...chain, node]);
+  (outer?.inner ?? forest.roots).push(node);
   return node;
 }
 

@@ -1,6 +1,7 @@
 /** Stacks as boxes, each as wide as often it was seen or as long as it took. */
 
 import { useState } from "preact/hooks";
+import { numberText } from "../../asking/units.js";
 import { html } from "../../html.js";
 import { BoxSearch, HowToMove, useBoxSearch } from "../../parts/box_search.js";
 import { Icicle } from "../../parts/icicle.js";
@@ -30,7 +31,7 @@ export function FlameGraph({ drawn, theme, format, name }) {
  * @param {Box} box
  * @param {number} whole
  */
-const shareText = (box, whole) => `${((100 * (box.to - box.from)) / whole).toPrecision(3)} %`;
+const shareText = (box, whole) => `${numberText((100 * (box.to - box.from)) / whole)} %`;
 
 /** @param {Box} box Its colour: one for each file or class, else for each name. */
 function paint(box) {

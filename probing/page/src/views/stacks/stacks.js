@@ -4,8 +4,9 @@ import { useState } from "preact/hooks";
 import { go } from "../../address.js";
 import { usePolled } from "../../asking/polling.js";
 import { askJson } from "../../asking/session.js";
-import { html } from "../../html.js";
+import { html, sentence } from "../../html.js";
 import { Trouble } from "../../parts/messages.js";
+import { sentences } from "../about.js";
 import { Flame } from "./flame.js";
 import { Frames, Threads } from "./threads.js";
 
@@ -19,7 +20,7 @@ export function Stacks({ place, theme, isLive, ranks }) {
   return html`<section>
     <h2>Stacks</h2>
     <p class="bar no-print">${tab("now", isLive ? "Now" : "At its end")} ${ranks.length ? tab("ranks", `All ${ranks.length + 1} ranks, equal ones once`) : null} ${tab("samples", "Sampled")}
-      ${form === "samples" ? null : html`<button onClick=${() => setRound(round + 1)}>Look again</button>
+      ${form === "samples" ? null : html`${isLive ? html`<button onClick=${() => setRound(round + 1)}>Look again</button>` : null}
         <label><input type="checkbox" checked=${isShort} onChange=${() => setShort(!isShort)} /> without frames of libraries</label>`}</p>
     ${form === "samples" ? html`<${Flame} of=${place.of} theme=${theme} />`
       : html`<${Looked} key=${`${form} ${isLive}`} route=${form === "ranks" ? "merged" : "stacks"} of=${place.of} round=${round} isShort=${isShort} />`}
@@ -32,7 +33,7 @@ function Looked({ route, of, round, isShort }) {
   return html`<div>
     <p class="faint" role="status">${isBusy ? "looking …" : ""}</p>
     <${Trouble} error=${error} />
-    ${!value ? null : route === "merged" ? html`<${Classes} merged=${value} isShort=${isShort} />` : html`<${Threads} trace=${value} isShort=${isShort} />`}
+    ${!value ? null : value.none ? html`<p class="note">${sentence(sentences([value.none, value.help]))}</p>` : route === "merged" ? html`<${Classes} merged=${value} isShort=${isShort} />` : html`<${Threads} trace=${value} isShort=${isShort} />`}
   </div>`;
 }
 

@@ -34,7 +34,7 @@ export function Step({ place, isLive, isStuck, ageS, theme, ranks }) {
   const asked = /^\d+$/.test(place.part.step ?? "") ? Number(place.part.step) : null;
   const [first, setFirst] = useState(/** @type {number | null} */ (null));
   useEffect(() => {
-    const wanted = steps.find((one) => (one.took === null) === isStuck) ?? steps[0];
+    const wanted = steps.find((one) => (one.took === null) === isStuck && (one.hasCalls || isLive)) ?? steps.find((one) => one.hasCalls) ?? steps[0];
     if (first === null && wanted) setFirst(wanted.step);
   }, [steps]);
   const step = asked ?? first;
@@ -51,11 +51,12 @@ export function Step({ place, isLive, isStuck, ageS, theme, ranks }) {
 
 /**
  * @param {import("../../asking/rows.js").Rows} rows
- * @returns {{step: number, took: number | null}[]} The newest first.
+ * @returns {{step: number, took: number | null, hasCalls: boolean}[]} The newest first.
  */
 function stepsOf(rows) {
   const took = numbers(rows, "duration");
-  return numbers(rows, "step").map((step, index) => ({ step: step ?? 0, took: took[index] }));
+  const hasCalls = rows.columns.find((one) => one.name === "has_calls");
+  return numbers(rows, "step").map((step, index) => ({ step: step ?? 0, took: took[index], hasCalls: Boolean(hasCalls?.at(index)) }));
 }
 
 /** @param {{step: number, steps: {step: number, took: number | null}[], of: string, isLive: boolean, ageS: number | null}} properties */
@@ -199,7 +200,7 @@ function told(box, end, flops) {
   const number = MEASURES.flops.of(box, flops);
   return [
     box.name, box.kind, stageText(box.stage), box.isOpen ? "not ended" : secondsText(took),
-    box.isOpen ? "" : `${((100 * took) / end).toPrecision(2)} % of the step`,
+    box.isOpen ? "" : `${numberText((100 * took) / end, 2)} % of the step`,
     box.memory === null ? "" : `${bytesText(box.memory)} in use at its end`,
     number === null || box.isOpen ? "" : `${numberText(number / 1e6)} MFLOP, ${numberText(number / took / 1e9)} GFLOP/s`,
   ].filter(Boolean).join(" · ");

@@ -13,7 +13,9 @@ import { PHASES, scaleColor } from "../../theme.js";
 export const callsSql = (step) => calls.trim().replaceAll("$step", String(step));
 
 /** The steps whose calls are on record, the newest first. */
-export const STEPS_SQL = `SELECT step, duration FROM python.steps
+export const STEPS_SQL = `SELECT step, duration,
+  step IN (SELECT step FROM python.torch_trace WHERE stage <> 'step') AS has_calls
+FROM python.steps
 WHERE step >= (SELECT min(step) FROM python.torch_trace) ORDER BY seq DESC LIMIT 500`;
 
 /**

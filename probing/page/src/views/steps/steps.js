@@ -132,17 +132,7 @@ export function DrawnSteps({ drawn, zoom, isWhole, theme, marks, pointed, beside
 /** @param {any} properties In tokens, or in samples where no tokens are counted. */
 function Throughput(properties) {
   const what = numbers(properties.drawn.rows, "avg_tokens_per_s").some((one) => one !== null) ? "tokens" : "samples";
-  return html`<${Measure} ...${properties} column=${`${what}_per_s`} name="Throughput" color="#56b4e9" format=${rateTexts[what]} />`;
-}
-
-const rateTexts = { tokens: rateText("tokens/s"), samples: rateText("samples/s") };
-
-/**
- * @param {string} unit
- * @returns {(value: number | null, digits?: number) => string}
- */
-function rateText(unit) {
-  return (value, digits) => (value === null ? "–" : `${numberText(value, digits)} ${unit}`);
+  return html`<${Measure} ...${properties} column=${`${what}_per_s`} name=${`Throughput, ${what}/s`} color="#56b4e9" format=${numberText} />`;
 }
 
 /** @type {(value: number | null, digits?: number) => string} */
