@@ -198,7 +198,9 @@ def test_an_exception_is_told_with_its_place(message: str, told: str) -> None:
 
 def test_where_nothing_is_trained_no_gradients_are_waited_for() -> None:
     """A server of answers makes steps without a backward pass, and is asked for no gradients."""
-    nothing = dict.fromkeys(("step_backward_s", "step_optimizer_s", "step_optimizer"))
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("step_backward_s", "step_optimizer_s", "step_optimizer")
+    )
     with pytest.raises(NotLookedAt, match="no training is seen: each step is a call of a model"):
         signs("zero-gradients", gradients(norm=0.0, **nothing)())
 
