@@ -22,9 +22,10 @@ _COSTS = """
         median(duration) AS step_s
     FROM (FROM probing.overhead WHERE duration IS NOT NULL ORDER BY step DESC LIMIT 100)
 """
-_PASSES = """
-    SELECT count(*) AS passes FROM python.torch_trace
-    WHERE stage = 'backward' AND depth = 0 AND duration IS NOT NULL
+_UNENDED = """
+    SELECT count(*) FILTER (stage = 'backward') AS passes,
+        (SELECT count(*) FROM python.steps WHERE duration IS NOT NULL) AS calls
+    FROM python.torch_trace WHERE depth = 0 AND duration IS NOT NULL
 """
 
 
@@ -59,7 +60,8 @@ class StatusReport:
         cost_s: What recording a step costs, in seconds: the sum of the sources where these are
             told, else a median.
         share: The share of a step that this is.
-        passes: How many backward passes are on record, where no step is that has ended.
+        passes: How many backward passes are on record, where no step of a training has ended.
+        calls: How many steps are on record there: calls of a model, without a backward pass.
         limit: The share that the setting `overhead` allows; None where the agent does not tell.
         not_finite: Since when the loss has not been finite; None while it is.
         device: What its device does; None where it uses none.
@@ -73,6 +75,7 @@ class StatusReport:
     cost_s: float | None
     share: float | None
     passes: int = 0
+    calls: int = 0
     limit: float | None = None
     not_finite: NotFinite | None = None
     restart: Restart | None = None
@@ -108,7 +111,7 @@ def report_on(process: Process) -> StatusReport:
         silence=silence,
         limit=limit,
         not_finite=since,
-        passes=0 if costs["steps"] else process.query(_PASSES).to_pylist()[0]["passes"],
+        **({} if costs["steps"] else process.query(_UNENDED).to_pylist()[0]),
         restart=None if since is None else newest_before(process, since.step),
         device=device_use(process),
         **costs,

@@ -63,6 +63,7 @@ class ProcessSummary:
             since when its loss has not been finite; of an ended one, the crash that it ended by.
         role: What it is to its parent, where it has no agent: a loader's ``worker``, or a ``fork``.
         parent: The pid of that parent.
+        attempt: How often its launcher had started its job anew (torchrun's `--max-restarts`).
     """
 
     pid: int
@@ -79,6 +80,7 @@ class ProcessSummary:
     obstacle: str | None = None
     role: str | None = None
     parent: int | None = None
+    attempt: int = 0
 
 
 def list_processes(*, dead: bool = False, every: bool = False) -> tuple[ProcessSummary, ...]:
@@ -175,6 +177,7 @@ def summarize(folder: ProcessFolder) -> ProcessSummary:
     return ProcessSummary(
         pid=folder.pid,
         rank=card.rank if card else None,
+        attempt=card.attempt if card else 0,
         state=state,
         step=step,
         step_age_s=age,

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def render_processes(processes: Sequence[ProcessSummary], *, width: int | None, color: bool) -> str:
     """One line per process.
 
-    The address only where any listens; whether there is torch and a way in only where there is any
-    process without an agent.
+    The attempt only where a launcher has started a job anew; the address only where any listens;
+    whether there is torch and a way in only where there is any process without an agent.
     """
     state = Heading(name="state", least=12)
     headings = columns(">pid", ">rank", state, ">step", ">step age", "command")
@@ -36,6 +36,10 @@ def render_processes(processes: Sequence[ProcessSummary], *, width: int | None, 
         headings[5:5] = columns("listens on")
         for row, process in zip(rows, processes, strict=True):
             row.insert(5, process.listen or "")
+    if any(process.attempt for process in processes):
+        headings[2:2] = columns(">attempt")
+        for row, process in zip(rows, processes, strict=True):
+            row.insert(2, "" if process.rank is None else str(process.attempt))
     if any(process.folder is None for process in processes):
         headings[-1:-1] = columns("torch", "attach")
         for row, process in zip(rows, processes, strict=True):

@@ -44,6 +44,11 @@ def _cost(report: StatusReport) -> str:
                 " steps, where gradients are removed, zeroed or followed by a change of the"
                 " parameters, or where the script calls probing.step()"
             )
+        if report.calls:
+            return (
+                f"no training is seen: each of its {report.calls:,} steps on record is a call of a"
+                " model. What recording adds to them is not estimated"
+            )
         return (
             "no training step has been recorded to its end: one ends where an optimizer of torch"
             " steps, where gradients of a backward pass are used, or where the script calls"

@@ -242,38 +242,40 @@ def _run(look: Callable[[], Iterable[Sign]]) -> tuple[list[Sign], str | None]:
 def _compared(
     judged: Sequence[_Judged], group: Group, how: How
 ) -> tuple[list[Finding], dict[str, str]]:
-    """What comes of comparing ranks, where that ends in time."""
+    """What comes of comparing ranks, as far as that ends in time."""
     limit_s = how.clock.left_s(COMPARED_UNTIL)
-    task = functools.partial(_judge_job, judged, group, how, limit_s)
+    told: dict[str, tuple[list[Finding], str | None]] = {}
+    task = functools.partial(_judge_job, judged, group, how, limit_s, told.__setitem__)
     done = run_at_once([task], timeout_s=limit_s, at_once=1)[0]
-    if done is None:
-        return [], {one.rule.name: how.clock.late(COMPARED_UNTIL) for one in JOB_RULES}
-    if done.error is not None:
+    if done is not None and done.error is not None:
         raise done.error
-    assert done.value is not None
-    return done.value
+    by_rule, missed = dict(told), {}  # a thread may still be at it, and is not waited for
+    if done is None:
+        late = how.clock.late(COMPARED_UNTIL)
+        missed = {one.rule.name: late for one in JOB_RULES if one.rule.name not in by_rule}
+    missed |= {name: why for name, (_, why) in by_rule.items() if why is not None}
+    return [finding for found, _ in by_rule.values() for finding in found], missed
 
 
 def _judge_job(
-    judged: Sequence[_Judged], group: Group, how: How, limit_s: float
-) -> tuple[list[Finding], dict[str, str]]:
-    """The rules that compare ranks."""
+    judged: Sequence[_Judged],
+    group: Group,
+    how: How,
+    limit_s: float,
+    tell: Callable[[str, tuple[list[Finding], str | None]], None],
+) -> None:
+    """The rules that compare ranks, those that take time last; each is told once it is judged."""
     ranks = {one.member.rank: one.facts for one in judged if one.member.rank is not None}
     question_s = min(how.clock.question_s, limit_s)
     asking = Asking(members=tuple(group.seen), timeout_s=question_s, token=how.token)
     still = group.verdict.outcome != "fine"
     job = Job(ranks=ranks, asking=asking, stands_still=still, times=group.times)
-    findings: list[Finding] = []
-    missed: dict[str, str] = {}
-    for job_rule in JOB_RULES if len(ranks) > 1 else ():
-        if job_rule.rule.cost_s and not how.is_thorough:
-            missed[job_rule.rule.name] = _NOT_THOROUGH
+    for one in sorted(JOB_RULES, key=lambda one: one.rule.cost_s) if len(ranks) > 1 else ():
+        if one.rule.cost_s and not how.is_thorough:
+            tell(one.rule.name, ([], _NOT_THOROUGH))
             continue
-        signs, why = _run(functools.partial(job_rule.look, job))
-        findings += [finding_of(job_rule.rule, sign, asked=how.asked) for sign in signs]
-        if why is not None:
-            missed[job_rule.rule.name] = why
-    return findings, missed
+        signs, why = _run(functools.partial(one.look, job))
+        tell(one.rule.name, ([finding_of(one.rule, sign, asked=how.asked) for sign in signs], why))
 
 
 def _merged(judged: Sequence[_Judged], asked: str, *, of: int) -> list[Finding]:

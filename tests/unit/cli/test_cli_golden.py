@@ -637,6 +637,11 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "backtrace_nothing": lambda: render_backtrace(Backtrace(pid=1, source="agent", threads=())),
     "processes_80": lambda: render_processes(PROCESSES, width=80, color=False),
     "processes_piped": lambda: render_processes(PROCESSES[1:], width=None, color=False),
+    "processes_restarted": lambda: render_processes(
+        (dataclasses.replace(PROCESSES[0], attempt=1, listen=None), PROCESSES[1]),
+        width=80,
+        color=False,
+    ),
     "processes_all": lambda: render_processes(
         (*PROCESSES, STRANGER, WORKER), width=100, color=False
     ),

@@ -48,6 +48,8 @@ def test_the_cost_stands_beside_its_limit(share: float, limit: float | None, say
     early = dataclasses.replace(report, steps=0, cost_s=None, share=None, passes=1700)
     words = render_status(early, width=None, color=False)
     assert "no training step has ended after 1,700 backward passes: as their gradients" in words
+    served = render_status(dataclasses.replace(early, passes=0, calls=40), width=None, color=False)
+    assert "no training is seen: each of its 40 steps on record is a call of a model" in served
 
 
 def _row(norm: float) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from probing.diagnosis.doctor.findings import (
     finding_of,
 )
 from probing.diagnosis.doctor.not_looked_at import NotLookedAt
+from probing.diagnosis.doctor.ranks.job_rules import JobRule
 from probing.diagnosis.doctor.report import ALL_RULES
 from probing.diagnosis.doctor.rules import RULES
 from probing.diagnosis.doctor.series import last_change
@@ -198,6 +199,34 @@ def test_a_rule_that_fails_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> No
     findings = examine._merged([judged], "1", of=1)
     missed = examine._missed([judged.missed])
     assert examine._healthy(findings, missed) == ("memory",)
+
+
+def test_what_ranks_have_shown_counts_though_a_later_comparison_does_not_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that take time come last; when the time is up, only they are told as not looked at."""
+    go_on = threading.Event()
+
+    def wait(_: object) -> list[Sign]:
+        go_on.wait()
+        return []
+
+    slow = dataclasses.replace(_rule("slow", 1), cost_s=3.0)
+    quick = JobRule(
+        rule=_rule("quick", 1), look=lambda _: [Sign(certainty="likely", summary="late")]
+    )
+    monkeypatch.setattr(examine, "JOB_RULES", (JobRule(rule=slow, look=wait), quick))
+    of = facts({})
+    ranks = [dataclasses.replace(of.member, rank=rank) for rank in (0, 1)]
+    judged = [examine._Judged(member, of, [], {}) for member in ranks]
+    group = scope.Group(ranks, FINE)
+    how = scope.How(scope.Clock(0.4), None, "all", is_thorough=True)
+    try:
+        (finding,), missed = examine._compared(judged, group, how)
+    finally:
+        go_on.set()
+    assert finding.rule == "quick"
+    assert missed == {"slow": "the looks before it took longer than 0.38 s"}
 
 
 def test_the_surest_of_several_ranks_is_told() -> None:

@@ -196,6 +196,15 @@ def test_an_exception_is_told_with_its_place(message: str, told: str) -> None:
     assert "(at fit.py:7 in fit, " in words
 
 
+def test_where_nothing_is_trained_no_gradients_are_waited_for() -> None:
+    """A server of answers makes steps without a backward pass, and is asked for no gradients."""
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("step_backward_s", "step_optimizer_s", "step_optimizer")
+    )
+    with pytest.raises(NotLookedAt, match="no training is seen: each step is a call of a model"):
+        signs("zero-gradients", gradients(norm=0.0, **nothing)())
+
+
 def test_a_policy_that_collects_samples_is_no_sure_evaluation() -> None:
     """Passes without gradients in training mode may be meant, however long they take."""
 

@@ -31,6 +31,8 @@ _SAMPLED = 3
 LONGEST_STEP_S = 4.0
 SAMPLING_S = 1.8
 """What waits for the same few steps is judged before samples are taken: it is graver."""
+_TRAINS = ("backward_s", "gradients_s", "optimizer_s", "optimizer")
+"""What a step has one of where something is trained."""
 _VANISHED = 1e-7
 _VANISHING_PART = 0.25
 _NO_STEPS = 64
@@ -58,6 +60,8 @@ def sampled(facts: Facts) -> list[Row]:
     now = facts.now()
     if now.median_s > LONGEST_STEP_S:
         raise NotLookedAt(f"a step takes {now.median_s:.1f} s: `gradients` looks at them")
+    if not any(row[name] is not None for row in now.rows for name in _TRAINS):
+        raise NotLookedAt("no training is seen: each step is a call of a model")
     limit_s = max(5.0, 5 * now.median_s, _OF_THE_TIME * facts.seconds_left)
 
     def ask() -> list[Row]:
