@@ -27,7 +27,8 @@ def test_a_job_of_spawned_ranks_is_one_job(program: Callable[..., Target]) -> No
             ]
         )
 
-    seen = wait_until(lambda: len(found := cards()) == 2 and found, "both cards say their rank")
+    wait_until(lambda: len(cards()) == 2, "both cards say their rank")
+    seen = cards()
     assert [(rank, size) for rank, size, _ in seen] == [(0, 2), (1, 2)]
     assert {job for _, _, job in seen} == {seen[0][2]}
     assert str(seen[0][2]).startswith("localhost:")

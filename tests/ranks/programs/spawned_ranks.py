@@ -34,4 +34,6 @@ if __name__ == "__main__":
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         number = free.getsockname()[1]
-    multiprocessing.spawn(train, args=(number,), nprocs=2)
+    multiprocessing.spawn(  # type: ignore[attr-defined]
+        train, args=(number,), nprocs=2
+    )
