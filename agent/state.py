@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from .._version import VERSION
-from ..cluster.launchers import Place, place_in
+from ..cluster.launchers import Place, place_now
 from ..errors import ProbingError
 from ..linux import process
 from ..linux.file_systems import unfit_for_records
@@ -224,6 +224,7 @@ class Agent:
         """
         if self.training.watched() is None:
             return None
+        self.refresh_card()
         return self._kept_environment().keep_if_due(self.training)
 
     def _kept_environment(self) -> KeptEnvironment:
@@ -289,7 +290,7 @@ class Agent:
 
     def card(self) -> Card:
         """Who this process is."""
-        place = self._place = self._place_now()
+        place = self._place = place_now(self.settings.job)
         return Card(
             pid=self.folder.pid,
             start_time=self.folder.start_time,
@@ -315,11 +316,6 @@ class Agent:
             parent=os.getppid(),
         )
 
-    def _place_now(self) -> Place:
-        """Where it stands in its job, as the environment says now."""
-        place = place_in(os.environ)
-        return place._replace(job=self.settings.job) if self.settings.job else place
-
     def write_card(self) -> None:
         """Put the card into the run folder."""
         self.folder.write_card(self.card())
@@ -335,7 +331,7 @@ class Agent:
 
     def refresh_card(self) -> None:
         """Write the card anew when what it says has changed since, or it is damaged."""
-        has_changed = self._place != self._place_now() or bool(self.training.problems())
+        has_changed = self._place != place_now(self.settings.job) or bool(self.training.problems())
         if has_changed or self._facts_of_card() != self._card_facts:
             self.write_card()
 

@@ -193,6 +193,7 @@ class Process(RunningCode):
         *,
         hz: int = 100,
         idle: bool = False,
+        gil: bool = False,
         timeline: bool = False,
         tell: TellSeconds | None = None,
     ) -> Samples:
@@ -200,12 +201,13 @@ class Process(RunningCode):
 
         Args:
             idle: Also of threads that wait.
+            gil: Only of the thread that holds the interpreter lock (GIL).
             timeline: Keep them in the order of time, as a Chrome trace, instead of counting them.
             tell: Called with the seconds that have passed, now and then.
         """
         from ..profiling.sampling import How, sample
 
-        how = How(seconds=seconds, hz=hz, idle=idle, timeline=timeline)
+        how = How(seconds=seconds, hz=hz, idle=idle, gil=gil, timeline=timeline)
         return sample(self._pid_here("profile --sampling"), how, self._notes, tell)
 
     def arm(

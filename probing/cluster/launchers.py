@@ -1,13 +1,16 @@
-"""What launchers tell a process about its job, in its environment.
+"""What launchers tell a process about its job, in its environment; else what torch tells.
 
-Rules of this file: pure, and cheap, for the agent loads it at its start. The first launcher that
-knows wins, torchrun before all others: within SLURM, too, it is torchrun that gives the ranks.
+Rules of this file: cheap, and imports nothing, for the agent loads it at its start. The first
+launcher that knows wins, torchrun before all others: within SLURM, too, it is torchrun that gives
+the ranks.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
@@ -42,6 +45,31 @@ def place_in(env: Mapping[str, str]) -> Place:
     if rank is None:
         rank = _first(env, ("JOB_COMPLETION_INDEX",))
     return Place(rank, local_rank, world_size, job_in(env), _first(env, _ATTEMPT) or 0)
+
+
+def place_now(job: str | None) -> Place:
+    """Where this process stands; where no launcher names a rank, torch's process group does.
+
+    Args:
+        job: What the job is called, where its user says so.
+    """
+    place, group = place_in(os.environ), torch_group()
+    if place.rank is None and group is not None:
+        meets = [os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT")]
+        named = place.job or (":".join(meets) if all(meets) else None)
+        place = place._replace(rank=group[0], world_size=group[1], job=named)
+    return place._replace(job=job) if job else place
+
+
+def torch_group() -> tuple[int, int] | None:
+    """The rank of this process in torch's default group, and its size; None where there is none."""
+    distributed: Any = sys.modules.get("torch.distributed")
+    try:
+        if not (distributed.is_available() and distributed.is_initialized()):
+            return None
+        return int(distributed.get_rank()), int(distributed.get_world_size())
+    except Exception:  # noqa: BLE001 - it is not there, half imported, or ends at this moment
+        return None
 
 
 def job_in(env: Mapping[str, str]) -> str | None:

@@ -32,12 +32,14 @@ class How:
     Attributes:
         hz: Samples per second.
         idle: Also threads that wait.
+        gil: Only the thread that holds the interpreter lock.
         timeline: Keep the order of time, as a Chrome trace.
     """
 
     seconds: float = 10.0
     hz: int = 100
     idle: bool = False
+    gil: bool = False
     timeline: bool = False
 
 
@@ -60,7 +62,7 @@ def sample(pid: int, how: How, notes: list[str], tell: Tell | None = None) -> Sa
     if not process.is_python(pid):
         raise NotPython(pid)
     samples = _record(pid, how, notes, tell)
-    if not (samples.stacks or samples.timeline or how.idle):
+    if not (samples.stacks or samples.timeline or how.idle or how.gil):
         shorter = dataclasses.replace(how, seconds=min(how.seconds, _IDLE_S), idle=True)
         notes.append(
             f"no thread used the processor in these {how.seconds:g} s: what is shown is where"
@@ -73,7 +75,7 @@ def sample(pid: int, how: How, notes: list[str], tell: Tell | None = None) -> Sa
 def _record(pid: int, how: How, notes: list[str], tell: Tell | None) -> Samples:
     """One recording."""
     form = "chrometrace" if how.timeline else "raw"
-    wanted = py_spy.Record(seconds=how.seconds, hz=how.hz, idle=how.idle, form=form)
+    wanted = py_spy.Record(seconds=how.seconds, hz=how.hz, idle=how.idle, gil=how.gil, form=form)
     used_before = process.processor_ns(pid)
     text, failed = py_spy.record(pid, wanted, tell)
     if failed:
@@ -81,7 +83,8 @@ def _record(pid: int, how: How, notes: list[str], tell: Tell | None) -> Samples:
             f"{failed:,} stacks could not be read, because the process ran on meanwhile, and are"
             " missing"
         )
-    waited = frozenset() if how.idle else _threads_that_waited(pid, how, text, used_before, notes)
+    takes_all = how.idle or how.gil
+    waited = frozenset() if takes_all else _threads_that_waited(pid, how, text, used_before, notes)
     facts = parse_folded(
         "" if how.timeline else text, seconds=how.seconds, hz=how.hz, left_out=waited
     )

@@ -71,12 +71,14 @@ class Record(NamedTuple):
     Attributes:
         hz: Samples per second.
         idle: Also the threads that wait.
+        gil: Only the thread that holds the interpreter lock.
         form: One of py-spy's formats.
     """
 
     seconds: float
     hz: int
     idle: bool = False
+    gil: bool = False
     form: str = "raw"
 
     def argv(self, pid: int, output: str) -> list[str]:
@@ -84,6 +86,7 @@ class Record(NamedTuple):
         words = [_executable(), "record", "--nonblocking", "--threads", "--full-filenames"]
         words += ["--format", self.form, "--rate", str(self.hz), "--output", output]
         words += ["--duration", str(math.ceil(self.seconds)), "--pid", str(pid)]
+        words += ["--gil"] if self.gil else []
         return [*words, "--idle"] if self.idle else words
 
 

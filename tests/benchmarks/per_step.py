@@ -27,3 +27,16 @@ def measure(effort: float) -> Iterator[Measure]:
             must=must,
             interval=bootstrap_median(values),
         )
+    yield from _counts()
+
+
+def _counts() -> Iterator[Measure]:
+    """How much of that Python does; the same on a busy machine, and of one process as of three."""
+    with temporary_home() as home:
+        rows = run_program("counted_steps", home).values()
+    for place, what in enumerate(("Python functions called", "bytecode instructions")):
+        yield Measure(
+            what=f"the same, {what} where modules go by Python",
+            unit="",
+            values=(sum(row[place] for row in rows),),
+        )

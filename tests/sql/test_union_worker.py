@@ -13,8 +13,9 @@ from probing.errors import SqlTooLarge
 from probing.linux import limited_memory
 from probing.messages import common as wire
 from probing.messages.about.union import UnionRequest
+from probing.server.sql_worker.courtesy import FAR
 from tests.harness.sql_fixtures import recorded_folder
-from tests.harness.targets import DEADLINE_S, ROOT
+from tests.harness.targets import DEADLINE_S, ROOT, wait_until
 
 pytestmark = pytest.mark.anypython
 
@@ -35,14 +36,25 @@ PEAK = (
 )
 
 
-def ask(tmp_path: Path, sql: str) -> tuple[int, bytes, int]:
-    """The exit code and the answer of a worker, and the most that it held, in KiB."""
-    recorded_folder(tmp_path)
+ENDLESS = (
+    "SELECT sum(hash(many.range)) FROM range(100000000000000) AS many,"
+    " (SELECT count(*) FROM python.steps)"
+)
+
+
+def request_of(sql: str) -> bytes:
+    """What a worker is asked."""
     request = UnionRequest(
         members=(), table="python.steps", columns=("step",), sql=sql, timeout_s=DEADLINE_S,
         max_bytes=1 << 20,
     )  # fmt: skip
-    env = {
+    return wire.encode(request)
+
+
+def env_of(tmp_path: Path) -> dict[str, str]:
+    """The environment of a worker with one record to read."""
+    recorded_folder(tmp_path)
+    return {
         **os.environ,
         **limited_memory.ENVIRONMENT,
         "PYTHONPATH": str(ROOT),
@@ -50,11 +62,15 @@ def ask(tmp_path: Path, sql: str) -> tuple[int, bytes, int]:
         "PROBING_HOME": str(tmp_path),
         "PROBING_QUERY_MEMORY_MIB": str(SET_MIB),
     }
+
+
+def ask(tmp_path: Path, sql: str) -> tuple[int, bytes, int]:
+    """The exit code and the answer of a worker, and the most that it held, in KiB."""
     done = subprocess.run(
         [sys.executable, "-c", PEAK],
-        input=wire.encode(request),
+        input=request_of(sql),
         capture_output=True,
-        env=env,
+        env=env_of(tmp_path),
         timeout=DEADLINE_S,
     )
     return done.returncode, done.stdout, int(done.stderr.split()[-1])
@@ -69,6 +85,29 @@ def test_what_is_set_is_what_it_holds(tmp_path: Path, bomb: str) -> None:
         assert wire.decode_error(answer).code in {SqlTooLarge.code, "sql"}
     else:  # it was ended by what could not be had
         assert code not in {0, 2}
+
+
+def test_what_is_long_stands_far_behind(tmp_path: Path) -> None:
+    """A statement that goes on has its threads far behind whatever trains on the machine."""
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "probing.cluster.union.node_worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env=env_of(tmp_path),
+    )
+
+    def is_far() -> bool:
+        tasks = os.listdir(f"/proc/{worker.pid}/task")
+        return FAR in [os.getpriority(os.PRIO_PROCESS, int(task)) for task in tasks]
+
+    try:
+        assert worker.stdin is not None
+        worker.stdin.write(request_of(ENDLESS))
+        worker.stdin.close()
+        wait_until(is_far, "far behind")
+    finally:
+        worker.kill()
+        worker.wait()
 
 
 def test_an_honest_statement_has_room(tmp_path: Path) -> None:

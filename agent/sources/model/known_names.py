@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ....cluster.launchers import torch_group
 from ..shared.recording import Recording
 from ..storage.living import objects_of, whole
 from ..torch_types import LRScheduler, Optimizer
@@ -201,8 +202,6 @@ def _alive(reference: Any) -> Any:
 
 def _rank() -> int | None:
     """The rank, as torch knows it or the launcher has set it."""
-    distributed: Any = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank())
+    found = torch_group()
     text = os.environ.get("RANK", "")
-    return int(text) if text.isdecimal() else None
+    return found[0] if found is not None else int(text) if text.isdecimal() else None

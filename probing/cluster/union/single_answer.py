@@ -7,7 +7,6 @@ server ends it when its time is over.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable
@@ -16,8 +15,8 @@ import pyarrow as pa
 
 from ...errors import InternalError, ProbingError, SqlTooLarge
 from ...messages import common as wire
+from ...server.sql_worker.courtesy import Courtesy, stand_near
 
-_NICE = 5
 _STACK_BYTES = 1 << 20
 """Of a thread that asks: the kernel counts the whole of it as held."""
 
@@ -25,11 +24,19 @@ _STACK_BYTES = 1 << 20
 def answer_once(rows_of: Callable[[bytes], pa.Table], *, too_large: str) -> int:
     """Answer what stdin asks; returns the exit code, 1 where the answer is an error.
 
+    It stands near trainings at first, and far behind them once it takes long.
+
     Args:
         rows_of: The rows; limits the memory of this process first. Its errors are answers.
         too_large: What to say where these need more.
     """
-    os.nice(_NICE)
+    stand_near()
+    codes: list[int] = []
+    Courtesy().run(lambda: codes.append(_answer(rows_of, too_large)))
+    return codes[0]
+
+
+def _answer(rows_of: Callable[[bytes], pa.Table], too_large: str) -> int:
     threading.stack_size(_STACK_BYTES)
     try:
         rows = rows_of(sys.stdin.buffer.read())

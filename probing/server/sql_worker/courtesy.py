@@ -1,4 +1,4 @@
-"""How far the SQL worker stands behind the training: near for what is short, far for what is not.
+"""How far SQL workers stand behind the training: near for what is short, far for what is not.
 
 Rules of this file: standard library alone; it is loaded before the worker has taken its memory.
 """
@@ -20,6 +20,11 @@ _SHARE = 0.02
 """Of a core; by so much of it that time comes back."""
 _STACK_BYTES = 8 << 20
 """What a main thread has: a statement may be deeply nested."""
+
+
+def stand_near() -> None:
+    """Stand behind the training, as each worker does from its beginning."""
+    os.nice(NEAR)
 
 
 class Courtesy:

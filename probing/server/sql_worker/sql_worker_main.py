@@ -27,7 +27,7 @@ from probing.errors.querying import missing_library
 from probing.linux.limited_memory import LEAST_MIB, limit_memory
 from probing.messages import common as wire  # run as a script, they are found by now
 from probing.rundir.folders import ProcessFolder, folder_at
-from probing.server.sql_worker.courtesy import NEAR, Courtesy
+from probing.server.sql_worker.courtesy import Courtesy, stand_near
 from probing.sql import frames as sql_frames  # run as a script, they are found by now
 from probing.sql.frames import WorkerRequest
 
@@ -74,7 +74,7 @@ def limit_process(memory_mib: int) -> None:
     kernel = ctypes.CDLL(None, use_errno=True)
     kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    os.nice(NEAR)
+    stand_near()
     # The worker stays in the session of the training: in one of its own the kernel would give it
     # the same share of a core, however nice it is. So Ctrl-C at the training reaches it, too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -135,14 +135,28 @@ def modes(training: Callable[[int], bool]) -> Facts:
     return facts({"steps": made, "torch_trace": calls}, live)
 
 
-def evaluated(*, training: bool, model: str = "model", norm: bool = True) -> Facts:
-    """An evaluation of a model."""
+def evaluated(
+    *,
+    training: bool,
+    model: str = "model",
+    norm: bool = True,
+    trained_root: str = "Root",
+    off_calls: int = 0,
+) -> Facts:
+    """An evaluation of a model.
+
+    Args:
+        trained_root: The class of the model that is trained.
+        off_calls: So many calls more are in evaluation mode.
+    """
     evaluation = {"step": 20, "start_ns": 5_000, "duration_ns": 1_000, "duration": 1e-6}
-    calls = [{"step": 20, "start_ns": 5_100 + n, "training": training, "model": model}
-             for n in range(9)]  # fmt: skip
+    calls = [{"step": 20, "start_ns": 5_100 + n, "model": model,
+              "training": training and n < 9, "root": "Root"}
+             for n in range(9 + off_calls)]  # fmt: skip
+    calls += [{"step": n, "start_ns": 9_000 + n, "root": trained_root} for n in range(9)]
     live: dict[str, list[dict[str, Any]]] = {
         "parameters": [{"model": "model", "optimizers": 1, "parameter": "weight"}],
-        "modules": [{"model": "model", "class": "BatchNorm2d" if norm else "Dropout"}],
+        "modules": [{"model": model, "class": "BatchNorm2d" if norm else "Dropout"}],
     }
     made = {"steps": steps(40), "evaluations": [evaluation], "torch_trace": trace(*calls)}
     return facts(made, live)

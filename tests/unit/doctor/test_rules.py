@@ -210,7 +210,10 @@ CASES = (
     Case("evaluation-mode", lambda: modes(lambda _: True), None),
     Case("training-mode", lambda: evaluated(training=True), "likely", 20),
     Case("training-mode", lambda: evaluated(training=True, norm=False), "possible", 20),
-    Case("training-mode", lambda: evaluated(training=True, model="averaged"), None),
+    Case("training-mode", lambda: evaluated(training=True, model="averaged"), "possible", 20),
+    Case("training-mode", lambda: evaluated(training=True, model="averaged", off_calls=9), None),
+    Case("training-mode", lambda: evaluated(training=True, model="teacher", trained_root="Student"),
+         None),
     Case("training-mode", lambda: evaluated(training=False), None),
     # data
     Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.6)), "batches": batches(80)},
@@ -452,6 +455,7 @@ ELSEWHERE = {
     "tf32-off",  # below: it needs an accelerator
     "throttled",  # test_machine.py: it looks at the kernel's files
     "worker-memory-grows",  # test_workers.py: it looks at processes
+    "waiting-call", "competing-thread",  # test_waiting_calls.py: they look at samples
     "few-long-steps",  # test_long_steps.py: it needs a script to look at
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import socket
+import sys
 import time
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from probing.cluster.job.providers.named_hosts import named_hosts
 from probing.cluster.job.providers.slurm import slurm_hosts
 from probing.cluster.job.rank_sets import rank_set, ranks_of
 from probing.cluster.job.sift import sift, without_repeats
-from probing.cluster.launchers import place_in
+from probing.cluster.launchers import place_in, place_now
 from probing.cluster.registration import STALE_S, Registration, register, registrations
 from probing.errors import BadEndpoint, NotProbing
 from probing.linux import process
@@ -293,3 +294,56 @@ def test_registrations_go_with_their_process(tmp_path: Path) -> None:
     plan = plan_of("all", {"PROBING_JOB_DIR": str(tmp_path)})
     assert (plan.addresses, plan.told) == (("a:1",), ("b:1",))
     assert registrations(tmp_path / "absent") == ([], [])
+
+
+class Group:
+    """What `torch.distributed` says in a process of a group."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self._fails = fails
+
+    def is_available(self) -> bool:
+        """It is built with it."""
+        return True
+
+    def is_initialized(self) -> bool:
+        """There is a group; or it goes at this moment."""
+        if self._fails:
+            raise ValueError("Default process group has not been initialized")
+        return True
+
+    def get_rank(self) -> int:
+        """Its rank."""
+        return 3
+
+    def get_world_size(self) -> int:
+        """How many there are."""
+        return 8
+
+
+NO_LAUNCHER = {"MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
+
+
+@pytest.mark.parametrize(
+    ("env", "group", "job", "expected"),
+    [
+        (NO_LAUNCHER, Group(), None, (3, 8, "node1:29500")),
+        (NO_LAUNCHER, Group(), "night", (3, 8, "night")),
+        ({}, Group(), None, (3, 8, None)),
+        (NO_LAUNCHER, Group(fails=True), None, (None, None, None)),
+        (NO_LAUNCHER, None, None, (None, None, None)),
+        ({**NO_LAUNCHER, "RANK": "1", "WORLD_SIZE": "2"}, Group(), None, (1, 2, "node1:29500")),
+    ],
+)
+def test_torch_tells_the_rank_where_no_launcher_does(
+    env: dict[str, str],
+    group: Group | None,
+    job: str | None,
+    expected: tuple[int | None, int | None, str | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As for ranks that `torch.multiprocessing.spawn` starts."""
+    monkeypatch.setattr("os.environ", env)
+    monkeypatch.setitem(sys.modules, "torch.distributed", group)
+    place = place_now(job)
+    assert (place.rank, place.world_size, place.job) == expected

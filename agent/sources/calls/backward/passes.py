@@ -298,8 +298,7 @@ class BackwardPasses:
             recording.passing.discard(thread.native_id)
         if not begun.start_ns:
             return
-        clock = recording.costs.clock
-        entered = clock()
+        entered = recording.costs.clock()
         if state == FAILED and recording.ooms is not None:
             recording.ooms.raised(BACKWARD)
         if thread.passes > begun.around:
@@ -325,7 +324,7 @@ class BackwardPasses:
         has_ended = is_counted and self._progress.pass_ended(
             thread, args[0], trains=begun.trains, creates_graph=begun.creates_graph
         )
-        if took_ns := clock() - entered:
+        if took_ns := recording.costs.clock() - entered:
             recording.costs.add("backward", took_ns)
         if has_ended:
             recording.safe_points.step_ended()

@@ -21,8 +21,8 @@ from ..hot_lines import HotLine
 from ..not_looked_at import NotLookedAt
 from ..series import last_change
 from .pace.device_causes import NO_CAUSE, device_cause
-from .pace.grown_modules import grown_module, where_most
-from .pace.of_machine import is_burst, words_of_all_alike
+from .pace.grown_modules import Grown, grown_module, where_most
+from .pace.of_machine import is_lasting, words_of_all_alike
 
 _LEAST_SLOWER = 1.3
 _SURELY_SLOWER = 1.5
@@ -99,23 +99,21 @@ def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
     cause = device_cause(facts, before, after) if has_device else NO_CAUSE
     is_plain = computes and not (explained or crowd or cause.words)
     module = grown_module(facts, before, after.last()) if is_plain else None
-    is_told = (share >= MOST or module is not None) and not cause.words
+    is_told = (share >= MOST or module) and not cause.words
     where = where_most(phase, module) if is_told else ""
-    alike = words_of_all_alike(before, after) if is_plain and not own and module is None else ""
+    alike = "" if own or module or not is_plain else words_of_all_alike(before, after)
     why = words if explained else crowd or cause.words or alike
     changed = _what_changed(facts, steps.rows[place]["start_ns"])
-    is_brief = not own and is_burst(before, after)
-    is_sure = ratio >= _SURELY_SLOWER and not (explained or crowd or alike or is_brief)
+    is_weak = explained or crowd or alike or not (own or is_lasting(before, after))
+    is_sure = ratio >= _SURELY_SLOWER and not is_weak and not _is_asked(changed)
     return Sign(
-        certainty="likely" if is_sure and not _is_asked(changed) else "possible",
+        certainty="likely" if is_sure else "possible",
         summary=f"Steps take {ratio:.1f} times as long since step {since}"
         f" ({duration(before.median_s)} before, {duration(after.median_s)} since)"
         f"{where}{f'; {why}' if why else ''}",
         since_step=since,
         evidence=(
-            f"{percent(share)} of the difference is in {phase}_s",
-            *((module.sentence,) if module is not None else ()),
-            *_line_words(facts, phase),
+            *_in_phase(facts, phase, f"{percent(share)} of the difference", module),
             *((cause.evidence,) if cause.words else own),
             *(line for line in (words, crowd, *changed) if line),
         ),
@@ -123,6 +121,12 @@ def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
         fix=_EQUAL_BATCHES if explained else _OWN_PROCESSORS if crowd else cause.fix,
         next=cause.next,
     )
+
+
+def _in_phase(facts: Facts, phase: str, part: str, module: Grown | None) -> tuple[str, ...]:
+    """In which phase a part of what steps have grown by is, and in what of it."""
+    of_module = (module.sentence,) if module else ()
+    return (f"{part} is in {phase}_s", *of_module, *_line_words(facts, phase))
 
 
 def _is_asked(changed: tuple[str, ...]) -> bool:
@@ -161,7 +165,7 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
     phase, share = _most_grown(early, late)
     explained, words = _by_batch(early, late)
     module = grown_module(facts, early, late) if phase in _COMPUTED and not explained else None
-    is_weak = explained or measure == "cpu_s" or is_burst(Steps(since))
+    is_weak = explained or measure == "cpu_s" or not is_lasting(Steps(since))
     yield Sign(
         certainty="possible" if is_weak else "likely",
         summary=f"Steps take longer and longer: {duration(found.slope)} more with each since step"
@@ -171,10 +175,8 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
             ("in processor time, as others use the machine: " if measure == "cpu_s" else "")
             + f"{duration(_median(early, measure))} in the first quarter,"
             f" {duration(_median(late, measure))} in the last",
-            f"{percent(share)} of the growth is in {phase}_s",
-            *((module.sentence,) if module is not None else ()),
+            *_in_phase(facts, phase, f"{percent(share)} of the growth", module),
             *((words,) if words else ()),
-            *_line_words(facts, phase),
         ),
         weight=min(1.0, growth / (1 + growth)),
         fix=_growth_fix(phase, early, late, explained=explained),

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ....rundir.folders import RunDirectory
 from ...hang.words.known import plain_lines
 from ..facts import Facts, may_hang
 from ..findings import Certainty, Rule, Sign
@@ -101,7 +102,7 @@ def _waits(facts: Facts) -> Iterator[Sign]:
     if verdict is None or verdict.kind != "process" or verdict.outcome != "fine":
         return
     words = [cause.what for cause in verdict.causes if _WAITS.search(cause.what)]
-    if not words or _step(facts) is not None:
+    if not words or _step(facts) is not None or _launches(facts):
         return
     yield Sign(
         certainty="possible",
@@ -109,6 +110,17 @@ def _waits(facts: Facts) -> Iterator[Sign]:
         evidence=tuple(line for cause in verdict.causes for line in cause.evidence[:4]),
         weight=1.0,
         fix="Look again in some seconds: the same place is a hang.",
+    )
+
+
+def _launches(facts: Facts) -> bool:
+    """Whether its children are ranks, which it is there to wait for."""
+    if facts.folder is None:
+        return False
+    cards = (folder.read_card() for folder in RunDirectory(facts.folder.path.parent).folders())
+    return any(
+        card is not None and card.rank is not None and card.parent == facts.folder.pid
+        for card in cards
     )
 
 

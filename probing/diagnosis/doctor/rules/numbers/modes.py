@@ -16,10 +16,13 @@ _CALLED = (
     " coalesce(e.duration_ns, 9e18::BIGINT)) GROUP BY ALL"
 )
 _EVALUATED = (
-    "SELECT t.model, count(*) AS calls, min(e.step) AS step FROM python.torch_trace t JOIN"
+    "SELECT t.model, t.root, count(*) FILTER (t.training) AS calls, count(*) AS all_calls,"
+    " min(e.step) FILTER (t.training) AS step FROM python.torch_trace t JOIN"
     " python.evaluations e ON t.start_ns BETWEEN e.start_ns AND e.start_ns + e.duration_ns"
-    " WHERE t.depth = 0 AND t.stage = 'forward' AND t.training GROUP BY ALL"
+    " WHERE t.depth = 0 AND t.stage = 'forward' GROUP BY ALL"
 )
+_FIRST_CALLS = 0.25
+"""The first call of an evaluation is not yet known for one: so few may be outside of them."""
 _ON_DEVICE = "torch device"
 _WITH_MODES = ("BatchNorm", "Dropout", "InstanceNorm")
 
@@ -111,21 +114,43 @@ def _training_mode(facts: Facts) -> Iterator[Sign]:
     """A model is evaluated in training mode."""
     rows = facts.rows(_EVALUATED)
     for row in rows:
-        if row["calls"] < 5 or row["model"] not in _trained(facts):
+        if row["calls"] < 5:
+            continue
+        is_copy = row["model"] not in _trained(facts)
+        if is_copy and not _is_copy(facts, row):
             continue
         classes = _with_modes(facts, row["model"])
         if not classes:
             continue
         norm = any("Norm" in name for name in classes)
         yield Sign(
-            certainty="likely" if norm else "possible",
+            certainty="likely" if norm and not is_copy else "possible",
             summary=f"{row['model']} is in training mode while it is evaluated: {listed(classes)}"
             " behave as in training"
             + (", and learn the statistics of the evaluation's data" if norm else ""),
             since_step=row["step"],
-            evidence=(f"{row['calls']} calls in evaluations, all in training mode",),
+            evidence=(
+                f"{row['calls']} calls of {row['all_calls']} in evaluations are in training mode",
+                *(("no optimizer trains it: it is a copy of one that is trained",) * is_copy),
+            ),
             weight=0.6,
         )
+
+
+def _is_copy(facts: Facts, evaluated: Row) -> bool:
+    """Whether what is evaluated is a model like a trained one, and always in training mode.
+
+    Averages of weights are. The statistics of their batch norm may be made in training mode by a
+    pass over the data, after which they are in evaluation mode.
+    """
+    if evaluated["calls"] < evaluated["all_calls"]:
+        return False
+    trained = _trained(facts)
+    calls = _modes(facts)
+    classes = {row["root"] for row in calls if row["model"] in trained}
+    outside = sum(row["calls"] for row in calls if row["model"] == evaluated["model"])
+    is_called = outside > _FIRST_CALLS * evaluated["all_calls"]
+    return evaluated["root"] in classes and not is_called
 
 
 RULES = (
@@ -151,12 +176,13 @@ RULES = (
         subject="modes",
         symptom="Evaluations are worse than they should be, and differ from run to run.",
         evidence="`training` of python.torch_trace within python.evaluations, for models that an"
-        " optimizer trains; likely with batch norm, which then learns from the evaluation's data.",
+        " optimizer trains; likely with batch norm, which then learns from the evaluation's data."
+        " Possible for a copy of such a model that is called in evaluations only, and always so.",
         certainty="likely",
         gravity=61,
         fix="Call model.eval() before an evaluation, and model.train() after it.",
         next='probing ENDPOINT query "SELECT * FROM python.evaluations ORDER BY step DESC LIMIT 5"',
-        asks=(_EVALUATED,),
+        asks=(_EVALUATED, _CALLED),
         look=_training_mode,
     ),
     Rule(

@@ -18,9 +18,9 @@ _ALIKE = 0.5
 """All is longer alike where what grew least grew by this part of what grew most."""
 
 
-def is_burst(*parts: Steps) -> bool:
-    """Whether one of these parts of a training is too short to tell a change from a burst."""
-    return any(part.total_s < LASTING_S for part in parts)
+def is_lasting(*parts: Steps) -> bool:
+    """Whether each of these parts of a training is longer than a burst of others' work."""
+    return all(part.total_s >= LASTING_S for part in parts)
 
 
 def words_of_all_alike(before: Steps, after: Steps) -> str:

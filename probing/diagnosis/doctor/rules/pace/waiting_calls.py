@@ -1,0 +1,154 @@
+"""Rules about what the training thread waits for amid its steps: others' answers, or the GIL.
+
+Rules of this file: each is named by one `Rule` at the end, and looks from outside of the process,
+which is not paused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from .....profiling.samples import Samples
+from ...facts import Facts, percent
+from ...findings import Rule, Sign
+from ...hot_lines import HotLine
+from ...not_looked_at import NotLookedAt
+from ..speed import MOST
+
+_WAITING = 0.25
+"""A quarter of all steps is worth a look, whoever is waited for."""
+_OF_OWN_CODE = 0.2
+"""The script's own code takes at least this: what waits elsewhere, as for data, has other rules."""
+_SHOWN = 0.01
+_NETWORK = re.compile(
+    r"(?:^|\.)(?:readinto|recv(?:_into|from)?|send(?:all)?|connect|create_connection"
+    r"|getaddrinfo|do_handshake)$"
+)
+_CHILD = re.compile(r"(?:^|\.)(?:_communicate|communicate|_try_wait|_wait|check_output)$")
+_LOADER = re.compile(r"(?:^|\.)(?:_next_data|_try_get_data|recv_bytes)$")
+_OWN_PHASES = ("other", "loss", "gradients", "to_device")
+_LOOK_S, _HZ = 1.0, 50
+_BUSY_ELSEWHERE = 0.3
+"""Processors that other threads of the process use: less holds nobody up for long."""
+_OFTEN, _MOSTLY = 0.4, 0.6
+_HELD_UP = 0.75
+"""The training thread computes for less than this of what it does not wait by its own will."""
+
+
+def _waiting_call(facts: Facts) -> Iterator[Sign]:
+    """A call of the script waits for somebody else in each step; own-code has what is longer."""
+    now = facts.now()
+    shares = now.shares()
+    if not _OF_OWN_CODE <= sum(shares[phase] for phase in _OWN_PHASES) < MOST:
+        return
+    line, whom = next(
+        ((line, whom) for line in facts.hot_lines() if (whom := _waits_for(line))), (None, "")
+    )
+    if line is None:
+        return
+    yield Sign(
+        certainty="possible",
+        summary=f"The training waits for {whom} in its steps, at {line.place} in {line.func}:"
+        f" {percent(line.share)} of the samples",
+        evidence=(
+            f"the innermost function there is {line.inner}",
+            *(f"{p}_s: {percent(shares[p])}" for p in _OWN_PHASES if shares[p] >= _SHOWN),
+        ),
+        weight=line.share,
+    )
+
+
+def _waits_for(line: HotLine) -> str:
+    """For whom a line of the script waits; empty where it does not."""
+    calls = (*line.below, line.inner)
+    if line.share < _WAITING or not line.is_outside or any(map(_LOADER.search, calls)):
+        return ""
+    if any(map(_NETWORK.search, calls)):
+        return "the network"
+    return "another process" if any(map(_CHILD.search, calls)) else ""
+
+
+def _competing_thread(facts: Facts) -> Iterator[Sign]:
+    """Another thread of the process holds the interpreter lock most of the time."""
+    now = facts.now()
+    beside = float((now.column("process_cpu_s") - now.column("cpu_s")).sum()) / now.total_s
+    if not beside >= _BUSY_ELSEWHERE:  # or not known
+        return
+    facts.pid_here()
+    if facts.folder is None:
+        raise NotLookedAt("no agent is in it")
+    samples = facts.ask("who holds the interpreter lock", lambda: _holders(facts))
+    by_frame = Counter({(frames[0], frames[-1]): n for frames, n in samples.stacks})
+    by_thread = Counter[str]()
+    for (thread, _), number in by_frame.items():
+        by_thread[thread] += number
+    name = next((name for name, _ in by_thread.most_common() if "MainThread" not in name), None)
+    if name is None:
+        return
+    share = by_thread[name] / (_LOOK_S * _HZ)
+    computes = float(now.column("cpu_s").sum()) / now.total_s
+    if share < _OFTEN or computes >= _HELD_UP:
+        return
+    place = next(frame for (thread, frame), _ in by_frame.most_common() if thread == name)
+    is_sure = share >= _MOSTLY and not facts.crowd
+    yield Sign(
+        certainty="likely" if is_sure else "possible",
+        summary=f"Thread {name.rpartition(': ')[2]} holds the interpreter lock (GIL) for"
+        f" {percent(share)} of the time, at {_short(place)}: the training waits for it between its"
+        " operations",
+        evidence=(
+            f"{by_thread[name]} of {_LOOK_S * _HZ:.0f} samples in {_LOOK_S:.0f} s",
+            f"the training thread has a processor for {percent(computes)} of its steps, and other"
+            f" threads use {beside:.1f} processors meanwhile",
+        ),
+        weight=share,
+    )
+
+
+def _holders(facts: Facts) -> Samples:
+    """Samples of the thread that holds the interpreter lock, whichever that is."""
+    return facts.process.sample(_LOOK_S, hz=_HZ, gil=True)
+
+
+def _short(frame: str) -> str:
+    """A frame with the last part of its file's name."""
+    return re.sub(r"\((?:.*/)?([^/]+)\)$", r"(\1)", frame)
+
+
+RULES = (
+    Rule(
+        name="competing-thread",
+        group="slow",
+        subject="speed",
+        symptom="Each operation takes milliseconds; the process uses more than one processor.",
+        evidence="Other threads of the process use 0.3 processors or more in its steps, and one"
+        f" holds the interpreter lock in {percent(_OFTEN)} of one second's samples; likely from"
+        f" {percent(_MOSTLY)} on. The training thread, which asks for it before and after each"
+        f" operation, computes for less than {percent(_HELD_UP)} of its steps.",
+        certainty="likely",
+        gravity=45,
+        fix="Have that thread wait (queue.get, threading.Event) instead of asking again and again,"
+        " or move its work to another process.",
+        source="https://docs.python.org/3/library/sys.html#sys.setswitchinterval",
+        next="probing ENDPOINT profile --sampling 10",
+        look=_competing_thread,
+        cost_s=1.0,
+    ),
+    Rule(
+        name="waiting-call",
+        group="slow",
+        subject="speed",
+        symptom="Steps take longer than what they compute, and the processor is idle meanwhile.",
+        evidence=f"{percent(_WAITING)} of two seconds' samples are in one line of the script that"
+        f" waits for the network or another process, and {percent(_OF_OWN_CODE)} of a step is code"
+        " of the script. It may be meant, as where an environment is remote.",
+        certainty="possible",
+        gravity=37,
+        fix="Do it in a thread of its own, or once in many steps.",
+        next="probing ENDPOINT profile --sampling 10",
+        look=_waiting_call,
+        cost_s=2.0,
+    ),
+)

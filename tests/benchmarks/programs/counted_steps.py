@@ -1,0 +1,85 @@
+"""Counts what Python does in a step for recording: functions that it calls, and instructions.
+
+Counts are the same on a busy machine. All functions are traced in steps of a small model, first
+paused and then recorded; what the second has more is what recording adds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from types import CodeType, FrameType
+from typing import Any
+
+from probing.agent import lifecycle
+from probing.settings import Settings
+from tests.benchmarks.programs.small_steps import make_step
+
+STEPS = 64
+_BEFORE = 200
+"""Steps that are not counted: what is learned in the first ones is known by then."""
+
+
+class Counts:
+    """Calls and instructions, by function."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[CodeType] = Counter()
+        self.instructions: Counter[CodeType] = Counter()
+
+    def count(self, steps: int, step: Any) -> None:
+        """Trace so many steps."""
+        sys.settrace(self._called)
+        try:
+            for _ in range(steps):
+                step()
+        finally:
+            sys.settrace(None)
+
+    def _called(self, frame: FrameType, event: str, _arg: object) -> Any:
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        self.calls[frame.f_code] += 1
+        instructions, code = self.instructions, frame.f_code
+
+        def trace(_frame: FrameType, event: str, _arg: object) -> Any:
+            if event == "opcode":
+                instructions[code] += 1
+            return trace
+
+        return trace
+
+
+def _name_of(code: CodeType) -> str:
+    path = os.path.relpath(code.co_filename, os.path.dirname(os.path.dirname(__file__)))
+    name = getattr(code, "co_qualname", code.co_name)
+    return f"{path.lstrip('./')}:{code.co_firstlineno} {name}"
+
+
+def main(steps: int = STEPS) -> dict[str, list[Any]]:
+    """What recording adds to a step, by function: its calls and its instructions."""
+    training = lifecycle.start(Settings.from_env(os.environ)).training
+    step = make_step()
+    found: dict[str, Counts] = {}
+    for way in ("recorded", "paused"):
+        if way == "paused":
+            training.pause()
+        for _ in range(_BEFORE):
+            step()
+        found[way] = Counts()
+        found[way].count(steps, step)
+    if training.problems():
+        raise RuntimeError(f"the recorder gave up: {training.problems()}")
+    recorded, paused = found["recorded"], found["paused"]
+    rows: dict[str, list[Any]] = {}
+    for code in recorded.calls | paused.calls:
+        calls = recorded.calls[code] - paused.calls[code]
+        instructions = recorded.instructions[code] - paused.instructions[code]
+        if calls or instructions:
+            rows[_name_of(code)] = [calls / steps, instructions / steps]
+    return dict(sorted(rows.items(), key=lambda row: -row[1][1]))
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(**json.loads(sys.argv[1]))))

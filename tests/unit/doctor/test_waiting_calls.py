@@ -1,0 +1,79 @@
+"""What the training thread waits for in its steps: an answer of others, or the GIL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.doctor.made import facts, signs, steps
+from tests.unit.doctor.records import at, line
+
+pytestmark = pytest.mark.anypython
+
+CALL = "loss = model(loss)"
+READ = "SocketIO.readinto (/usr/lib/python3.11/socket.py:706)"
+CHILD = "Popen._try_wait (/usr/lib/python3.11/subprocess.py:2000)"
+LOADER = "_MultiProcessingDataLoaderIter._next_data (/x/site-packages/torch/dataloader.py:9)"
+
+
+@pytest.mark.parametrize(
+    ("below", "other_s", "said"),
+    [
+        ((READ,), 0.04, "waits for the network"),
+        ((CHILD,), 0.04, "waits for another process"),
+        ((LOADER, READ), 0.04, None),  # data have rules of their own
+        ((READ,), 0.01, None),  # it is done in a phase that computes
+        ((READ,), 0.06, None),  # more than half of a step: `own-code` has it
+        ((), 0.04, None),
+    ],
+)
+def test_a_call_that_waits_for_others(
+    below: tuple[str, ...], other_s: float, said: str | None
+) -> None:
+    """It is possible only, as it may be meant; the line and the share of the samples are told."""
+    made = facts({"steps": steps(80, other_s=other_s)}, stacks=[at(CALL, 40, *below), at("", 60)])
+    found = signs("waiting-call", made)
+    if said is None:
+        assert found == []
+        return
+    (sign,) = found
+    assert sign.certainty == "possible"
+    assert said in sign.summary
+    assert f"records.py:{line(CALL)}" in sign.summary
+    assert "40 % of the samples" in sign.summary
+
+
+def holding(number: int, thread: str = "prefetcher") -> tuple[tuple[str, ...], int]:
+    """Samples in which a thread holds the interpreter lock."""
+    return (f"thread (7): {thread}", "Prefetcher.run (/job/data.py:52)"), number
+
+
+@pytest.mark.parametrize(
+    ("stacks", "crowd", "columns", "certainty"),
+    [
+        ([holding(45)], "", {}, "likely"),
+        ([holding(45)], "others use the machine", {}, "possible"),
+        ([holding(22), holding(8, "MainThread")], "", {}, "possible"),
+        ([holding(10), holding(20, "MainThread")], "", {}, None),
+        ([holding(45, "MainThread")], "", {}, None),
+        ([holding(45)], "", {"process_cpu_s": 0.03}, None),  # no other thread computes
+        ([holding(45)], "", {"cpu_s": 0.09, "process_cpu_s": 0.2}, None),  # it does not wait
+        ([holding(45)], "", {"process_cpu_s": None}, None),
+    ],
+)
+def test_a_thread_that_holds_the_interpreter_lock(
+    stacks: list[Any], crowd: str, columns: dict[str, Any], certainty: str | None
+) -> None:
+    """It is named, with its line, where the training thread computes for a part of its steps."""
+    usual = {"cpu_s": 0.03, "process_cpu_s": 0.12, **columns}
+    made = facts({"steps": steps(80, **usual)}, stacks=stacks)
+    made.crowd = crowd
+    found = signs("competing-thread", made)
+    if certainty is None:
+        assert found == []
+        return
+    (sign,) = found
+    assert sign.certainty == certainty
+    assert sign.summary.startswith("Thread prefetcher holds the interpreter lock (GIL) for")
+    assert "Prefetcher.run (data.py:52)" in sign.summary
