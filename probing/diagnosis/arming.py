@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..cluster.job.interruption import ends_the_wait
-from ..errors import ArmTimedOut, ConnectionLost, NotProbed, ProbingError, ProcessEnded
+from ..errors import ArmRefused, ArmTimedOut, ConnectionLost, NotProbed, ProbingError, ProcessEnded
 from ..messages import common as wire
 from ..messages.frozen import InNotebooks, dataclass
 from ..postmortem.not_finite import SINCE, NotFinite, since_of
@@ -34,6 +34,12 @@ GRADIENTS = (
     " update_ratio, numel FROM python.gradients WHERE step BETWEEN {first} AND {last} ORDER BY"
     " step DESC, isfinite(norm), norm DESC"
 )
+_TRAINING = (
+    "SELECT count(*) AS steps, count(coalesce(backward_s, gradients_s, optimizer_s)) AS training"
+    " FROM (FROM python.steps WHERE duration IS NOT NULL ORDER BY step DESC LIMIT 100)"
+)
+_FEWEST_CALLS = 3
+_NO_TRAINING = "`summary` tells of the calls. Where a training is yet to begin, ask again then."
 _USUAL_NORM = (
     "SELECT median(grad_norm) AS norm FROM (SELECT grad_norm FROM python.steps WHERE step < {first}"
     " AND isfinite(grad_norm) ORDER BY step DESC LIMIT 64)"
@@ -91,8 +97,10 @@ def sample_gradients(
         tell: Called with how far it is, now and then.
 
     Raises:
+        ArmRefused: Nothing is trained there.
         ProbingError: It cannot be armed, or no step ends in time.
     """
+    _check_training(process)
     armed = arm_and_wait(process, "gradients", steps, timeout_s=timeout_s, tell=tell)
     evidence = GRADIENTS.format(first=armed.first_step or 0, last=armed.last_step or 0)
     rows = _rows(process, evidence) if armed.found else ()
@@ -156,6 +164,18 @@ def _wait_for_turn(process: Process, what: str, timeout_s: float) -> None:
 def _ends(armed: wire.Armed) -> bool:
     """Whether something is in hand that has no more than a few steps to go."""
     return armed.state not in _ENDED and armed.steps - armed.done <= _FEW_STEPS
+
+
+def _check_training(process: Process) -> None:
+    """Make sure that the newest steps are not all calls of a model, as in a server of answers.
+
+    Raises:
+        ArmRefused: They are.
+    """
+    seen = _rows(process, _TRAINING)[0]
+    if seen["steps"] >= _FEWEST_CALLS and not seen["training"]:
+        calls = f"each of the last {seen['steps']} steps on record is a call of a model"
+        raise ArmRefused(f"no training is seen, {calls} without a backward pass", help=_NO_TRAINING)
 
 
 def _check_time(armed: wire.Armed, timeout_s: float) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import probing
+from probing.diagnosis.arming import sample_gradients
+from probing.errors import ArmRefused
 from tests import faults
 from tests.harness.targets import DEADLINE_S, Target
 
@@ -64,13 +66,16 @@ def test_torch_works_as_without_the_agent(
 
 
 def test_inference_counts_calls_of_the_root(record: Record) -> None:
-    """Without an optimizer each call of the root module is a step of its own."""
+    """Without an optimizer each call of the root module is a step; none has gradients to show."""
     ask = record("inference")
     rows = ask("SELECT step, module, failed FROM python.torch_trace WHERE stage = 'forward'")
     calls = [row["module"] for row in rows if row["step"] == 0]
     assert calls == ["Net", "inner", "inner.first", "inner.act", "shared", "shared"]
     assert {row["step"] for row in rows} == {0, 1, 2}
     assert [r["step"] for r in ask("FROM python.steps WHERE duration IS NOT NULL")] == [0, 1, 2]
+    (one,) = probing.list_processes()
+    with pytest.raises(ArmRefused, match="each of the last 3 steps on record is a call of a model"):
+        sample_gradients(probing.connect(one.pid), 1, timeout_s=DEADLINE_S)
 
 
 def test_training_counts_optimizer_steps(record: Record) -> None:

@@ -19,13 +19,12 @@ from probing.cluster.job.providers.addresses import with_port
 from probing.cluster.job.providers.hostfile import hosts_in
 from probing.cluster.job.providers.hostlist import expand_hosts
 from probing.cluster.job.providers.named_hosts import named_hosts
-from probing.cluster.job.providers.ray_cluster import addresses_of, ray_hosts
 from probing.cluster.job.providers.slurm import slurm_hosts
 from probing.cluster.job.rank_sets import rank_set, ranks_of
 from probing.cluster.job.sift import sift, without_repeats
 from probing.cluster.launchers import place_in, place_now
 from probing.cluster.registration import STALE_S, Registration, register, registrations
-from probing.errors import BadEndpoint, NotProbing, Unreachable
+from probing.errors import BadEndpoint, NotProbing
 from probing.linux import process
 from probing.messages import rank_paths
 
@@ -133,17 +132,6 @@ def test_the_addresses_behind_a_name() -> None:
         named_hosts("no-such-host.invalid")
     with pytest.raises(BadEndpoint):
         named_hosts(":80")
-
-
-def test_ray_is_used_where_it_is() -> None:
-    """The live nodes of a cluster are asked; where ray is not installed one sentence says so."""
-    nodes = [
-        {"Alive": True, "NodeManagerAddress": "10.0.0.1"},
-        {"Alive": False, "NodeManagerAddress": "10.0.0.2"},
-    ]
-    assert addresses_of(nodes) == ("10.0.0.1:9741",)
-    with pytest.raises(Unreachable, match=r"ray is not installed|cannot be asked"):
-        ray_hosts("")
 
 
 def test_what_stands_for_many() -> None:
