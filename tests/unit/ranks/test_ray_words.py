@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,6 @@ def test_what_cannot_be_asked_is_told_in_one_sentence(
 def test_without_ray_hosts_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is not installed, one sentence says so."""
     monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.setattr(ray_cluster.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(Unreachable, match="ray is not installed beside this command"):
         ray_hosts("")

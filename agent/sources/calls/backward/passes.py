@@ -139,7 +139,10 @@ class BackwardPasses:
         try:
             try:
                 begun = _Pass(self._recording.threads.state)
-                self._begin(begun, args, kwargs)
+                try:
+                    self._begin(begun, args, kwargs)
+                finally:  # what the beginning looks at, no pass changes yet
+                    self._enter(begun)
             except Exception:  # noqa: BLE001 - never harm the host
                 self.guard.fault()
             result = original(*args, **kwargs)
@@ -152,13 +155,17 @@ class BackwardPasses:
             raise
         return result
 
+    def _enter(self, begun: _Pass) -> None:
+        """From now on gradients may change at any moment."""
+        thread_id, passing = begun.thread.native_id, self._recording.passing
+        begun.is_first = thread_id not in passing
+        passing.add(thread_id)
+
     def _begin(self, begun: _Pass, args: tuple[Any, ...], kwargs: dict[str, object]) -> None:
         """A pass is about to begin."""
         recording, thread = self._recording, begun.thread
         if recording.safe_points.closed:  # also one that is not recorded waits
             recording.safe_points.torch_called()
-        begun.is_first = thread.native_id not in recording.passing
-        recording.passing.add(thread.native_id)
         if not self._is_admitted(thread):
             return
         is_outermost = not thread.passes
