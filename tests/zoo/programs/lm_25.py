@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from dataclasses import dataclass
 
 import torch
 import torch.nn as nn
@@ -26,30 +25,16 @@ print(srv.server_address[1], flush=True)
 srv.serve_forever()
 """
 
-
-@dataclass
-class TrainingArguments:
-    batch_size: int = 32
-    seq_len: int = 48
-    learning_rate: float = 1e-3
-    warmup_steps: int = 100
-    logging_steps: int = 50
-    max_grad_norm: float = 1.0
-    seed: int = 42
+BATCH, SEQ_LEN, RATE, WARMUP, LOG_EVERY, MAX_NORM, SEED = 32, 48, 1e-3, 100, 50, 1.0, 42
 
 
-class TrainerCallback:
+class ProgressCallback:
     def on_step_end(self, trainer, logs):
-        pass
-
-
-class ProgressCallback(TrainerCallback):
-    def on_step_end(self, trainer, logs):
-        if trainer.step % trainer.args.logging_steps == 0:
+        if trainer.step % LOG_EVERY == 0:
             print(f"step {trainer.step} {logs}", flush=True)
 
 
-class TrackerCallback(TrainerCallback):
+class TrackerCallback:
     def __init__(self, run):
         child = subprocess.Popen(
             [sys.executable, "-c", TRACKER],
@@ -85,12 +70,11 @@ class Classifier(nn.Module):
 class Tickets:
     """Bag of topical words hidden in common words."""
 
-    def __init__(self, args):
-        self.g = torch.Generator().manual_seed(args.seed)
-        self.args = args
+    def __init__(self):
+        self.g = torch.Generator().manual_seed(SEED)
 
     def batch(self):
-        b, t = self.args.batch_size, self.args.seq_len
+        b, t = BATCH, SEQ_LEN
         y = torch.randint(0, 12, (b,), generator=self.g)
         common = torch.randint(0, 1400, (b, t), generator=self.g)
         topical = 1400 + y[:, None] * 50 + torch.randint(0, 50, (b, t), generator=self.g)
@@ -101,11 +85,11 @@ class Tickets:
 
 
 class Trainer:
-    def __init__(self, model, args, data, callbacks):
-        self.model, self.args, self.data, self.callbacks = model, args, data, callbacks
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate)
+    def __init__(self, model, data, callbacks):
+        self.model, self.data, self.callbacks = model, data, callbacks
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(
-            self.optimizer, lambda s: min(1.0, (s + 1) / args.warmup_steps)
+            self.optimizer, lambda s: min(1.0, (s + 1) / WARMUP)
         )
         self.step = 0
 
@@ -113,29 +97,22 @@ class Trainer:
         self.model.train()
         loss, _ = self.model(**inputs)
         loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), MAX_NORM)
         self.optimizer.step()
         self.scheduler.step()
         self.optimizer.zero_grad()
-        return {
-            "loss": loss.item(),
-            "grad_norm": norm.item(),
-            "lr": self.scheduler.get_last_lr()[0],
-        }
+        return {"loss": loss.item(), "grad_norm": norm.item()}
 
     def train(self):
         while True:
             logs = self.training_step(self.data.batch())
             self.step += 1
-            logs["step"] = self.step
             for cb in self.callbacks:
                 cb.on_step_end(self, logs)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    args = TrainingArguments()
-    torch.manual_seed(args.seed)
-    Trainer(
-        Classifier(), args, Tickets(args), [ProgressCallback(), TrackerCallback("tickets-v3")]
-    ).train()
+    torch.manual_seed(SEED)
+    callbacks = [ProgressCallback(), TrackerCallback("tickets-v3")]
+    Trainer(Classifier(), Tickets(), callbacks).train()

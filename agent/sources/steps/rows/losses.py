@@ -23,16 +23,28 @@ _MOST_WINDOWS = 64
 
 
 class Total:
-    """The sum of numbers, each of which may still be on its way."""
+    """The sum of numbers, each of which may still be on its way.
+
+    What has come is added up at once: a step may have thousands of passes.
+    """
 
     def __init__(self, *numbers: Number | Total) -> None:
-        self._numbers = numbers
+        self._sum = 0.0
+        self._late: list[Number] = []
+        for number in numbers:
+            if isinstance(number, Total):
+                number.read()
+                self._sum += number._sum
+                self._late += number._late
+            else:
+                self._late.append(number)
 
     def read(self) -> float | None:
         """See `Later`."""
-        values = [number.read() for number in self._numbers]
-        here = [value for value in values if value is not None]
-        return None if len(here) < len(values) else sum(here)
+        values = [(number, number.read()) for number in self._late]
+        self._sum += sum(value for _, value in values if value is not None)
+        self._late = [number for number, value in values if value is None]
+        return None if self._late else self._sum
 
 
 class Loss(NamedTuple):
