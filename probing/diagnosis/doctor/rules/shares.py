@@ -13,7 +13,7 @@ from ..facts import WINDOW, Facts, percent
 from ..findings import Rule, Sign
 from ..hot_lines import loops_in
 from .device import explains
-from .speed import MOST, STEPS_QUERY, hot_lines_of, in_words, processor_share
+from .speed import MOST, OWN_PHASES, STEPS_QUERY, hot_lines_of, in_words, processor_share
 
 _LARGE = 0.25
 _HEAVY, _LOOPED = 0.6, 0.1
@@ -188,14 +188,13 @@ def _own_code(facts: Facts) -> Iterator[Sign]:
     """Code of the script between the phases takes most of each step."""
     now = facts.now()
     shares = now.shares()
-    phases = ("other", "loss", "gradients", "to_device")
-    share = sum(shares[phase] for phase in phases)
+    share = sum(shares[phase] for phase in OWN_PHASES)
     gc_share = now.seconds("gc") / now.total_s
     if share - gc_share < MOST or explains(facts, now):
         return
     waits = processor_share(now) < 0.5 and not facts.crowd
     lines = [line for line in hot_lines_of(facts) if line.is_outside][:3]
-    parts = {p: round(100 * shares[p]) for p in phases if shares[p] >= _SHOWN}
+    parts = {p: round(100 * shares[p]) for p in OWN_PHASES if shares[p] >= _SHOWN}
     text = f"{sum(parts.values())} % of each step"  # as the parts are shown
     sleeps = bool(lines) and lines[0].sleeps
     where = f", most at {lines[0].place} in {lines[0].func}" if lines else ""

@@ -29,6 +29,8 @@ _SURELY_SLOWER = 1.5
 _OWN = 3.0
 """Caches and processors that others share make the same work longer, and not by so much."""
 _COMPUTED = frozenset({"forward", "backward", "loss", "gradients", "optimizer"})
+OWN_PHASES = ("other", "loss", "gradients", "to_device")
+"""What the script's own code does between the model and the optimizer."""
 _WAITS = frozenset({"data_wait", "gradient_sync"})
 _PREEMPTED_PER_S = 20.0
 """So often a thread is preempted that has its processor to itself but for what the kernel does."""
@@ -305,7 +307,7 @@ def in_words(lines: list[HotLine]) -> tuple[str, ...]:
 
 def _line_words(facts: Facts, phase: str) -> tuple[str, ...]:
     """Where the script is most of the time, for a phase that it spends in its own code."""
-    if phase not in {"other", "loss", "gradients", "to_device"}:
+    if phase not in OWN_PHASES:
         return ()
     return in_words([line for line in hot_lines_of(facts) if line.is_outside][:2])
 

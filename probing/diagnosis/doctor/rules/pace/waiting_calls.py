@@ -15,7 +15,7 @@ from ...facts import Facts, percent
 from ...findings import Rule, Sign
 from ...hot_lines import HotLine
 from ...not_looked_at import NotLookedAt
-from ..speed import MOST
+from ..speed import MOST, OWN_PHASES
 
 _WAITING = 0.25
 """A quarter of all steps is worth a look, whoever is waited for."""
@@ -28,20 +28,19 @@ _NETWORK = re.compile(
 )
 _CHILD = re.compile(r"(?:^|\.)(?:_communicate|communicate|_try_wait|_wait|check_output)$")
 _LOADER = re.compile(r"(?:^|\.)(?:_next_data|_try_get_data|recv_bytes)$")
-_OWN_PHASES = ("other", "loss", "gradients", "to_device")
 _LOOK_S, _HZ = 1.0, 50
 _BUSY_ELSEWHERE = 0.3
 """Processors that other threads of the process use: less holds nobody up for long."""
 _OFTEN, _MOSTLY = 0.4, 0.6
 _HELD_UP = 0.75
-"""The training thread computes for less than this of what it does not wait by its own will."""
+"""The training thread has a processor for less than this part of its steps."""
 
 
 def _waiting_call(facts: Facts) -> Iterator[Sign]:
     """A call of the script waits for somebody else in each step; own-code has what is longer."""
     now = facts.now()
     shares = now.shares()
-    if not _OF_OWN_CODE <= sum(shares[phase] for phase in _OWN_PHASES) < MOST:
+    if not _OF_OWN_CODE <= sum(shares[phase] for phase in OWN_PHASES) < MOST:
         return
     line, whom = next(
         ((line, whom) for line in facts.hot_lines() if (whom := _waits_for(line))), (None, "")
@@ -54,7 +53,7 @@ def _waiting_call(facts: Facts) -> Iterator[Sign]:
         f" {percent(line.share)} of the samples",
         evidence=(
             f"the innermost function there is {line.inner}",
-            *(f"{p}_s: {percent(shares[p])}" for p in _OWN_PHASES if shares[p] >= _SHOWN),
+            *(f"{p}_s: {percent(shares[p])}" for p in OWN_PHASES if shares[p] >= _SHOWN),
         ),
         weight=line.share,
     )
