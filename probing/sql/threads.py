@@ -33,7 +33,7 @@ _HARMLESS = re.compile(
     r"|quantile_cont|quantile_disc|stddev|stddev_pop|stddev_samp|sum|var_pop|var_samp|variance"
     # functions of one row
     r"|abs|cast|ceil|coalesce|concat|contains|date_trunc|epoch_ms|epoch_ns|floor|greatest|if|ifnull"
-    r"|least|length|lower|ltrim|make_timestamp|make_timestamp_ns|nullif|prefix|regexp_extract"
+    r"|isfinite|isinf|isnan|least|length|lower|ltrim|make_timestamp|make_timestamp_ns|nullif|prefix|regexp_extract"
     r"|regexp_matches|regexp_replace|replace|round|rtrim|split_part|starts_with|strftime|substr"
     r"|substring|suffix|trim|try_cast|upper",
     re.IGNORECASE,

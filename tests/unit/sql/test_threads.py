@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import probing
 from probing.ring.arrow_tables import RecordedTable
 from probing.ring.native import IN_C
 from probing.rundir.folders import ProcessFolder
@@ -37,6 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> ProcessFolder:
         ("SELECT module, stage, count(*), avg(duration) FROM torch_trace GROUP BY ALL", 4),
         ("SELECT max(step) FROM torch_trace WHERE stage IN ('forward', 'backward')", 4),
         ("FROM torch_trace LIMIT 3", 4),
+        ("SELECT max(duration) FILTER (isfinite(duration)) FROM torch_trace", 4),
         ("SELECT first(module) FROM torch_trace", 1),
         ('SELECT "list" (module) FROM torch_trace', 1),
         ("SELECT module.any_value() FROM torch_trace", 1),
@@ -76,3 +78,11 @@ def test_threads_change_no_answer(folder: ProcessFolder, sql: str) -> None:
             answers.append(answer.to_pylist())
     assert answers[0] == answers[1]
     assert answers[0]
+
+
+@pytest.mark.parametrize("name", ["steps", "memory_steps", "beside"])
+def test_a_plot_of_the_page_may_have_threads(folder: ProcessFolder, name: str) -> None:
+    """Statements that the page sends about very many steps take no row for coming first."""
+    sql = (Path(probing.__file__).parent / "page" / "src" / "sql" / f"{name}.sql").read_text()
+    scan = Scan(RecordedTable(TORCH_TRACE, folder))
+    assert threads_for(sql.replace("$range", "true"), [scan], 4) == 4

@@ -11,5 +11,5 @@ WITH told AS (
 ), w AS (
   SELECT greatest(1, ceil((max(step) - min(step) + 1) / 400.0))::BIGINT AS width FROM m
 )
-SELECT plot, unit, step // width * width AS step, any_value(width) AS width, min(value) AS least, avg(value) AS mean, max(value) AS most
+SELECT plot, unit, step // width * width AS step, max(width) AS width, min(value) AS least, avg(value) AS mean, max(value) AS most
 FROM m, w WHERE value IS NOT NULL GROUP BY 1, 2, 3 ORDER BY 1, 2, 3

@@ -4,7 +4,7 @@ WITH m AS (
 ), w AS (
   SELECT greatest(1, ceil((max(step) - min(step) + 1) / 400.0))::BIGINT AS width FROM m
 )
-SELECT device, step // width * width AS step, any_value(width) AS width,
+SELECT device, step // width * width AS step, max(width) AS width,
   max(bytes) FILTER (phase = 'before_forward') AS before_forward,
   max(bytes) FILTER (phase = 'after_forward') AS after_forward,
   max(bytes) FILTER (phase = 'after_backward') AS after_backward,
