@@ -114,7 +114,7 @@ class ConnectionLost(Unreachable):
     code = "connection_lost"
     help = (
         "Its process may have just ended, or be at its limit of connections: try again; or the"
-        " server requires https://."
+        " server requires https://: set PROBING_TLS_FINGERPRINT or PROBING_TLS_CA."
     )
 
     def __init__(self, address: str) -> None:
