@@ -14,7 +14,7 @@ TASKS: Mapping[str, tuple[str, ...]] = {
     "What takes the memory": ("memory", "leak", "oom", "fit"),
     "What is in it, and what does it compute": ("summary", "gradients", "arm", "labels"),
     "Ask and change": ("query", "tables", "eval", "repl", "jobs", "act", "mcp"),
-    "All runs, after they have ended, too": ("export", "history"),
+    "All runs, after they have ended, too": ("export", "history", "gateway"),
     "The agent and its record": ("run", "attach", "detach", "status", "config", "serve", "file"),
 }
 """Every command, by what it is for. The module of its name in ``probing.cli.commands`` holds it, as

@@ -14,7 +14,6 @@ a history. There is nothing to commit: `commit` does nothing, and what would wri
 from __future__ import annotations
 
 import datetime as dt
-import decimal
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -30,7 +29,7 @@ from .errors import (
     TimedOut,
     Unreachable,
 )
-from .sql.quoting import text_literal
+from .sql.marks import with_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,11 +39,6 @@ threadsafety = 1
 paramstyle = "qmark"
 
 Date, Time, Timestamp, Binary = dt.date, dt.time, dt.datetime, bytes
-_PLACES = re.compile(
-    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$ | (\?)""",
-    re.VERBOSE | re.DOTALL,
-)
-"""What may hold a question mark that stands for no value, and one that does."""
 
 
 class Warning(Exception):  # noqa: A001 - the names are those of PEP 249
@@ -168,8 +162,8 @@ class Cursor:
         """
         if self._asked is None:
             raise InterfaceError("the cursor is closed")
-        sql = _with_values(operation, parameters)
         try:
+            sql = with_values(operation, parameters)
             table = self._asked.query(sql).to_arrow()
         except ProbingError as error:
             raise _translated(error) from error
@@ -320,47 +314,3 @@ def _translated(error: ProbingError) -> Error:
     same = kind(error.message)
     same.help = error.help
     return same
-
-
-def _with_values(operation: str, parameters: Sequence[Any]) -> str:
-    """The statement with a value in the place of each question mark.
-
-    Raises:
-        ProgrammingError: There are more values than marks, or fewer, or one is of no known type.
-    """
-    left = list(parameters)
-    marks = 0
-
-    def put(found: re.Match[str]) -> str:
-        nonlocal marks
-        if found[2] is None:
-            return found[0]
-        marks += 1
-        return _literal(left.pop(0)) if left else "?"
-
-    sql = _PLACES.sub(put, operation)
-    if marks != len(parameters):
-        raise ProgrammingError(
-            f"the statement has {marks} question marks, and {len(parameters)} values were given"
-        )
-    return sql
-
-
-def _literal(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    if isinstance(value, float):
-        return f"'{value!r}'::DOUBLE"
-    if isinstance(value, (int, decimal.Decimal)):
-        return f"({value})"
-    if isinstance(value, str):
-        return text_literal(value)
-    if isinstance(value, (bytes, bytearray)):
-        return "'" + "".join(f"\\x{byte:02X}" for byte in value) + "'::BLOB"
-    if isinstance(value, dt.datetime):
-        return f"'{value.isoformat(' ')}'::{'TIMESTAMP' if value.tzinfo is None else 'TIMESTAMPTZ'}"
-    if isinstance(value, (dt.date, dt.time)):
-        return f"'{value.isoformat()}'::{type(value).__name__.upper()}"
-    raise ProgrammingError(f"a value of type {type(value).__name__} cannot stand in a statement")

@@ -42,6 +42,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "run": ("probing run train.py --lr 3e-4", "probing run -m my_package.train"),
     "list": ("probing list", "probing list --all", "probing list --dead", "probing list --job"),
     "serve": ("probing serve --listen 0.0.0.0:9741",),
+    "gateway": (
+        "probing -t all gateway",
+        "probing gateway /shared/runs --listen 0.0.0.0:9742 --tls-cert cert.pem --tls-key key.pem",
+    ),
     "attach": ("probing attach 4242",),
     "detach": ("probing detach 4242", "probing detach 4242 --keep-record"),
     "doctor": (

@@ -13,16 +13,16 @@ import os
 import re
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import pyarrow as pa
 
-from ..errors import DamagedHistory, HistoryBusy, NoHistory
+from ..errors import DamagedHistory, HistoryBusy, InternalError, NoHistory
 from ..sql import gate as sql_gate
 from ..sql.answer import Answer
-from ..sql.database import fresh_database, lock
-from ..sql.engine import Query
+from ..sql.database import fresh_database, load_whole, lock
+from ..sql.engine import Query, check_types
 from ..sql.errors import SqlContext
 from ..sql.process_columns import literal
 from ..sql.quoting import identifier, text_literal
@@ -33,6 +33,8 @@ from .scanning.source import Source, TornFile
 from .tables import HISTORY_TABLES, KEPT_TABLES, in_history
 
 _MEMORY_MIB = 1024
+_MEMORY = "memory"
+"""What DuckDB calls a database in memory."""
 _MOST_THREADS = 4
 _TRIES = 5
 _READS_ANY = re.compile(r"query", re.IGNORECASE)
@@ -76,6 +78,10 @@ class History:
         notes: Gets sentences about what was left out.
         chosen: The one run or process whose rows are there; None for those of all.
 
+    Attributes:
+        catalog: What the database is called that has the tables.
+        is_alone: Whether a table may be named without it.
+
     Raises:
         UsageError: It is no such place.
         NoHistory: There is nothing in it.
@@ -87,6 +93,7 @@ class History:
     ) -> None:
         self.source: Source = source_of(place)
         self.chosen = chosen
+        self.catalog, self.is_alone = _MEMORY, True
         self.notes = notes if notes is not None else []
         self._folders: dict[str, list[str]] = {}
         self._files: dict[str, list[str]] = {}
@@ -109,6 +116,16 @@ class History:
             DamagedHistory: A file that it reads is damaged.
             HistoryBusy: Files that it reads were replaced, again and again.
         """
+        return Answer(self._started(_HistoryQuery, sql, timeout_s, max_rows))
+
+    def schema(self, sql: str, *, timeout_s: float) -> pa.Schema:
+        """The columns of the rows, of which none is computed; raises what `query` does."""
+        query = self._started(_HistoryColumns, sql, timeout_s)
+        query.close()
+        return query.schema
+
+    def _started(self, kind: type[Q], sql: str, timeout_s: float, max_rows: int | None = None) -> Q:
+        """A statement that has been started."""
         sql_gate.check_text(sql)
         context = SqlContext(
             sql=sql,
@@ -118,14 +135,16 @@ class History:
         )
         tries = _TRIES
         while True:
-            query = _HistoryQuery((), context, max_rows=max_rows, max_bytes=None)
+            query = kind((), context, max_rows=max_rows, max_bytes=None)
             query.history = self
             tries -= 1
             try:
-                return query.answer()
+                query.start()
             except HistoryBusy:
                 if not tries:
                     raise
+            else:
+                return query
 
     def tables(self) -> tuple[Table, ...]:
         """Every table; one that a newer version has exported has the columns of its files."""
@@ -242,10 +261,29 @@ class _HistoryQuery(Query):
         return super()._step(checked)
 
 
+class _HistoryColumns(_HistoryQuery):
+    """The same, for its columns alone."""
+
+    def _begin_rows(self, connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+        """Have them told, and no row computed."""
+        load_whole()
+        relation = connection.sql(sql)
+        if relation is None:
+            raise InternalError("the statement gave no rows")
+        check_types(relation.columns, relation.types)
+        self.schema = relation.limit(0).to_arrow_table().schema
+
+
+Q = TypeVar("Q", bound=_HistoryQuery)
+
+
 def _create_views(connection: duckdb.DuckDBPyConnection, history: History, sql: str) -> None:
     """One view for each table that a statement may read, in its schema."""
+    catalog = identifier(history.catalog)
+    if history.catalog != _MEMORY:
+        connection.execute(f"ATTACH ':memory:' AS {catalog}")
     for schema in (SCHEMA, OWN_SCHEMA):
-        connection.execute(f"CREATE SCHEMA {schema}")
+        connection.execute(f"CREATE SCHEMA {catalog}.{schema}")
     words, is_any = set(re.findall(r"\w+", sql.lower())), _READS_ANY.search(sql)
     for table in history.tables():
         is_read = is_any or table.name.lower() in words
@@ -263,9 +301,11 @@ def _create_views(connection: duckdb.DuckDBPyConnection, history: History, sql: 
             else:
                 break
         select = _select(in_history(table), rows, history.chosen)
-        name = f"{table.schema}.{identifier(table.name)}"
+        name = f"{catalog}.{table.schema}.{identifier(table.name)}"
         connection.execute(f"CREATE VIEW {name} AS {select}")
-    connection.execute(f"SET search_path = 'memory.{SCHEMA},memory.{OWN_SCHEMA},memory.main'")
+    own = [f"{catalog}.{SCHEMA}", f"{catalog}.{OWN_SCHEMA}"] if history.is_alone else []
+    path = ",".join([*own, f"{_MEMORY}.main"])
+    connection.execute(f"SET search_path = {text_literal(path)}")
 
 
 def _select(table: Table, rows: tuple[str, list[str]] | None, chosen: Chosen | None) -> str:

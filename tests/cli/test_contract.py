@@ -31,7 +31,7 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
 """What a command is given beside its name."""
 NO_JSON = {
     *("act", "attach", "detach", "file"),
-    *("repl", "report", "run", "serve", "top", "web", "mcp"),
+    *("repl", "report", "run", "serve", "top", "web", "mcp", "gateway"),
 }
 """Groups, and commands whose answer is a sentence, a prompt, a screen, a page or the script's."""
 AFTER_AN_ACTION = {"act list", "act undo"}
@@ -111,7 +111,7 @@ _ELSEWHERE = {"query"}
 """Commands that go on in a forked child, as a process with threads cannot."""
 _OTHERS = {
     *("list", "run", "serve", "file", "diff", "act", "attach", "detach", "top", "web", "mcp"),
-    *("history",),
+    *("history", "gateway"),
 }
 ASKING = sorted(set(COMMANDS) - _OTHERS - _ELSEWHERE)
 NEEDS = {"export": ["history"], "eval": ["1"], "arm": ["nan"], "fit": ["--batch", "1"]}

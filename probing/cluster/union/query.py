@@ -151,6 +151,20 @@ class Union:
         finally:
             syntax.close()
 
+    def schema(self, sql: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> pa.Schema:
+        """The columns of a statement's rows; no process is asked for any.
+
+        Raises:
+            ProbingError: The statement cannot be run.
+        """
+        syntax = Syntax()
+        try:
+            asked = _Statement(self, syntax, sql, timeout_s)
+            asked.plan()
+            return asked.schema
+        finally:
+            syntax.close()
+
     def own_tables(self, timeout_s: float) -> tuple[Table, ...]:
         """The tables that the scripts of the processes have declared."""
         return declared_by(self._members, timeout_s=timeout_s, token=self._token)
@@ -173,7 +187,7 @@ class _Statement:
     def __init__(self, union: Union, syntax: Syntax, sql: str, timeout_s: float) -> None:
         self._union, self._syntax, self._sql = union, syntax, sql
         self._until = time.monotonic() + timeout_s
-        self._schema = pa.schema([])
+        self.schema = pa.schema([])
         self._known = (*TABLES, *self._own_tables()) if _CATALOGUE.search(sql) else TABLES
         self._tables = _named_in(sql, self._known)
         self._gathered: list[Gathered] = []
@@ -183,7 +197,7 @@ class _Statement:
         plan = self.plan()
         if plan.is_merged:
             try:
-                return self._answer(plan, max_rows, schema=self._schema)
+                return self._answer(plan, max_rows, schema=self.schema)
             except (SqlError, pa.ArrowException):
                 self._gathered.clear()
                 plan = self.plan(may_merge=False)
@@ -203,7 +217,7 @@ class _Statement:
             self._sql,
             self._known,
             plan=plans[0] if plans else None,
-            names=self._schema.names,
+            names=self.schema.names,
             types_of=self._types_of,
             may_merge=may_merge,
         )
@@ -215,7 +229,7 @@ class _Statement:
         """Learn plan and columns of the statement, or raise what is wrong with it."""
         engine = Engine([_empty(table) for table in tables], tell_plan=plans.append)
         with engine.run(self._sql, timeout_s=self._left()) as answer:
-            self._schema = answer.schema
+            self.schema = answer.schema
 
     def _answer(
         self, plan: Plan, max_rows: int | None, schema: pa.Schema | None = None

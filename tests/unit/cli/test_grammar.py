@@ -25,6 +25,7 @@ NO_PROCESS = {"run", "serve", "mcp", "file memory-viz", "file diff", "file check
 """Commands that ask nobody, and so have no options of that."""
 NO_ROWS = {
     *NO_PROCESS, "attach", "detach", "repl", "act", "file", "history", "top", "web", "report",
+    "gateway",
 }  # fmt: skip
 FEW_FACTS = {
     "overview", "status", "backtrace", "stragglers", "diff", "eval", "arm", "leak", "summary",

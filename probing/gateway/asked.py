@@ -1,0 +1,69 @@
+"""What a gateway is asked, and of what: live processes, a history, or both.
+
+Rules of this file: plain data that travels to the helper that answers, and which of the two a
+statement means. Over both, a live table is `steps`, `python.steps` or `live.python.steps`, and a
+kept one `history.python.steps`: whoever names no history is told of what lives.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..messages.frozen import dataclass
+
+LIVE, HISTORY = "live", "history"
+ROWS, SCHEMA, TABLES = "rows", "schema", "tables"
+_NAMED = re.compile(
+    r"""'(?:[^']|'')*' | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$
+    | (?<![\w."])("?)(live|history)\2\s*\.\s*(?="?(?:python|probing)\b)""",
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+"""Texts and comments, and the name of a catalog before that of a schema."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What is served.
+
+    Attributes:
+        endpoints: Those of processes; none where no process is.
+        history: A folder or the address of a store; empty for none.
+    """
+
+    endpoints: tuple[str, ...] = ()
+    history: str = ""
+
+    @property
+    def catalogs(self) -> tuple[str, ...]:
+        """The names of what is served."""
+        return (*((LIVE,) if self.endpoints else ()), *((HISTORY,) if self.history else ()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One question for a helper.
+
+    Attributes:
+        kind: ROWS of a statement, the SCHEMA of these, or which TABLES there are.
+        timeout_s: What it may take.
+        with_schemas: Whether the columns of tables are wanted.
+    """
+
+    kind: str
+    place: Place
+    sql: str = ""
+    timeout_s: float = 30.0
+    with_schemas: bool = False
+
+
+def meant(sql: str, place: Place) -> tuple[str, str]:
+    """Which catalog a statement asks, and the statement without the name `live`."""
+    found = {match[3].lower() for match in _NAMED.finditer(sql) if match[3]}
+    is_kept = HISTORY in found or not place.endpoints
+    if is_kept and place.history:
+        return HISTORY, sql
+
+    def without(match: re.Match[str]) -> str:
+        return "" if (match[3] or "").lower() == LIVE else match[0]
+
+    return LIVE, _NAMED.sub(without, sql)

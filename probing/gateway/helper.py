@@ -1,0 +1,200 @@
+"""Answers one question: ``python -m probing.gateway.helper``, of which a server keeps one waiting.
+
+Rules of this file: it is started before it is asked, so that no statement waits for what it
+imports. What is asked comes on stdin as JSON in one line; an Arrow stream goes to stdout as it is
+computed; an error goes to stderr, with exit code 1, also in the middle of rows. It ends with
+whoever has started it, whose end of stdin is closed then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from ..cluster.job.members import find_members
+from ..cluster.union.query import Union
+from ..errors import InternalError, ProbingError, SqlTooLarge
+from ..history.query import History
+from ..history.tables import in_history
+from ..linux.limited_memory import limit_memory
+from ..messages import common as wire
+from ..ring.arrow_tables import schema_of
+from ..sql.database import load_whole
+from ..sql.process_columns import with_ranks
+from ..tables import TABLES as ALL_TABLES, Table
+from .asked import HISTORY, LIVE, ROWS, SCHEMA, Asked, Place, meant
+
+_MEMORY_MIB = 2048
+_TABLES = pa.schema(
+    [
+        ("catalog_name", pa.string()),
+        ("db_schema_name", pa.string()),
+        ("table_name", pa.string()),
+        ("doc", pa.string()),
+        ("table_schema", pa.binary()),
+    ]
+)
+
+
+def main() -> int:
+    """Answer what stdin asks; returns the exit code."""
+    limit_memory(_MEMORY_MIB)
+    load_whole()
+    asked = _read(sys.stdin.buffer.readline())
+    if asked is None:
+        return 0
+    threading.Thread(target=_end_with_starter, daemon=True).start()
+    try:
+        with contextlib.closing(_answer(asked)) as batches:
+            schema = next(batches)
+            with pa.ipc.new_stream(sys.stdout.buffer, schema) as writer:
+                sys.stdout.buffer.flush()
+                for batch in batches:
+                    writer.write_batch(batch)
+                    sys.stdout.buffer.flush()
+        sys.stdout.buffer.flush()
+    except ProbingError as error:
+        return _complain(error)
+    except MemoryError:  # Arrow's is one, too
+        return _complain(SqlTooLarge("the statement needs too much memory"))
+    except pa.ArrowException as error:
+        return _complain(InternalError(f"{type(error).__name__}: {error}"))
+    return 0
+
+
+def _read(line: bytes) -> Asked | None:
+    """What is asked; None where the starter has gone."""
+    if not line:
+        return None
+    words: dict[str, Any] = json.loads(line)
+    place = words.pop("place")
+    return Asked(
+        place=Place(endpoints=tuple(place["endpoints"]), history=place["history"]), **words
+    )
+
+
+def _end_with_starter() -> None:
+    """End at once when stdin does."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os._exit(0)
+
+
+def _complain(error: ProbingError) -> int:
+    sys.stderr.buffer.write(wire.encode_error(error))
+    sys.stderr.buffer.flush()
+    return 1
+
+
+def _answer(asked: Asked) -> Generator[Any, None, None]:
+    """The schema, then batches."""
+    if asked.kind not in {ROWS, SCHEMA}:
+        yield _TABLES
+        yield from _tables(asked).to_batches()
+        return
+    catalog, sql = meant(asked.sql, asked.place)
+    rows = _kept if catalog == HISTORY else _alive
+    yield from rows(asked, sql)
+
+
+def _kept(asked: Asked, sql: str) -> Iterator[Any]:
+    """Of a history."""
+    history = _history(asked.place)
+    if asked.kind == SCHEMA:
+        yield history.schema(sql, timeout_s=asked.timeout_s)
+        return
+    with history.query(sql, timeout_s=asked.timeout_s) as answer:
+        yield _with_notes(answer.schema, dict.fromkeys(history.notes))
+        yield from answer.batches()
+
+
+def _history(place: Place) -> History:
+    history = History(place.history)
+    history.catalog, history.is_alone = HISTORY, not place.endpoints
+    return history
+
+
+def _alive(asked: Asked, sql: str) -> Iterator[Any]:
+    """Of live processes.
+
+    Raises:
+        ProbingError: There are none, or none has answered.
+    """
+    union = _union(asked.place)
+    if asked.kind == SCHEMA:
+        yield union.schema(sql, timeout_s=asked.timeout_s)
+        return
+    answer = union.query(sql, timeout_s=asked.timeout_s)
+    with answer.answer:
+        outcomes = answer.outcomes
+        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+        if errors and not any(outcome.state == "answered" for outcome in outcomes):
+            raise errors[0]
+        words = [answer.coverage.words()] if errors else []
+        notes = dict.fromkeys([*words, *(error.message for error in errors), *answer.notes])
+        yield _with_notes(answer.answer.schema, notes)
+        yield from answer.answer.batches()
+
+
+def _union(place: Place) -> Union:
+    return Union(find_members(place.endpoints).members)
+
+
+def _with_notes(schema: pa.Schema, notes: Iterable[str]) -> pa.Schema:
+    """The columns, with what is to be known of the answer."""
+    told = list(notes)
+    return schema.with_metadata({wire.NOTES_KEY: json.dumps(told).encode()}) if told else schema
+
+
+def _tables(asked: Asked) -> pa.Table:
+    """Every table that can be asked."""
+    found: list[dict[str, Any]] = []
+
+    def add(catalog: str, table: Table, shown: Table) -> None:
+        columns: pa.Schema | None = None
+        if asked.with_schemas:
+            columns = schema_of(shown) if table.columns else _looked_up(asked, catalog, table)
+        found.append(
+            {
+                "catalog_name": catalog,
+                "db_schema_name": table.schema,
+                "table_name": table.name,
+                "doc": table.doc,
+                "table_schema": None if columns is None else columns.serialize().to_pybytes(),
+            }
+        )
+
+    if asked.place.endpoints:
+        for table in (*ALL_TABLES, *_own_tables(asked)):
+            add(LIVE, table, with_ranks(table))
+    if asked.place.history:
+        for table in _history(asked.place).tables():
+            add(HISTORY, table, in_history(table))
+    return pa.Table.from_pylist(found, _TABLES)
+
+
+def _own_tables(asked: Asked) -> tuple[Table, ...]:
+    """Those that scripts have declared; none where no process lives now."""
+    try:
+        return _union(asked.place).own_tables(asked.timeout_s)
+    except ProbingError:
+        return ()
+
+
+def _looked_up(asked: Asked, catalog: str, table: Table) -> pa.Schema:
+    """The columns of a kept table whose declaration is not known here."""
+    name = ".".join(f'"{word}"' for word in (catalog, table.schema, table.name))
+    return _history(asked.place).schema(f"FROM {name}", timeout_s=asked.timeout_s)
+
+
+if __name__ == "__main__":
+    ended = main()
+    sys.stdout.flush()
+    os._exit(ended)  # the engine's library would wait for what was asked last

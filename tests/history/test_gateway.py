@@ -1,0 +1,197 @@
+"""The gateway, asked by the driver of ADBC: live and kept rows, tokens, and what goes wrong."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing.gateway.asked import HISTORY, LIVE, Place, meant
+from probing.gateway.helpers import Helpers
+from probing.history.export import export_process
+from probing.rundir.folders import ProcessFolder, RunDirectory
+from tests.harness.ring_writer import trace_writer
+from tests.harness.targets import ROOT, clean_env, wait_until
+
+dbapi = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="of tests/history.txt")
+pytestmark = pytest.mark.filterwarnings("ignore:Cannot disable autocommit")
+
+_TOKEN, _READ_TOKEN = "t" * 32, "r" * 32
+_HEADER = "adbc.flight.sql.authorization_header"
+_COUNT = "SELECT count(*) FROM torch_trace"
+
+
+@pytest.fixture
+def kept(ended: Callable[..., ProcessFolder], root: Path) -> Path:
+    """A history of a run of 20 rows."""
+    folder = ended(77, started_ns=1_700_000_000_000_000_077)
+    trace_writer(capacity=64, rows=20).save(folder.ring("torch_trace"))
+    export_process(folder, root)
+    return root
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """Starts a gateway; gives its address."""
+    started = []
+
+    def start(*words: str, home: Path = tmp_path / "home", **variables: str) -> str:
+        tokens = {"PROBING_TOKEN": _TOKEN, "PROBING_READ_TOKEN": _READ_TOKEN}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "probing", *words, "--listen", "127.0.0.1:0"],
+            env={**clean_env(home), **tokens, **variables},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("listening on grpc")
+        return line.split()[2].rstrip(";")
+
+    yield start
+    for process in started:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def connect(address: str, token: str = _READ_TOKEN, **options: str) -> Any:
+    """A connection of the driver's."""
+    return dbapi.connect(address, db_kwargs={_HEADER: f"Bearer {token}", **options})
+
+
+def rows(connection: Any, sql: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
+    """What a statement gives."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+        return found
+
+
+def test_which_rows_are_meant() -> None:
+    """Those that live, where no history is named; texts, comments and columns are none."""
+    both = Place(endpoints=("all",), history="runs")
+    assert meant("FROM live.python.steps", both) == (LIVE, "FROM python.steps")
+    assert meant('FROM "history" . "python".steps', both)[0] == HISTORY
+    for sql in (
+        "SELECT 'history.python.steps'",
+        "SELECT 1 -- history.python.x",
+        "FROM a.history.x",
+    ):
+        assert meant(sql, both) == (LIVE, sql)
+    assert meant("FROM steps", Place(history="runs"))[0] == HISTORY
+
+
+def test_kept_runs_are_asked_and_a_wrong_token_is_refused(
+    kept: Path, serve: Callable[..., str]
+) -> None:
+    """Tables, rows and values for marks; what writes and what is wrong is one sentence."""
+    address = serve("gateway", str(kept))
+    with connect(address) as connection:
+        assert rows(connection, f"{_COUNT} WHERE seq > ?", [5]) == [(15,)]
+        assert rows(connection, "SELECT count(*) FROM history.python.torch_trace") == [(20,)]
+        (catalog,) = connection.adbc_get_objects(depth="tables").read_all().to_pylist()
+        names = {
+            table["table_name"]
+            for schema in catalog["catalog_db_schemas"]
+            for table in schema["db_schema_tables"]
+        }
+        assert {"torch_trace", "steps", "processes"} <= names
+        columns = connection.adbc_get_table_schema("torch_trace", db_schema_filter="python").names
+        assert columns[:2] == ["run", "project"]
+        with pytest.raises(dbapi.Error, match="INSERT statement, and only statements that read"):
+            rows(connection, "INSERT INTO steps VALUES (1)")
+        with pytest.raises(dbapi.Error, match="there is no column nope") as failed:
+            rows(connection, "SELECT nope FROM steps")
+        assert "Traceback" not in str(failed.value)
+    wrong = pytest.raises(dbapi.Error, match=r"UNAUTHENTICATED.*the token is wrong")
+    with connect(address, "wrong") as stranger, wrong:
+        rows(stranger, "SELECT 1")
+    with dbapi.connect(address, db_kwargs={"username": "me", "password": _TOKEN}) as named:
+        assert rows(named, "SELECT 1") == [(1,)]
+
+
+def test_a_cursor_that_is_closed_halfway_ends_its_statement(
+    kept: Path, tmp_path: Path, serve: Callable[..., str]
+) -> None:
+    """Its helper goes, and another client asks meanwhile."""
+    address = serve("gateway", str(kept))
+    with connect(address) as connection, connect(address) as other:
+        cursor = connection.cursor()
+        cursor.execute("SELECT * FROM range(100000000)")
+        assert cursor.fetchmany(2) == [(0,), (1,)]
+        assert rows(other, _COUNT) == [(20,)]
+        busy = _helpers(tmp_path)
+        cursor.close()
+        wait_until(lambda: len(_helpers(tmp_path) & busy) < len(busy), "its helper has ended")
+
+
+def test_who_gives_no_answer_in_time_is_ended(kept: Path) -> None:
+    """Without a server around it: a statement without an end, and a client that has gone."""
+    from probing.errors import ProbingError
+    from probing.gateway.asked import ROWS, Asked
+    from probing.gateway.helpers import Gone
+
+    helpers = Helpers()
+    endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
+    asked = Asked(kind=ROWS, place=Place(history=str(kept)), sql=endless, timeout_s=0.5)
+    with pytest.raises(ProbingError, match="ended after its limit"):
+        list(helpers.answer(asked, lambda: False))
+    with pytest.raises(Gone):
+        list(helpers.answer(asked, lambda: True))
+    helpers.close()
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_a_live_training_is_asked_beside_its_history(
+    tmp_path: Path, serve: Callable[..., str]
+) -> None:
+    """Its steps go on between two statements; both catalogs are there, and are not mixed."""
+    home = tmp_path / "home"
+    small = ["--steps", "1000000", "--layers", "1", "--dim", "16", "--context", "8", "--batch", "2"]
+    training = subprocess.Popen(
+        [sys.executable, str(ROOT / "examples" / "train_gpt.py"), *small],
+        env={**clean_env(home), "PROBING": "1", "OMP_NUM_THREADS": "1"},
+        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        folder = wait_until(lambda: _recording(home), "it records", 120)
+        export_process(folder, tmp_path / "runs")
+        address = serve("-t", "all", "gateway", str(tmp_path / "runs"))
+        newest = "SELECT pid, max(step) FROM live.python.steps GROUP BY pid"
+        with connect(address) as connection:
+            ((pid, first),) = rows(connection, newest)
+            assert pid == training.pid
+            assert rows(connection, newest)[0][1] > first
+            assert rows(connection, "SELECT count(*) FROM history.probing.processes") == [(1,)]
+            with pytest.raises(dbapi.Error, match="there is no table steps"):
+                rows(connection, "FROM steps JOIN history.python.steps USING (step)")
+    finally:
+        training.kill()
+        training.wait()
+
+
+def _recording(home: Path) -> ProcessFolder | None:
+    folders = RunDirectory(home).folders() if home.exists() else []
+    return next((one for one in folders if one.ring("steps").exists()), None)
+
+
+def _helpers(place: Path) -> set[str]:
+    """Those that run of a gateway whose run directory is in a folder, asked or in waiting."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            is_helper = b"probing.gateway.helper" in path.read_bytes()
+            if is_helper and str(place).encode() in (path.parent / "environ").read_bytes():
+                found.add(path.parent.name)
+        except OSError:
+            continue
+    return found
