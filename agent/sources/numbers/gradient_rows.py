@@ -31,6 +31,7 @@ from .gradient_tensors import (
     Names,
     copies_of,
     fill_elements,
+    fill_norms,
     gradients_of,
     has_closure,
     has_lost_squares,
@@ -191,9 +192,11 @@ class GradientRows:
         if self._copies:
             self.guard.run(self._note_updates)
 
-    def _begins(self, _: tuple[object, ...]) -> None:
+    def _begins(self, args: tuple[Any, ...]) -> None:
         if self._counts_passes() and not self._recording.safe_points.at_work.is_transformed():
             self._run(self._count_pass, self._kept.begins)
+            if self._armed is not None:
+                self.guard.run(self._armed.backward_begins, *args[:1])
 
     def _passed(self, args: tuple[object, ...], result: object) -> None:
         """A backward pass of the training thread has ended."""
@@ -273,7 +276,7 @@ class GradientRows:
         with torch.no_grad():
             numbers = self._norms(torch, pairs, user.scale)
             if isinstance(numbers, list):
-                _fill_norms(values, numbers)
+                fill_norms(values, numbers)
                 if armed is not None:
                     self._fill_unclipped(pairs, values)
                     self._fill_passes(pairs, values)
@@ -385,15 +388,6 @@ class GradientRows:
         """Complete the rows whose numbers have come, in order."""
         while self._late and self._late[0].pending.is_here():
             late = self._late.popleft()
-            _fill_norms(late.values, late.pending.values())
+            fill_norms(late.values, late.pending.values())
             for word, row in zip(late.words, late.values, strict=True):
                 self._ring.close_named(word, DONE, row)
-
-
-def _fill_norms(values: list[Values], numbers: list[float]) -> None:
-    """Put norms into their rows; the last number is the scale of the gradients."""
-    count, scale = len(values), numbers[-1]
-    norms, weights = numbers[:count], numbers[count : 2 * count]
-    for row, norm, weight in zip(values, norms, weights, strict=True):
-        row["norm"] = norm / scale
-        row.setdefault("weight_norm", weight)  # NULL already, where it cannot be read

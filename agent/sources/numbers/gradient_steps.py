@@ -6,9 +6,12 @@ why.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
+from ....messages.broadcasts import broadcast_note
 from ...on_demand.armed_job import ArmedJob
+from .broadcast import Broadcast, broadcast_of
 
 _MOST_BARREN = 8
 """How many steps, or passes inside of functions of `torch.func`, may show no gradient."""
@@ -43,6 +46,7 @@ class GradientSteps(ArmedJob):
         done: Steps whose rows are written.
         left_out: Gradients of the last step that could not be read.
         computed: How often its optimizer has computed its gradients anew.
+        broadcast: A loss of these steps that compares each prediction with each target.
     """
 
     what = "gradients"
@@ -51,6 +55,7 @@ class GradientSteps(ArmedJob):
         super().__init__(number, steps)
         self.left_out = 0
         self.computed = 1
+        self.broadcast: Broadcast | None = None
         self._rows = rows
         self._barren = 0
 
@@ -70,6 +75,8 @@ class GradientSteps(ArmedJob):
                 f"{self.left_out} {were} left out: sparse, or of a subclass of Tensor such as"
                 " DTensor"
             )
+        if self.broadcast is not None:
+            notes.append(broadcast_note(*self.broadcast))
         return tuple(notes)
 
     def step_ended(self) -> bool:
@@ -86,6 +93,11 @@ class GradientSteps(ArmedJob):
         self.left_out = left_out + (self.left_out if step == self.last_step else 0)
         self.saw(step)
         self.found += rows
+
+    def backward_begins(self, tensors: Sequence[Any] = ()) -> None:
+        """A backward pass of the steps begins, of these losses."""
+        if self.broadcast is None:
+            self.broadcast = next(filter(None, map(broadcast_of, tensors)), None)
 
     def transformed(self) -> None:
         """A backward pass has ended whose gradients only a function of `torch.func` sees."""

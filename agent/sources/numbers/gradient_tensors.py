@@ -260,3 +260,12 @@ def pieces_of(tensor: Tensor) -> Any:
     if tensor.dim() == 0 or tensor.numel() <= _PIECE:
         return [tensor]
     return tensor.split(max(1, _PIECE * tensor.shape[0] // tensor.numel()))
+
+
+def fill_norms(values: list[dict[str, Any]], numbers: list[float]) -> None:
+    """Put norms into their rows; the last number is the scale of the gradients."""
+    count, scale = len(values), numbers[-1]
+    norms, weights = numbers[:count], numbers[count : 2 * count]
+    for row, norm, weight in zip(values, norms, weights, strict=True):
+        row["norm"] = norm / scale
+        row.setdefault("weight_norm", weight)  # NULL already, where it cannot be read

@@ -117,6 +117,8 @@ CASES = (
     Case("loss-flat", of_steps(300, loss=_NOISE), "possible", 0, "has not fallen in 300 steps"),
     Case("loss-flat", of_steps(300, loss=lambda s: 69558 + 500 * 0.97**s), "possible", 0,
          "has hardly fallen in 300 steps"),
+    Case("loss-flat", of_steps(300, loss=_NOISE, lr=3.6e-7), "possible", 0,
+         "the learning rate was 3.6e-7 at most"),
     Case("loss-flat", of_steps(300), None),
     Case("loss-too-good", of_steps(tokens=512, loss=lambda s: 4 * 0.9**s), None),
     Case("loss-too-good", lambda: facts({"steps": steps(200, tokens=512,

@@ -68,10 +68,21 @@ def sampled(facts: Facts) -> list[Row]:
         watch = sample_gradients(facts.process, _SAMPLED, timeout_s=limit_s)
         if watch.armed.state == "failed":
             raise NotLookedAt(str(watch.armed.reason))
+        facts.ask("notes on gradients", lambda: watch.armed.notes)
         first, last = watch.armed.first_step or 0, watch.armed.last_step or 0
         return facts.process.query(_GRADIENTS.format(first=first, last=last)).to_pylist()
 
     return facts.ask("gradients", ask)
+
+
+def notes_of_sampled(facts: Facts) -> tuple[str, ...]:
+    """What the agent has to say of the steps that were sampled.
+
+    Raises:
+        NotLookedAt: As `sampled`.
+    """
+    sampled(facts)
+    return facts.ask("notes on gradients", tuple)
 
 
 def _by_parameter(rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -21,7 +21,7 @@ from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from ...series import Floats
 from .first_bad import first_bad
-from .rates import FEW_STEPS, RATE_JUMP, cause_of, middle_of
+from .rates import FEW_STEPS, RATE_JUMP, cause_of, middle_of, tiny_rate
 from .steadier import STEADIER, steadier
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _flat(facts: Facts) -> Iterator[Sign]:
     yield Sign(
         certainty="possible",
         summary=f"The loss has {has_fallen} fallen in {len(losses)} steps: {figure(before)} in the"
-        f" first, {figure(now)} now",
+        f" first, {figure(now)} now{tiny_rate(steps)}",
         since_step=steps.numbers[0],
         evidence=_rate_words(steps),
         weight=0.5,

@@ -18,6 +18,8 @@ from ...series import Floats
 FEW_STEPS = 50
 RATE_JUMP = 3.0
 _AROUND, _WORSE = 20, 1.2
+_TINY_RATE = 1e-6
+"""A weight of usual size takes a million steps of Adam at it to change as much as it is."""
 
 
 class Raise(NamedTuple):
@@ -60,6 +62,13 @@ def raised(steps: Steps) -> Iterator[Raise]:
 def cause_of(steps: Steps) -> Raise | None:
     """The raise of the rate after which the loss went up; None where there is none."""
     return next((one for one in raised(steps) if losses_around(steps, one).is_worse), None)
+
+
+def tiny_rate(steps: Steps) -> str:
+    """Said of a rate that never was large enough to change a model; empty for any other."""
+    rates = steps.column("lr")
+    most = float(rates.max()) if len(rates) else math.nan
+    return f"; the learning rate was {figure(most, 2)} at most" if most < _TINY_RATE else ""
 
 
 class Around(NamedTuple):

@@ -1,7 +1,8 @@
 """Rules about what torch has warned of: it has seen it itself, and nobody has read it.
 
 Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end. A warning is
-told only where what it is about is known to be a fault.
+told only where what it is about is known to be a fault. A loss of the script's own gets no warning:
+its graph is looked at.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import math
 import re
 from collections.abc import Iterator
 
+from .....messages.broadcasts import broadcast_in
 from ...facts import Facts
 from ...findings import Rule, Sign
+from .gradients import SAMPLING_S, notes_of_sampled
 
 _SCHEDULER = "Detected call of `lr_scheduler.step()` before `optimizer.step()`"
 _SIZES = re.compile(
@@ -63,6 +66,16 @@ def _broadcast_loss(facts: Facts) -> Iterator[Sign]:
             weight=0.9,
         )
         return
+    shapes = broadcast_in(notes_of_sampled(facts))
+    if shapes is not None:
+        yield Sign(
+            certainty="likely",
+            summary="The loss compares each prediction with each target: predictions of size"
+            f" {shapes[0]} are broadcast to {shapes[1]}",
+            since_step=None,
+            evidence=("the graph of the loss has a difference of that size of one of this size",),
+            weight=0.9,
+        )
 
 
 def _place(row: dict[str, object]) -> str:
@@ -96,13 +109,17 @@ RULES = (
         subject="warnings",
         symptom="The model learns to predict the mean of all targets.",
         evidence="`message` of python.warnings: a loss was given a target of another size than its"
-        " input, and both together are larger than either, as [32] and [32, 1] are.",
+        " input, and both together are larger than either, as [32] and [32, 1] are. Where the"
+        " script computes the loss itself, the graph of three backward passes: a difference of"
+        " size [n, n], one side of which is a prediction of size [n] or [n, 1], while the other"
+        " has no gradient.",
         certainty="likely",
         gravity=69,
         fix="Give both the same size: target.unsqueeze(-1), or prediction.squeeze(-1).",
         source="https://pytorch.org/docs/stable/notes/broadcasting.html",
         next=_WARNINGS_QUERY,
         look=_broadcast_loss,
+        cost_s=SAMPLING_S,
     ),
     Rule(
         name="scheduler-first",
