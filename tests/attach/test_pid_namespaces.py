@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from probing.client.connecting import connect
 from probing.linux import process
 from probing.rundir.folders import ProcessFolder, RunDirectory
-from tests.harness.targets import ROOT, Target, clean_env, run_command, wait_until
+from tests.harness.targets import ROOT, Target, clean_env, wait_until
 
 pytestmark = pytest.mark.anypython
 
@@ -68,7 +69,7 @@ def _folder(target: Target) -> ProcessFolder:
 
 
 def test_a_process_of_another_pid_namespace_is_asked_by_its_pid_here(
-    contained: Target, tmp_path: Path
+    contained: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its folder has its own number, 1, and its namespace, which others may have, too."""
     folder = _folder(contained)
@@ -78,14 +79,12 @@ def test_a_process_of_another_pid_namespace_is_asked_by_its_pid_here(
     assert process.status(folder.pid)["NSpid"].split() == [str(folder.pid), "1"]
     assert folder.is_alive()
     assert RunDirectory(contained.home).folder_for(folder.pid, folder.start_time) == folder
-    env = clean_env(contained.home)
-    for words, said in ((["status"], f"process {folder.pid} "), (["eval", "40 + 2"], "42")):
-        done = run_command(str(folder.pid), *words, cwd=tmp_path, env=env)
-        assert said in done.stdout, done.stderr
-    assert (
-        f"process {folder.pid}, taken by the agent"
-        in run_command(str(folder.pid), "backtrace", cwd=tmp_path, env=env).stdout
-    )
+    monkeypatch.setenv("PROBING_HOME", str(contained.home))
+    asked = connect(folder.pid)
+    assert asked.status().pid == folder.pid
+    trace = asked.backtrace()
+    assert (trace.pid, trace.source) == (folder.pid, "agent")
+    assert folder.pid in {thread.thread_id for thread in trace.threads}
 
 
 def test_a_process_that_cannot_be_seen_is_neither_dead_nor_pruned(
