@@ -9,6 +9,7 @@ to know. Heavy libraries are imported by the method that needs them.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..attach.injectors.names import AUTO
@@ -297,12 +298,13 @@ class Process(RunningCode):
         return self._post(FitAnswer, "fit", request, "it trains no more", timeout_s=wait_s)
 
     def status(self) -> wire.Card:
-        """Who it is."""
+        """Who it is, by its pid here."""
         folder = self._transport.record()
         card = None if folder is None else folder.read_card()
         if card is None and folder is not None and not folder.is_alive():
             raise CardDamaged(str(folder.path))
-        return card or self._get(wire.Card, "status", "its card cannot be read")
+        card = card or self._get(wire.Card, "status", "its card cannot be read")
+        return card if folder is None else replace(card, pid=folder.pid)
 
     def settings(self) -> wire.SettingsAnswer:
         """The settings in force."""

@@ -170,7 +170,7 @@ def summarize(folder: ProcessFolder) -> ProcessSummary:
     step = age = duration = None
     if row is not None:
         step = int(row.values["step"] or 0)
-        age = row.age_s(is_of_this_boot=not folder.is_foreign())
+        age = row.age_s(is_of_this_boot=folder.is_of_this_boot())
         duration = row.values["duration_ns"]
     card = folder.read_card()
     state = reached or _activity(folder, step, age, duration)

@@ -85,7 +85,7 @@ def steps_in(folder: ProcessFolder, most: int, known: Sequence[Row] = ()) -> lis
     """The same from the ring of a process of this machine."""
     settled = {row["seq"]: row for row in known[_SETTLING:]}
     rows = []
-    is_here = not folder.is_foreign()
+    is_here = folder.is_of_this_boot()
     try:
         with RingPeek(folder.ring("steps")) as ring:
             newest = ring.newest_seq()

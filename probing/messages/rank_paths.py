@@ -6,7 +6,7 @@ import re
 
 _RANKS = "/v1/ranks/"
 _OF_JOB = "/rank:"
-_KEY = re.compile(re.escape(_RANKS) + r"(\d+-\d+)")
+_KEY = re.compile(re.escape(_RANKS) + r"(\d+-\d+(?:-\d+)?)")
 
 
 def endpoint_at(url: str, key: str) -> str:

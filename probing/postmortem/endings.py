@@ -16,6 +16,7 @@ from typing import Any
 from ..linux import process
 from ..linux.cgroup import find_cgroup
 from ..messages.frozen import dataclass
+from ..rundir import numbers
 from ..rundir.folders import ProcessFolder
 from ..units import size
 from .crashes import THREAD_EXCEPTION, describe, read_crash
@@ -31,8 +32,6 @@ NEAR_FULL = 0.95
 """The same of the whole machine."""
 _KILLED = re.compile(r"(Memory cgroup out|Out) of memory: Killed process (\d+) \(([^)]*)\)")
 _KMSG_BYTES = 8192
-_FIRST_PID_NAMESPACE = 0xEFFFFFFC
-"""The number of the machine's own pid namespace: the kernel's log has no others' pids."""
 _MOST_LINES = 20_000
 LAST_MEMORY = """
     SELECT time_ns, step, phase, resident_bytes, cgroup_bytes, cgroup_limit_bytes,
@@ -117,8 +116,11 @@ def ending_of(folder: ProcessFolder, rows: Sequence[Row]) -> Ending | None:
         return Ending(certain=("The machine has been started anew since.",), was_killed=True)
     if folder.is_foreign():
         where = "It belongs to another container: from here nothing tells whether it still runs."
+        if not folder.may_run_elsewhere():
+            where = "It ran in another container and has ended: how, nothing tells from here."
         return Ending(certain=(where,))
-    is_here = card is not None and card.pid_namespace == _FIRST_PID_NAMESPACE
+    # The kernel's log has the pids of no other namespace.
+    is_here = card is not None and card.pid_namespace == numbers.FIRST
     kills = kernel_kills(read_kernel_log()) if is_here else []
     ending = judge(folder.pid, rows, kills, cgroup_now(), started_s=_started_s(folder))
     words = process.exit_words(folder.pid, folder.start_time)

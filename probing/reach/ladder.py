@@ -29,6 +29,7 @@ from ..errors import (
     ProcessEnded,
 )
 from ..linux import process
+from ..linux.thread_numbers import outer_numbers
 from ..messages import common as wire
 from ..messages.common import Backtrace
 from ..rundir.folders import ProcessFolder
@@ -196,10 +197,19 @@ def _after_death(folder: ProcessFolder) -> Backtrace:
 
 
 def _ask_agent(folder: ProcessFolder, *, locals: bool, timeout_s: float = _AGENT_S) -> Backtrace:
-    """The stacks as the agent tells them."""
+    """The stacks as the agent tells them, by the numbers that its threads have here."""
     address = Address(path=folder.socket)
     flags = ("locals",) if locals else ()
-    return wire.decode(Backtrace, ask(address, "backtrace", timeout_s=timeout_s, flags=flags))
+    data = ask(address, "backtrace", timeout_s=timeout_s, flags=flags)
+    trace = wire.decode(Backtrace, data)
+    if trace.pid == folder.pid:
+        return trace
+    here = outer_numbers(folder.pid)  # it is in a pid namespace of its own
+    threads = tuple(
+        dataclasses.replace(thread, thread_id=here.get(thread.thread_id, thread.thread_id))
+        for thread in trace.threads
+    )
+    return dataclasses.replace(trace, pid=folder.pid, threads=threads)
 
 
 def _with_native(trace: Backtrace, notes: list[str]) -> Backtrace:

@@ -2,7 +2,8 @@
 
     $PROBING_HOME | $XDG_RUNTIME_DIR/probing | /dev/shm/probing-<uid> | /tmp/probing-<uid>
                                 (the first of these that is safe, see `places`)
-        4242-81234567/          pid and start time, so that a recycled pid is never mistaken
+        4242-81234567/          pid and start time, so that a recycled pid is never mistaken; and
+                                in a container its pid namespace, whose pids are its own
             card.json           who it is (`probing.messages.card.Card`)
             torch_trace.ring    one file per recorded table
             names               the names that rows refer to
@@ -38,6 +39,7 @@ from ..messages.card import Card
 from ..messages.codec import decode, encode, with_checksum, without_checksum
 from ..messages.frozen import dataclass
 from ..settings import Settings
+from . import numbers
 from .places import Chosen, choose, places, way_out, why_unsafe
 
 _LONGEST_SOCKET_PATH = 107
@@ -113,7 +115,11 @@ def environment_directories(pid: int) -> list[RunDirectory]:
 
 @dataclass(frozen=True)
 class ProcessFolder:
-    """The folder of one process, alive or ended."""
+    """The folder of one process, alive or ended.
+
+    Attributes:
+        pid: Its number here, where it can be seen; else that of its own pid namespace.
+    """
 
     path: Path
     pid: int
@@ -199,23 +205,35 @@ class ProcessFolder:
         return process.is_alive(self.pid, self.start_time) and not self.is_foreign()
 
     def is_foreign(self) -> bool:
-        """Whether its pid is one of another pid namespace or another boot, so means nothing here.
+        """Whether its pid means nothing here: of another boot, or a pid namespace not seen into.
 
         Containers may share a run directory; a directory on a disk outlives its machine's boot.
         """
         card = self.read_card()
-        here = (process.pid_namespace(), process.boot_id())
-        return card is not None and (card.pid_namespace, card.boot_id) != here
+        if card is None or card.boot_id != process.boot_id():
+            return card is not None
+        if self.path.name.startswith(f"{self.pid}-"):
+            return card.pid_namespace != process.pid_namespace()
+        return numbers.namespace_of(self.pid) not in (card.pid_namespace, 0)
+
+    def is_of_this_boot(self) -> bool:
+        """Whether the clock that its rows were stamped by is that of this machine, as it runs."""
+        card = self.read_card()
+        return card is None or card.boot_id == process.boot_id()
 
     def may_run_elsewhere(self) -> bool:
         """Whether its process may run though its pid is nobody's here.
 
-        It is of another container or machine that shares the run directory, or answers there.
+        It is of another container or machine that shares the run directory, or shows that it lives.
+        One of this machine that took a lock and holds it no more has ended.
         """
         card = self.read_card()
         if card is None or not self.is_foreign():
             return False
-        return card.host != socket.gethostname() or self.is_listened_to()
+        if self.is_listened_to() or self.is_held():
+            return True
+        is_told = card.boot_id == process.boot_id() and self.held.exists()
+        return not is_told and card.host != socket.gethostname()
 
     def is_listened_to(self) -> bool:
         """Whether an agent holds the socket: it is alive, whatever its pid is to us."""
@@ -283,8 +301,14 @@ class RunDirectory:
     user: process.User | None = None
 
     def folder_for(self, pid: int, start_time: int) -> ProcessFolder:
-        """The folder of a process, whether or not it is there."""
-        return ProcessFolder(self.path / f"{pid}-{start_time}", pid, start_time)
+        """The folder of a process by its pid here, whether or not it is there."""
+        own = numbers.own_number(pid, start_time)
+        path = self.path / numbers.folder_name(own)
+        plain = ProcessFolder(self.path / f"{own.number}-{start_time}", pid, start_time)
+        card = None if path == plain.path or path.exists() else plain.read_card()
+        if card is not None and card.pid_namespace == own.namespace:
+            return plain  # its agent is of an earlier version
+        return ProcessFolder(path, pid, start_time)
 
     def create_folder(self, pid: int, start_time: int) -> ProcessFolder:
         """Make the folder of a process, and the run directory where it is missing.
@@ -330,10 +354,10 @@ class RunDirectory:
 
 def folder_at(path: Path) -> ProcessFolder | None:
     """The process folder at a path; None when its name is not that of one."""
-    pid, dash, started = path.name.partition("-")
-    if not (dash and pid.isdecimal() and started.isdecimal() and path.is_dir()):
+    own = numbers.read_name(path.name)
+    if own is None or not path.is_dir():
         return None
-    return ProcessFolder(path, int(pid), int(started))
+    return ProcessFolder(path, numbers.number_here(own, path / "held"), own.started)
 
 
 def write_private(path: Path, data: bytes) -> None:

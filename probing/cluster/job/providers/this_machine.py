@@ -30,12 +30,10 @@ def members_here(directory: RunDirectory, *, states: bool = False) -> list[Membe
     for folder in directory.folders():
         card = folder.read_card()
         if card is not None and not folder.may_run_elsewhere():
-            found.append((folder, member_at(folder, card), card.parent))
-    members = [member for _, member, _ in found]
+            found.append((folder, member_at(folder, card), card))
+    known = [(member, card) for _, member, card in found]
     ranks = [
-        (folder, member)
-        for folder, member, parent in found
-        if not _is_helper(member, parent, members)
+        (folder, member) for folder, member, card in found if not _is_helper(member, card, known)
     ]
     if not (states and ranks):
         return [member for _, member in ranks]
@@ -50,21 +48,26 @@ def _with_state(folder: ProcessFolder, member: Member) -> Member:
 
 def member_at(folder: ProcessFolder, card: Card) -> Member:
     """The member that a card in a run folder describes."""
-    return member_of(card, str(folder.path), is_alive=folder.is_alive())
+    member = member_of(card, str(folder.path), is_alive=folder.is_alive())
+    return dataclasses.replace(member, pid=folder.pid)
 
 
-def _is_helper(member: Member, parent: int | None, others: Iterable[Member]) -> bool:
+def _is_helper(member: Member, card: Card, others: Iterable[tuple[Member, Card]]) -> bool:
     """Whether a process is, or was, the child of one with the same rank.
 
-    Args:
-        parent: The process that started it, as it said itself.
+    Who started one that has ended is known by what it said itself, in its own pid namespace.
     """
+    if member.rank is None:
+        return False
+    same = [(other, its) for other, its in others if other.rank == member.rank]
     if member.is_alive:
         facts = process.facts(member.pid) if member.pid else None
         parent = facts.parent if facts is not None else None
-    if parent is None or member.rank is None:
-        return False
-    parents = [other for other in others if (other.pid, other.rank) == (parent, member.rank)]
-    if member.is_alive:
-        return any(other.is_alive for other in parents)
-    return any(o.job == member.job and o.started_ns < member.started_ns for o in parents)
+        return any(other.is_alive and other.pid == parent for other, _ in same)
+    place = (card.parent, card.pid_namespace)
+    return any(
+        its.job == card.job
+        and its.started_ns < card.started_ns
+        and (its.pid, its.pid_namespace) == place
+        for _, its in same
+    )

@@ -38,7 +38,7 @@ _LEAST_MOMENTS = 3
 """Of the twentieths of a process's life, in so many something came at least."""
 _POOLS = re.compile(r"ThreadPoolExecutor|pin_memory|MainThread|asyncio|^pt_|Dummy|^probing-")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_RECORD = re.compile(r"/probing-\d+/|/\d+-\d+/[^/]+\.(?:ring|json|txt)$|/\d+-\d+/(?:held|names)$")
+_RECORD = re.compile(r"/probing-\d+/|/\d+-\d+(-\d+)?/([^/]+\.(ring|json|txt)|held|names)$")
 """What probing keeps of processes, wherever their records are: it goes as they are pruned."""
 
 
