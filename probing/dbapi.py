@@ -29,7 +29,7 @@ from .errors import (
     TimedOut,
     Unreachable,
 )
-from .sql.marks import with_values
+from .sql.quoting import with_values
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,7 +24,7 @@ from ..errors import (
     Unreachable,
 )
 from ..server.access.auth import Listening
-from ..sql.marks import marks_in, with_values
+from ..sql.quoting import marks_in, with_values
 from .access import Access, NoQuestions
 from .asked import ROWS, SCHEMA, TABLES, Asked, Place
 from .catalog import Find, rows_for, schema_for

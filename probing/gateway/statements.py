@@ -12,7 +12,7 @@ from collections import OrderedDict
 from typing import Any
 
 from ..errors import BadRequest, SqlError
-from ..sql.marks import marks_in, with_values
+from ..sql.quoting import marks_in, with_values
 
 _MOST = 1000
 

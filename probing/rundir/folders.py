@@ -115,11 +115,7 @@ def environment_directories(pid: int) -> list[RunDirectory]:
 
 @dataclass(frozen=True)
 class ProcessFolder:
-    """The folder of one process, alive or ended.
-
-    Attributes:
-        pid: Its number here, where it can be seen; else that of its own pid namespace.
-    """
+    """The folder of one process; `pid` is that here, or of its own namespace if it is not seen."""
 
     path: Path
     pid: int

@@ -1,9 +1,24 @@
-"""How names and texts are written in SQL.
+"""How names, texts and values are written in SQL, and which question marks stand for values.
 
-Rules of this file: pure, and it imports nothing: whoever writes a statement may use it.
+Rules of this file: pure; whoever writes a statement may use it. A mark within a text, a name or a
+comment stands for nothing.
 """
 
 from __future__ import annotations
+
+import datetime as dt
+import decimal
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import SqlError
+
+_PLACES = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$ | (\?)""",
+    re.VERBOSE | re.DOTALL,
+)
+"""What may hold a question mark that stands for no value, and one that does."""
 
 
 def identifier(name: str) -> str:
@@ -14,3 +29,47 @@ def identifier(name: str) -> str:
 def text_literal(text: str) -> str:
     """A text as a literal."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def marks_in(sql: str) -> int:
+    """How many there are."""
+    return sum(match[2] is not None for match in _PLACES.finditer(sql))
+
+
+def with_values(sql: str, values: Sequence[Any]) -> str:
+    """The statement with a value in the place of each question mark.
+
+    Raises:
+        SqlError: There are more values than marks, or fewer, or one is of no known type.
+    """
+    left = list(values)
+    marks = marks_in(sql)
+    if marks != len(left):
+        raise SqlError(
+            f"the statement has {marks} question marks, and {len(left)} values were given"
+        )
+
+    def put(found: re.Match[str]) -> str:
+        return found[0] if found[2] is None else _literal(left.pop(0))
+
+    return _PLACES.sub(put, sql)
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, float):
+        return f"'{value!r}'::DOUBLE"
+    if isinstance(value, (int, decimal.Decimal)):
+        return f"({value})"
+    if isinstance(value, str):
+        return text_literal(value)
+    if isinstance(value, (bytes, bytearray)):
+        return "'" + "".join(f"\\x{byte:02X}" for byte in value) + "'::BLOB"
+    if isinstance(value, dt.datetime):
+        return f"'{value.isoformat(' ')}'::{'TIMESTAMP' if value.tzinfo is None else 'TIMESTAMPTZ'}"
+    if isinstance(value, (dt.date, dt.time)):
+        return f"'{value.isoformat()}'::{type(value).__name__.upper()}"
+    raise SqlError(f"a value of type {type(value).__name__} cannot stand in a statement")
