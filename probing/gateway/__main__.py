@@ -9,17 +9,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import signal
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import MissingLibrary, ProbingError, Unreachable, UsageError
+from ..errors import MissingLibrary, ProbingError, Unreachable
 from ..rundir.folders import RunDirectory, from_env, write_private
 from ..rundir.node_card import read_token, read_token_path, token_path
-from ..server.access.tokens import Tokens, tokens_for
+from ..server.access.tokens import Tokens
+from ..server.command import complain, end_by_signals, listening_at, node_tokens
 from ..server.sockets import TcpListener, bind_tcp
 from ..settings import Settings
 from .asked import Place
@@ -34,10 +34,10 @@ def main(argv: Sequence[str]) -> int:
     try:
         _serve(options)
     except ProbingError as error:
-        return _complain(f"{error}", error.help, error.exit_code)
+        return complain(f"{error}", error.help, error.exit_code)
     except OSError as error:
         what = f"cannot listen on {options.listen}: {error.strerror or error}."
-        return _complain(what, "Port 0 takes a free one.", Unreachable.exit_code)
+        return complain(what, "Port 0 takes a free one.", Unreachable.exit_code)
     return 0
 
 
@@ -74,7 +74,8 @@ def _serve(options: argparse.Namespace) -> None:
         from ..history.query import source_of
 
         source_of(place.history)
-    settings = _settings(options)
+    found = Settings.from_env(os.environ)
+    settings = listening_at(found, options.listen, options.tls_cert, options.tls_key)
     _check_libraries()
     directory = from_env()
     tokens = _tokens(settings, directory)
@@ -82,9 +83,8 @@ def _serve(options: argparse.Namespace) -> None:
     listener = bind_tcp(settings, 0)
     server = _start(listener, settings, place, tokens, options.timeout)
     is_over = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: is_over.set())
-    _tell(listener, server.port, settings, directory)
+    end_by_signals(is_over.set)
+    _tell(listener, settings, directory)
     is_over.wait()
     server.close()
 
@@ -102,29 +102,15 @@ def _check_libraries() -> None:
         raise MissingLibrary("probing-agent[flight]") from None
 
 
-def _settings(options: argparse.Namespace) -> Settings:
-    """The settings of the environment and the options together."""
-    found = Settings.from_env(os.environ)
-    if not options.listen.rpartition(":")[2].isdecimal():
-        raise UsageError(f"--listen {options.listen} is not host:port.")
-    return dataclasses.replace(
-        found,
-        listen=options.listen,
-        tls_cert=options.tls_cert or found.tls_cert,
-        tls_key=options.tls_key or ("" if options.tls_cert else found.tls_key),
-    )
-
-
 def _tokens(settings: Settings, directory: RunDirectory) -> Tokens:
     """Those that are given, else those of this machine's node server, kept where it keeps them."""
-    paths = token_path(directory), read_token_path(directory)
-    before = Tokens(*(read_token(path) or "" for path in paths))
-    tokens = tokens_for(settings, before)
+    tokens = node_tokens(settings, directory)
     directory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.verify()
+    paths = token_path(directory), read_token_path(directory)
     given = settings.token, settings.read_token
-    for path, known, token, is_given in zip(paths, before, tokens, given, strict=True):
-        if not (known or is_given):
+    for path, token, is_given in zip(paths, tokens, given, strict=True):
+        if not (is_given or read_token(path)):
             write_private(path, token.encode())
     return tokens
 
@@ -135,36 +121,27 @@ def _start(
     """Have gRPC listen where it may."""
     from .server import Gateway
 
-    host = listener.address.removeprefix("https://").rpartition(":")[0]
-    port = int(listener.address.rpartition(":")[2])
     listener.server.close()
     certificate = None
     if listener.certificate is not None:
         key = settings.tls_key or settings.tls_cert
         certificate = (Path(settings.tls_cert).read_text("utf-8"), Path(key).read_text("utf-8"))
-    scheme = "grpc+tls" if certificate else "grpc"
     served = _Served(settings, tokens.full, tokens.read, None)
-    return Gateway(
-        f"{scheme}://{host}:{port}", served, place, timeout_s=timeout_s, certificate=certificate
-    )
+    return Gateway(_location(listener), served, place, timeout_s=timeout_s, certificate=certificate)
 
 
-def _tell(listener: TcpListener, port: int, settings: Settings, directory: RunDirectory) -> None:
+def _location(listener: TcpListener) -> str:
+    """Where it listens, as gRPC has it."""
+    scheme = "grpc" if listener.certificate is None else "grpc+tls"
+    return f"{scheme}://{listener.address.removeprefix('https://')}"
+
+
+def _tell(listener: TcpListener, settings: Settings, directory: RunDirectory) -> None:
     """Say where it listens, and where the token is."""
-    host = listener.address.removeprefix("https://").rpartition(":")[0]
-    scheme, shown = "grpc", ""
-    if listener.certificate is not None:
-        scheme, shown = (
-            "grpc+tls",
-            f"; its certificate is sha256:{listener.certificate.fingerprint}",
-        )
+    certificate = listener.certificate
+    shown = f"; its certificate is sha256:{certificate.fingerprint}" if certificate else ""
     where = "PROBING_TOKEN" if settings.token else token_path(directory)
-    print(f"listening on {scheme}://{host}:{port}; the token is in {where}{shown}", flush=True)  # noqa: T201
-
-
-def _complain(what: str, help_: str, code: int) -> int:
-    print(f"error: {what}" + (f"\n{help_}" if help_ else ""), file=sys.stderr)  # noqa: T201
-    return code
+    print(f"listening on {_location(listener)}; the token is in {where}{shown}", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

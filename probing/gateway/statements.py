@@ -12,7 +12,7 @@ from collections import OrderedDict
 from typing import Any
 
 from ..errors import BadRequest, SqlError
-from ..sql.quoting import marks_in, with_values
+from ..sql.quoting import with_values
 
 _MOST = 1000
 
@@ -55,8 +55,6 @@ class Statements:
         """
         with self._lock:
             sql, values = self._one(handle)
-        if values is None and not marks_in(sql):
-            return sql
         return with_values(sql, values or ())
 
     def forget(self, handle: bytes) -> None:

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, TypeVar
 import duckdb
 import pyarrow as pa
 
-from ..errors import DamagedHistory, HistoryBusy, InternalError, NoHistory
+from ..errors import DamagedHistory, HistoryBusy, NoHistory
 from ..sql import gate as sql_gate
 from ..sql.answer import Answer
-from ..sql.database import fresh_database, load_whole, lock
-from ..sql.engine import Query, check_types
+from ..sql.database import fresh_database, lock
+from ..sql.engine import Query, relation_of
 from ..sql.errors import SqlContext
 from ..sql.process_columns import literal
 from ..sql.quoting import identifier, text_literal
@@ -266,12 +266,7 @@ class _HistoryColumns(_HistoryQuery):
 
     def _begin_rows(self, connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         """Have them told, and no row computed."""
-        load_whole()
-        relation = connection.sql(sql)
-        if relation is None:
-            raise InternalError("the statement gave no rows")
-        check_types(relation.columns, relation.types)
-        self.schema = relation.limit(0).to_arrow_table().schema
+        self.schema = relation_of(connection, sql).limit(0).to_arrow_table().schema
 
 
 Q = TypeVar("Q", bound=_HistoryQuery)

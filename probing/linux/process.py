@@ -362,10 +362,10 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
 
 
-def pid_namespace() -> int:
-    """The inode of this process's pid namespace; 0 where the kernel does not tell."""
+def pid_namespace(pid: int | str = "self") -> int:
+    """The inode of a process's pid namespace, of this one's own; 0 where that is not told."""
     try:
-        return os.stat("/proc/self/ns/pid").st_ino
+        return os.stat(f"/proc/{pid}/ns/pid").st_ino
     except OSError:
         return 0
 

@@ -210,7 +210,7 @@ class ProcessFolder:
             return card is not None
         if self.path.name.startswith(f"{self.pid}-"):
             return card.pid_namespace != process.pid_namespace()
-        return numbers.namespace_of(self.pid) not in (card.pid_namespace, 0)
+        return process.pid_namespace(self.pid) not in (card.pid_namespace, 0)
 
     def is_of_this_boot(self) -> bool:
         """Whether the clock that its rows were stamped by is that of this machine, as it runs."""

@@ -48,7 +48,7 @@ def own_number(pid: int, started: int) -> OwnNumber:
     if not process.is_alive(pid, started):
         return OwnNumber(pid, started, process.pid_namespace())
     numbers = process.status(pid).get("NSpid", "").split() or [str(pid)]
-    return OwnNumber(int(numbers[-1]), started, namespace_of(pid))
+    return OwnNumber(int(numbers[-1]), started, process.pid_namespace(pid))
 
 
 def folder_name(own: OwnNumber) -> str:
@@ -81,14 +81,6 @@ def number_here(own: OwnNumber, locked: Path) -> int:
     found = own_number(pid, own.started)
     is_in_it = found.namespace == own.namespace or 0 in (found.namespace, own.namespace)
     return pid if is_in_it and found.number == own.number else own.number
-
-
-def namespace_of(pid: int) -> int:
-    """The inode of the pid namespace that a process runs in; 0 where that is not told."""
-    try:
-        return os.stat(f"/proc/{pid}/ns/pid").st_ino
-    except OSError:
-        return 0
 
 
 def _holder(path: Path) -> int | None:

@@ -212,11 +212,7 @@ class Query:
 
     def _begin_rows(self, connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         """Have the rows computed, as Arrow."""
-        load_whole()
-        relation = connection.sql(sql)
-        if relation is None:
-            raise InternalError("the statement gave no rows")
-        check_types(relation.columns, relation.types)
+        relation = relation_of(connection, sql)
         self._reader = relation.to_arrow_reader(_BATCH_ROWS)
         self.schema = self._reader.schema
 
@@ -279,6 +275,21 @@ def _foreign_errors() -> tuple[type[BaseException], ...]:
     arrow = sys.modules.get("pyarrow")
     ours = (duckdb.Error, OSError, MemoryError, RuntimeError)
     return ours if arrow is None else (*ours, arrow.ArrowException)
+
+
+def relation_of(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+    """The rows of a statement, of which none is computed yet.
+
+    Raises:
+        InternalError: It has none.
+        SqlError: A column of them has no type of Arrow's.
+    """
+    load_whole()
+    relation = connection.sql(sql)
+    if relation is None:
+        raise InternalError("the statement gave no rows")
+    check_types(relation.columns, relation.types)
+    return relation
 
 
 def check_types(names: Sequence[str], types: Sequence[Any]) -> None:

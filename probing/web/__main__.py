@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Sequence
 
 from ..errors import ProbingError, Unreachable
 from ..page import page_file
+from ..server.command import complain, end_by_signals
 from ..settings import Settings
 
 
@@ -23,10 +23,10 @@ def main(argv: Sequence[str]) -> int:
         page_file("page.js")
         _serve(options)
     except ProbingError as error:
-        return _complain(f"{error}", error.help, error.exit_code)
+        return complain(f"{error}", error.help, error.exit_code)
     except OSError as error:
         what = f"cannot listen on port {options.port}: {error.strerror or error}."
-        return _complain(what, "--port 0 takes a free one.", Unreachable.exit_code)
+        return complain(what, "--port 0 takes a free one.", Unreachable.exit_code)
     return 0
 
 
@@ -60,8 +60,7 @@ def _serve(options: argparse.Namespace) -> None:
         processes.look()
     settings = Settings.from_env(os.environ)
     server = WebServer(settings, processes, options.port, may_eval=options.allow_eval)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: server.stop())
+    end_by_signals(server.stop)
     server.run(_tell)
 
 
@@ -69,11 +68,6 @@ def _tell(link: str) -> None:
     print(link, flush=True)  # noqa: T201 - what the command is for
     if sys.stderr.isatty():
         print("Open it in a browser of this machine. Ctrl-C ends it.", file=sys.stderr)  # noqa: T201
-
-
-def _complain(what: str, help_: str, code: int) -> int:
-    print(f"error: {what}" + (f"\n{help_}" if help_ else ""), file=sys.stderr)  # noqa: T201
-    return code
 
 
 if __name__ == "__main__":

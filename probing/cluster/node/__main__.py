@@ -22,6 +22,7 @@ from ...rundir.folders import RunDirectory, from_env
 from ...rundir.node_card import log_path, read_node, token_path
 from ...safety.off_switch import without_agent
 from ...safety.parent_death import end_with_parent
+from ...server.command import complain, end_by_signals, listening_at, node_tokens
 from ...settings import Settings
 
 _CONNECTIONS = 1024
@@ -41,10 +42,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         _serve(options)
     except (ProbingError, OSError) as error:
-        help_ = getattr(error, "help", "")
-        help_ = f"\n{help_}" if help_ else ""
-        print(f"error: {error}{help_}", file=sys.stderr)  # noqa: T201
-        return error.exit_code if isinstance(error, ProbingError) else Unreachable.exit_code
+        code = error.exit_code if isinstance(error, ProbingError) else Unreachable.exit_code
+        return complain(f"{error}", getattr(error, "help", ""), code)
     return 0
 
 
@@ -87,7 +86,7 @@ def _serve(options: argparse.Namespace) -> None:
         OSError: It cannot be.
     """
     from .otel.wanted import wanted_in
-    from .server import NodeServer, node_tokens, take_place
+    from .server import NodeServer, take_place
 
     settings = _settings(options)
     directory = from_env()
@@ -99,8 +98,7 @@ def _serve(options: argparse.Namespace) -> None:
     server = NodeServer(settings, directory, node_tokens(settings, directory))
     if settings.otel:
         server.send(wanted_in(os.environ), _say)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: server.stop())
+    end_by_signals(server.stop)
     idle_s = settings.node_idle_s if options.until_idle else None
     beside = _start_beside(settings)
     try:
@@ -161,8 +159,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     """The settings of the environment and the options together."""
     found = Settings.from_env(os.environ)
     listen = options.listen or found.node_listen
-    if not listen.rpartition(":")[2].isdecimal():
-        raise UsageError(f"--listen {listen} is not host:port.")
+    found = listening_at(found, listen, options.tls_cert or "", options.tls_key or "")
     token = found.token
     if options.token_file:
         try:
@@ -176,10 +173,7 @@ def _settings(options: argparse.Namespace) -> Settings:
             raise UsageError(f"the token file {options.token_file} is empty.")
     return dataclasses.replace(
         found,
-        listen=listen,
         token=token,
-        tls_cert=options.tls_cert or found.tls_cert,
-        tls_key=options.tls_key or ("" if options.tls_cert else found.tls_key),
         allow_eval=options.allow_eval or found.allow_eval,
         max_connections=max(found.max_connections, _CONNECTIONS),
         max_requests=max(found.max_requests, _REQUESTS),

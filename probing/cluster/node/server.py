@@ -28,12 +28,11 @@ from ...rundir.node_card import (
     NodeCard,
     forget_node,
     lock_path,
-    read_token,
     read_token_path,
     token_path,
     write_node,
 )
-from ...server.access.tokens import Tokens, tokens_for
+from ...server.access.tokens import Tokens
 from ...server.bodies import json_answer
 from ...server.certificate import Certificate
 from ...server.parameters import flag
@@ -222,13 +221,3 @@ def take_place(directory: RunDirectory) -> int | None:
         os.close(fd)
         return None
     return fd
-
-
-def node_tokens(settings: Settings, directory: RunDirectory) -> Tokens:
-    """The tokens as given, else those this machine's node server had before, else new ones.
-
-    Raises:
-        BadSetting: They are the same.
-    """
-    paths = token_path(directory), read_token_path(directory)
-    return tokens_for(settings, Tokens(*(read_token(path) or "" for path in paths)))
