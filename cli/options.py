@@ -266,6 +266,15 @@ def _said(now: str, value: str) -> str:
     return f"`{now.partition(',')[0]} {value}`"
 
 
+def tls_options(function: F) -> F:
+    """Add ``--tls-cert`` and ``--tls-key`` to a command that listens."""
+    cert = click.option(
+        "--tls-cert", metavar="FILE", help="The certificate to show; the same as PROBING_TLS_CERT."
+    )
+    key = click.option("--tls-key", metavar="FILE", help="Its key; the same as PROBING_TLS_KEY.")
+    return cert(key(function))
+
+
 def verbosity_options(function: F) -> F:
     """The options ``-v``, ``-q`` and ``--color``, in force for all that this command prints."""
     for decorate in reversed(_VERBOSITY):

@@ -9,6 +9,7 @@ import click
 from ...errors import UsageError
 from ...settings import Settings
 from ..command import AskCommand
+from ..options import tls_options
 from ..output.successor import become
 from ..target import Target, target_options
 
@@ -20,10 +21,7 @@ from ..target import Target, target_options
     "--listen", metavar="HOST:PORT",
     help="Where to listen; port 0 takes a free one.  [default: 127.0.0.1:9742]",
 )  # fmt: skip
-@click.option(
-    "--tls-cert", metavar="FILE", help="The certificate to show; the same as PROBING_TLS_CERT."
-)
-@click.option("--tls-key", metavar="FILE", help="Its key; the same as PROBING_TLS_KEY.")
+@tls_options
 @click.pass_context
 def command(
     context: click.Context,

@@ -11,6 +11,7 @@ import click
 from ...errors import UsageError
 from ...safety.off_switch import is_off
 from ..command import AskCommand
+from ..options import tls_options
 from ..output import terminal
 from ..target import refuse_target
 
@@ -32,10 +33,7 @@ class RunCommand(AskCommand):
 @click.option(
     "--listen", metavar="HOST:PORT", help="Listen on TCP, too; the same as PROBING_LISTEN."
 )
-@click.option(
-    "--tls-cert", metavar="FILE", help="The certificate to show; the same as PROBING_TLS_CERT."
-)
-@click.option("--tls-key", metavar="FILE", help="Its key; the same as PROBING_TLS_KEY.")
+@tls_options
 @click.option(
     "--allow-eval", is_flag=True,
     help="Run code that comes over TCP; the same as PROBING_ALLOW_EVAL=1.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ..command import AskCommand
+from ..options import tls_options
 from ..output.successor import become
 from ..target import refuse_target
 
@@ -18,10 +19,7 @@ from ..target import refuse_target
     "--token-file", metavar="FILE",
     help="The file that holds the token; else PROBING_TOKEN, else one that is made.",
 )  # fmt: skip
-@click.option(
-    "--tls-cert", metavar="FILE", help="The certificate to show; the same as PROBING_TLS_CERT."
-)
-@click.option("--tls-key", metavar="FILE", help="Its key; the same as PROBING_TLS_KEY.")
+@tls_options
 @click.option(
     "--allow-eval", is_flag=True,
     help="Run code that comes over TCP; the same as PROBING_ALLOW_EVAL=1.",

@@ -112,10 +112,10 @@ def test_a_module_that_sleeps_is_named(runs: Runs, twins: tuple[Target, Target])
     assert "second forward" in text.stdout
 
 
-def test_all_that_was_changed_is_named(runs: Runs, twins: tuple[Target, Target]) -> None:
+def test_all_that_was_changed_is_named(runs: Runs) -> None:
     """Batch, type, threads and seed, as they were typed and as they came out."""
     changed = ("--batch", "32", "--dtype", "float64", "--threads", "2", "--seed", "5")
-    plain, other = twins[0], runs.ended(*changed)
+    plain, other = runs.ended(), runs.ended(*changed)
     found = diff(plain, other)
     assert {f"{one['kind']} {one['name']}" for one in found["differences"]} == SET_UP
     values = {one["name"]: (one["before"], one["after"]) for one in found["differences"]}

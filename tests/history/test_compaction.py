@@ -35,7 +35,7 @@ DAY_S = 86_400
 COUNTS = "SELECT count(*) AS n, count(DISTINCT seq) AS each_once FROM torch_trace"
 
 
-@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [5, pytest.param(200, marks=pytest.mark.nightly)])
 def test_no_kill_loses_or_doubles_a_row(tmp_path: Path, kills: int) -> None:
     """A query after each kill finds the rows that were exported by then, each once."""
     history = tmp_path / "history"

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anypython
 
 @pytest.mark.parametrize(
     ("kills", "capacity"),
-    [(20, 4096), pytest.param(200, 16384, marks=pytest.mark.nightly), (10, 64)],
+    [(8, 4096), pytest.param(200, 16384, marks=pytest.mark.nightly), (6, 64)],
 )
 def test_no_kill_loses_or_doubles_a_row(tmp_path: Path, kills: int, capacity: int) -> None:
     """Rows in are rows out, each once; what the ring had overwritten before is counted."""

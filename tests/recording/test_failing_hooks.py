@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 @pytest.mark.parametrize(
     ("stride", "native"),
     [
-        pytest.param(80, "1", id="some"),
+        pytest.param(160, "1", id="some"),
         pytest.param(1, "1", id="all", marks=pytest.mark.nightly),
         pytest.param(1, "0", id="all in Python", marks=pytest.mark.nightly),
     ],

@@ -122,7 +122,7 @@ def test_ranks_of_data_parallel_training(runs: Runs, fault: faults.Reached) -> N
 @pytest.mark.parametrize(
     "way",
     [
-        pytest.param("ddp_compiled_to_aten", marks=_needs_headers),
+        pytest.param("ddp_compiled_to_aten", marks=[pytest.mark.nightly, _needs_headers]),
         pytest.param("ddp_compiled", marks=[pytest.mark.nightly, _needs_headers]),
     ],
 )

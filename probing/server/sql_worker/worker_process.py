@@ -8,7 +8,6 @@ child but its own. Pipes never block; every wait has an end.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.util
 import os
 import subprocess
@@ -40,6 +39,10 @@ _OWN_VARIABLES = {
 
 borrowed_places: tuple[str, ...] = ()
 """Folders that hold what is not installed here: the operator's, who attached from there."""
+
+
+_late: list[subprocess.Popen[bytes]] = []
+"""Killed workers that nobody waits for any more, to be reaped once they are gone."""
 
 
 class WorkerProcess:
@@ -158,9 +161,11 @@ class WorkerProcess:
                 pipe.close()
 
     def wait(self) -> None:
-        """Wait until it is gone, after `kill`."""
-        with contextlib.suppress(subprocess.TimeoutExpired):  # in a wait of the kernel's
+        """Wait until it is gone, after `kill`; on a busy machine it may be so later."""
+        try:
             self._popen.wait(_END_S)
+        except subprocess.TimeoutExpired:  # in a wait of the kernel's
+            _late[:] = [one for one in (*_late, self._popen) if one.poll() is None]
 
     def _check(self, status: bytes, expected: bytes) -> None:
         """Raise the error that came instead of what was expected."""

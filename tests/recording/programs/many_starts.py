@@ -85,7 +85,8 @@ if __name__ == "__main__":
         grown = [after - before for after, before in zip(
             (*held(), resident_kib()), (traced, objects, references, resident), strict=True
         )]  # fmt: skip
-        if grown[1] < SPARE_OBJECTS or time.monotonic() > end:
+        is_settled = grown[0] < SPARE_BYTES + ATEXIT_BYTES * times and grown[1] < SPARE_OBJECTS
+        if is_settled or time.monotonic() > end:
             break
         time.sleep(0.05)
     print("bytes, objects, references and KiB more:", grown, flush=True)
