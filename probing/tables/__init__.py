@@ -53,6 +53,7 @@ from .memory import (
     PROCESS_ROLES as PROCESS_ROLES,
 )
 from .model import (
+    HOOKS as HOOKS,
     MODELS as MODELS,
     MODULES as MODULES,
     OBSERVED_COLUMNS as OBSERVED_COLUMNS,
