@@ -63,14 +63,18 @@ class _Kept(weakref.ref):  # type: ignore[type-arg]
 
 
 class _Asked:
-    """Stands in for `result` or `exception` of one future that has failed."""
+    """Stands in for `result` or `exception` of one future that has failed.
 
-    __slots__ = ("_error", "_fate", "_note", "_word")
+    Attributes:
+        error: What it has failed with.
+    """
+
+    __slots__ = ("_fate", "_note", "_word", "error")
 
     def __init__(
         self, error: BaseException, fate: _Fate, word: int, note: Callable[[int | _Kept], None]
     ) -> None:
-        self._error, self._fate, self._word, self._note = error, fate, word, note
+        self.error, self._fate, self._word, self._note = error, fate, word, note
 
     def _tell(self) -> None:
         """Note once that it was asked."""
@@ -88,7 +92,7 @@ class _Result(_Asked):
         del timeout
         self._tell()
         try:
-            raise self._error
+            raise self.error
         finally:
             del self  # else the exception holds this frame, and this frame the exception
 
@@ -101,7 +105,7 @@ class _Exception(_Asked):
     def __call__(self, timeout: float | None = None) -> BaseException:
         del timeout
         self._tell()
-        return self._error
+        return self.error
 
 
 class TaskErrors:
@@ -148,14 +152,11 @@ class TaskErrors:
         """Stands in for `Future.set_exception`."""
         future = args[0] if args else None
         error = args[1] if len(args) > 1 else kwargs.get("exception")
-        own = getattr(future, "__dict__", {})
-        had = own.get(_ASKING[0])
         self.guard.run(self._note, future, error)  # first: it calls back who asks at once
         try:
             return original(*args, **kwargs)
-        except BaseException:
-            if own.get(_ASKING[0]) is not had:  # it was cancelled meanwhile
-                self.guard.run(_make_plain, future)
+        except BaseException:  # it was cancelled meanwhile, or had one before
+            self.guard.run(_make_plain, future, error)
             raise
 
     def _note(self, future: Any, error: object) -> None:
@@ -224,10 +225,15 @@ class TaskErrors:
         self._ring.close_named(word, DONE, {"lost": int(is_lost), "duration_ns": took})
 
 
-def _make_plain(future: Any) -> None:
-    """Take from a future what it was given."""
+def _make_plain(future: Any, error: object = None) -> None:
+    """Take from a future what it was given.
+
+    Args:
+        error: Only what it was given for this one.
+    """
     for name in _ASKING:
-        if isinstance(vars(future).get(name), _Asked):
+        given = vars(future).get(name)
+        if isinstance(given, _Asked) and (error is None or given.error is error):
             vars(future).pop(name, None)
 
 
