@@ -50,7 +50,7 @@ def _rows(recording: Recording) -> list[Row]:
     seen: set[int] = set()
     found: list[Row] = []
     gradients = GradientsBeside(recording, _WAIT_S)
-    idle = idle_wrappers(roots)
+    idle = idle_wrappers(roots, recording.objects.unwrapped())
     for root, name, parameter in named:
         if id(parameter) not in seen:
             seen.add(id(parameter))

@@ -187,7 +187,7 @@ PARAMETERS = Table(
             "idle_wrapper",
             "The class of a wrapper around it that averages gradients over several ranks"
             " (DistributedDataParallel) and has never been called, where no other around it was;"
-            " else NULL.",
+            " with ` (gone)` where nobody holds it any more. Else NULL.",
         ),
     ),
 )

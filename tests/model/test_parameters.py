@@ -62,13 +62,14 @@ def test_what_passes_a_wrapper_by_and_what_hooks_pile_up_are_seen(
     target.wait_for_step(20)
     process = probing.connect(target.pid)
     rows = process.live("parameters").dicts()
-    assert {row["parameter"]: row["idle_wrapper"] for row in rows} == {
-        "0.weight": "DistributedDataParallel",
-        "0.bias": "DistributedDataParallel",
-        "2.weight": "DistributedDataParallel",
-        "2.bias": "DistributedDataParallel",
-        "weight": None,
-        "bias": None,
+    assert {(row["model"], row["parameter"]): row["idle_wrapper"] for row in rows} == {
+        ("net", "0.weight"): "DistributedDataParallel",
+        ("net", "0.bias"): "DistributedDataParallel",
+        ("net", "2.weight"): "DistributedDataParallel",
+        ("net", "2.bias"): "DistributedDataParallel",
+        ("dropped", "weight"): "DistributedDataParallel (gone)",
+        ("called", "weight"): None,
+        ("called", "bias"): None,
     }
 
     hooks = {row["function"]: row for row in process.live("hooks").dicts()}

@@ -1,4 +1,4 @@
-"""Wrappers that average gradients over ranks, and that nobody has ever called.
+"""Wrappers that average gradients over ranks, and that nobody has ever called, or holds any more.
 
 Rules of this file: runs in the agent's thread while others train; compares classes, and reads what
 torch itself keeps of each wrapper. Nothing read stays referenced.
@@ -15,12 +15,17 @@ from ..calls.names.module_names import walk
 from ..storage.living import objects_of
 from ..torch_types import Module
 
+GONE = "DistributedDataParallel (gone)"
 
-def idle_wrappers(roots: Iterable[Module]) -> dict[int, str]:
+
+def idle_wrappers(roots: Iterable[Module], unwrapped: Iterable[Module]) -> dict[int, str]:
     """The class of the wrapper around each parameter of some roots that was never called.
 
     Torch sets up what averages gradients in the wrapper's first forward, and keeps that it has: so
     it is known also of calls before the agent came, and of compiled ones.
+
+    Args:
+        unwrapped: Modules that have outlived a wrapper.
 
     Returns:
         By ``id(parameter)``; without those that a wrapper has, too, which was called.
@@ -38,16 +43,17 @@ def idle_wrappers(roots: Iterable[Module]) -> dict[int, str]:
                 called |= _parameters(module)
     if inside <= called:
         return {}  # as in every healthy job: nothing is looked for
-    return _of_idle(objects_of((cls,)), called)
+    gone = {key: GONE for module in unwrapped for key in _parameters(module)}
+    return _of_idle(objects_of((cls,)), called, gone)
 
 
-def _of_idle(wrappers: Iterable[Module], called: set[int]) -> dict[int, str]:
+def _of_idle(wrappers: Iterable[Module], called: set[int], found: dict[int, str]) -> dict[int, str]:
     """The parameters of those that were never called.
 
     Args:
         called: Parameters of others that were.
+        found: Those of wrappers that are gone.
     """
-    found: dict[int, str] = {}
     for wrapper in wrappers:
         if _is_idle(wrapper):
             found |= dict.fromkeys(_parameters(wrapper), class_name(wrapper))

@@ -28,7 +28,8 @@ net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
 called = nn.Linear(4, 4)
 passed_by = nn.parallel.DistributedDataParallel(net)
 averaged = nn.parallel.DistributedDataParallel(called)
-optimizer = torch.optim.SGD([*net.parameters(), *called.parameters()], lr=1e-3)
+dropped = nn.parallel.DistributedDataParallel(nn.Linear(4, 4, bias=False)).module
+optimizer = torch.optim.SGD([*net.parameters(), *called.parameters(), *dropped.parameters()], 1e-3)
 for name in ("first", "second"):
     net[0].register_forward_hook(functools.partial(once, name))
 print("ready", flush=True)
@@ -36,7 +37,7 @@ while True:
     net[2].register_forward_hook(keep)
     handle = net[0].register_forward_hook(passing)
     with averaged.no_sync():
-        passed_by.module(averaged(torch.randn(8, 4))).square().mean().backward()
+        passed_by.module(dropped(averaged(torch.randn(8, 4)))).square().mean().backward()
     handle.remove()
     optimizer.step()
     optimizer.zero_grad()

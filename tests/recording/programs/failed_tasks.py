@@ -19,7 +19,7 @@ class Failure(OSError):
     """One that can be referred to weakly."""
 
 
-class Own(Future):  # type: ignore[type-arg]
+class Own(Future[Any]):
     """A future that is asked in its own way."""
 
     def result(self, timeout: float | None = None) -> Any:
@@ -60,7 +60,8 @@ if __name__ == "__main__":
     assert gone() is None  # nothing in a circle holds it
     gc.enable()
     assert repr(failed("exception").exception(timeout=1)) == "Failure('exception')"
-    begin, seen = threading.Event(), []
+    begin = threading.Event()
+    seen: list[object] = []
     future = pool.submit(fail, "callback", begin)
     future.add_done_callback(lambda done: seen.append(done.exception()))
     begin.set()

@@ -33,6 +33,13 @@ WRAPPED = (
     Case("idle-wrapper", lambda: _wrapped(exchanged=0.001), "certain", 0, "8.00 MiB"),  # metrics
     Case("idle-wrapper", lambda: _wrapped(count=20), "likely", 0),
     Case("idle-wrapper", lambda: _wrapped(first=50), "likely"),
+    Case(
+        "idle-wrapper",
+        lambda: _wrapped(idle_wrapper="DistributedDataParallel (gone)"),
+        "likely",
+        None,
+        "held by nobody any more",
+    ),
     Case("idle-wrapper", lambda: _wrapped(exchanged=0.5), None),  # by hand, in half precision
     Case("idle-wrapper", lambda: _wrapped(idle_wrapper=None), None),
     Case("idle-wrapper", lambda: _wrapped(optimizer=None), None),  # a teacher

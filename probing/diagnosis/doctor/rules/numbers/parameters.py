@@ -180,16 +180,17 @@ def _idle_wrapper(facts: Facts) -> Iterator[Sign]:
     most = facts.rows(_MOST_EXCHANGED)[0]["most"]
     if most >= _EXCHANGED * total:
         return  # somebody averages them by hand
-    is_sure = steps.begins_at_start and len(steps) >= _SURE_STEPS
-    name, model = found[0]["idle_wrapper"], found[0]["model"]
+    name, is_gone, _ = found[0]["idle_wrapper"].partition(" (gone)")
+    model, is_whole = found[0]["model"], steps.begins_at_start and not is_gone
     yield Sign(
-        certainty="certain" if is_sure else "likely",
-        summary=f"{name} was made around {model} and is never called: the script calls the model"
+        certainty="certain" if is_whole and len(steps) >= _SURE_STEPS else "likely",
+        summary=f"{name} was made around {model} and is"
+        f" {'held by nobody any more' if is_gone else 'never called'}: the script calls the model"
         f" inside, so that no gradient is averaged and each rank trains {model} by itself",
-        since_step=0 if steps.begins_at_start else None,
+        since_step=0 if is_whole else None,
         evidence=(
             f"{len(found)} parameters of it are in {found[0]['optimizer']}, which steps; the"
-            " wrapper's forward has never run",
+            f" wrapper {'is gone' if is_gone else 'has never run a forward'}",
             f"collectives of a step move {size(most)} at the most, and the parameters are"
             f" {size(total)}",
         ),
@@ -270,7 +271,8 @@ RULES = (
         symptom="More ranks do not make the training learn faster, and the checkpoint is that of"
         " one.",
         evidence="`idle_wrapper` of python.parameters: DistributedDataParallel of several ranks,"
-        " whose forward has never run, has parameters of an optimizer that steps, and no step has"
+        " whose forward has never run, or that is gone (only likely: it may have run before), has"
+        " parameters of an optimizer that steps, and no step has"
         f" collectives of {percent(_EXCHANGED)} of their bytes, as averaging by hand has. Certain"
         f" after {_SURE_STEPS} steps, all on record.",
         certainty="certain",
