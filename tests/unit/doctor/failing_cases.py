@@ -20,7 +20,7 @@ def _tasks(*rows: dict[str, Any], count: int = 3, **columns: Any) -> Facts:
     return facts({"steps": steps(60), "task_errors": [*made, *({**base, **row} for row in rows)]})
 
 
-_KEPT = {"lost": None, "duration": None}
+_KEPT: dict[str, Any] = {"lost": None, "duration": None}
 FAILING = (
     Case(
         "lost-errors",
