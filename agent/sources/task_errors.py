@@ -160,16 +160,19 @@ class TaskErrors:
             raise
 
     def _note(self, future: Any, error: object) -> None:
-        """Open a row, where nobody waits for the future."""
+        """Open a row; who waits for the future already has asked."""
         self._write()
         kind = type(future)
         if not isinstance(error, BaseException) or len(self._kept) >= _MOST_KEPT:
             return
         if tuple(getattr(kind, name, None) for name in _ASKING) != _PLAIN:
             return
-        if future._state not in _OPEN or future._condition._waiters or _is_of_agent():
+        if future._state not in _OPEN or _is_of_agent():
             return
         word = self._open(error)
+        if future._condition._waiters:
+            self._ring.close_named(word, DONE, {"lost": 0, "duration_ns": 0})
+            return
         fate, note = _Fate(), self._noted.append
         kept = self._kept[word] = _Kept(fate, note)
         kept.word, kept.future = word, weakref.ref(future)

@@ -9,8 +9,8 @@ TASK_ERRORS = Table(
     name="task_errors",
     kind="recorded",
     rows=256,
-    doc="One row per exception that was put into a `concurrent.futures.Future` for which nobody"
-    " waited, as of `executor.submit(...)`; open until somebody asks for it, or it is gone.",
+    doc="One row per exception that was put into a `concurrent.futures.Future`, as of"
+    " `executor.submit(...)`; open until somebody asks for it, or it is gone.",
     columns=(
         STEP._replace(doc="The step in progress as the task failed."),
         text("function", "The outermost function of the task; NULL of another process's."),

@@ -21,5 +21,6 @@ def test_it_is_known_which_exceptions_nobody_asked_for(program: Callable[..., Ta
         "Failure: result|fail|failed_tasks.py|False",
         "Failure: exception|fail|failed_tasks.py|False",
         "Failure: callback|fail|failed_tasks.py|False",
+        "Failure: waited|fail|failed_tasks.py|False",
         "Failure: kept|fail|failed_tasks.py|None",
     ]

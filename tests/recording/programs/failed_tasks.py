@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 import traceback
 import weakref
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor, wait
@@ -39,6 +40,13 @@ def failed(name: str) -> Future[None]:
     return future
 
 
+def begin_when_awaited(future: Any, begin: threading.Event) -> None:
+    """Have a task begin once somebody waits for its result."""
+    while not future._condition._waiters:
+        time.sleep(0.001)
+    begin.set()
+
+
 def settled() -> None:
     """The worker has let go of all tasks but this one."""
     pool.submit(int).result()
@@ -66,6 +74,10 @@ if __name__ == "__main__":
     future.add_done_callback(lambda done: seen.append(done.exception()))
     begin.set()
     wait([future])
+    begin = threading.Event()
+    future = pool.submit(fail, "waited", begin)
+    threading.Thread(target=begin_when_awaited, args=(future, begin)).start()
+    seen.append(future.exception())
     kept = failed("kept")
     own: Future[None] = Own()
     own.set_exception(Failure("own"))
@@ -74,7 +86,7 @@ if __name__ == "__main__":
     except InvalidStateError:
         seen.append(None)
     settled()
-    assert len(seen) == 2
+    assert len(seen) == 3
     layer = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
     layer(torch.ones(2)).sum().backward()
