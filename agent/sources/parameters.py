@@ -14,6 +14,7 @@ from ...messages.common import LiveRows
 from ...tables import PARAMETERS
 from .calls.names.class_names import class_name, unwrap
 from .calls.names.module_names import outermost, walk
+from .model.idle_wrappers import idle_wrappers
 from .model.tensor_facts import layout_of, name_of, sizes_of
 from .shared.found import found_optimizers, found_roots
 from .shared.gradients import UNKNOWN, GradientsBeside
@@ -49,17 +50,19 @@ def _rows(recording: Recording) -> list[Row]:
     seen: set[int] = set()
     found: list[Row] = []
     gradients = GradientsBeside(recording, _WAIT_S)
+    idle = idle_wrappers(roots, recording.objects.unwrapped())
     for root, name, parameter in named:
         if id(parameter) not in seen:
             seen.add(id(parameter))
             of_root = recording.objects.models.name_of(root), class_name(unwrap(root))
             those = owners.get(id(parameter), [])
-            found.append(_row(of_root, name, parameter, those, gradients))
+            row = _row(of_root, name, parameter, those, gradients)
+            found.append((*row, idle.get(id(parameter))))
     for key, those in owners.items():
         if key not in seen:
             optimizer, place, parameter = those[0]
             name = f"{optimizer.name}[{place}]"
-            found.append(_row((None, None), name, parameter, those, gradients))
+            found.append((*_row((None, None), name, parameter, those, gradients), None))
     return found
 
 
@@ -129,7 +132,7 @@ def _row(
     owners: list[Owned],
     gradients: GradientsBeside,
 ) -> Row:
-    """The row of one parameter, in the order of the table's columns."""
+    """The row of one parameter, in the order of the table's columns, but for the last one."""
     tensor_class = sys.modules["torch"].Tensor
     states = [owner.state.get(parameter) for owner, _, _ in owners]
     kept = [

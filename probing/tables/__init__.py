@@ -53,6 +53,7 @@ from .memory import (
     PROCESS_ROLES as PROCESS_ROLES,
 )
 from .model import (
+    HOOKS as HOOKS,
     MODELS as MODELS,
     MODULES as MODULES,
     OBSERVED_COLUMNS as OBSERVED_COLUMNS,
@@ -90,6 +91,7 @@ from .shown_warnings import WARNINGS as WARNINGS
 from .stacks import BACKTRACE as BACKTRACE, STACK_SOURCES as STACK_SOURCES, THREADS as THREADS
 from .stalls import STALL_STATES as STALL_STATES, STALLS as STALLS
 from .step_parts import EVALUATIONS as EVALUATIONS, OPTIMIZER_STEPS as OPTIMIZER_STEPS
+from .task_errors import TASK_ERRORS as TASK_ERRORS
 from .tensors import (
     ACTIVATIONS as ACTIVATIONS,
     CATEGORIES as CATEGORIES,

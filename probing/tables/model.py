@@ -121,6 +121,28 @@ OBSERVED_COLUMNS = frozenset(
 )
 """The columns of python.modules that only a forward call of the root can show."""
 
+HOOKS = Table(
+    name="hooks",
+    kind="live",
+    doc="The program's hooks on the modules of `python.models` and on their parameters: one row"
+    " per function and module, without the agent's own.",
+    columns=(
+        _MODEL,
+        text("module", "The qualified name of the module in its root."),
+        _CLASS,
+        text("place", "Where they hang: `forward_hooks`, `backward_hooks`, `weight's hooks`, ..."),
+        text("function", "The qualified name of the function; the class of another object."),
+        text("file", "Its source file; NULL of what has none."),
+        count("lineno", "The line where it begins."),
+        count("hooks", "How often it hangs there."),
+        count(
+            "objects",
+            "How many different objects these are: closures of one function are, what was"
+            " registered again is not.",
+        ),
+    ),
+)
+
 PARAMETERS = Table(
     name="parameters",
     kind="live",
@@ -161,6 +183,12 @@ PARAMETERS = Table(
             " first gradient on.",
         ),
         size("state_bytes", "What that state takes."),
+        text(
+            "idle_wrapper",
+            "The class of a wrapper around it that averages gradients over several ranks"
+            " (DistributedDataParallel) and has never been called, where no other around it was;"
+            " with ` (gone)` where nobody holds it any more. Else NULL.",
+        ),
     ),
 )
 

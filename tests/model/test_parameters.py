@@ -51,3 +51,32 @@ def test_each_parameter_has_what_trains_it(
     environment = {row["name"]: row["value"] for row in process.live("environment").dicts()}
     assert environment["anomaly_detection"] == "False"
     assert environment["profiler"] == "False"
+
+
+def test_what_passes_a_wrapper_by_and_what_hooks_pile_up_are_seen(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrapper that is never called is told of its parameters alone; each hook by its function."""
+    target = program("passed_by")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    target.wait_for_step(20)
+    process = probing.connect(target.pid)
+    rows = process.live("parameters").dicts()
+    assert {(row["model"], row["parameter"]): row["idle_wrapper"] for row in rows} == {
+        ("net", "0.weight"): "DistributedDataParallel",
+        ("net", "0.bias"): "DistributedDataParallel",
+        ("net", "2.weight"): "DistributedDataParallel",
+        ("net", "2.bias"): "DistributedDataParallel",
+        ("dropped", "weight"): "DistributedDataParallel (gone)",
+        ("called", "weight"): None,
+        ("called", "bias"): None,
+    }
+
+    hooks = {row["function"]: row for row in process.live("hooks").dicts()}
+    assert hooks.keys() - {"passing"} == {"keep", "once"}
+    keep, once = hooks["keep"], hooks["once"]
+    assert (keep["module"], keep["place"], keep["objects"]) == ("2", "forward_hooks", 1)
+    assert keep["hooks"] >= 20
+    assert (once["module"], once["hooks"], once["objects"]) == ("0", 2, 2)
+    assert keep["file"].endswith("passed_by.py")
+    assert keep["lineno"] < once["lineno"]

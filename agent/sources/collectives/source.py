@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -146,7 +147,16 @@ class CollectiveCalls:
     ) -> Any:
         """A DistributedDataParallel is made, whose reducer calls from C++."""
         self._guard.run(self.kernels.start)
-        return original(*args, **kwargs)
+        result = original(*args, **kwargs)
+        self._guard.run(self._note_wrapper, *args[:1])
+        return result
+
+    def _note_wrapper(self, wrapper: Any) -> None:
+        """Remember which module has one, if there are ranks to average with."""
+        if wrapper.process_group.size() > 1:
+            wrapped = self._recording.objects.wrapped
+            wrapped[:] = [each for each in wrapped if each[1]() is not None]
+            wrapped.append((weakref.ref(wrapper), weakref.ref(wrapper.module)))
 
     def _after_step(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]

@@ -5,6 +5,7 @@ Rules of this file: runs in the training thread; calls no hook and holds none.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,8 +25,8 @@ def hooks_of(roots: list[Module]) -> tuple[int, int, Holder | None]:
     for root in outermost(roots):
         for path, module in walk(root, "", set()):
             modules += 1
-            for name, found in _of(module):
-                own = [item for item in list(found.items()) if not _is_ours(item[1])]
+            for name, found in hooks_on(module):
+                own = [item for item in list(found.items()) if not is_ours(item[1])]
                 hooks += len(own)
                 for number, hook in own[-1:]:
                     if type(number) is int and number > newest[0]:
@@ -33,7 +34,7 @@ def hooks_of(roots: list[Module]) -> tuple[int, int, Holder | None]:
     return modules, hooks, _described(newest[1], newest[2])
 
 
-def _of(module: Module) -> Iterator[tuple[str, dict[Any, Any]]]:
+def hooks_on(module: Module) -> Iterator[tuple[str, dict[Any, Any]]]:
     """The collections of hooks on a module and on its own parameters."""
     for name in _ON_MODULES:
         found = getattr(module, name, None)
@@ -46,17 +47,24 @@ def _of(module: Module) -> Iterator[tuple[str, dict[Any, Any]]]:
                 yield f"{name}'s hooks", found
 
 
-def _is_ours(hook: object) -> bool:
+def is_ours(hook: object) -> bool:
     """Whether a hook is there only while somebody looks."""
-    function = getattr(hook, "__func__", hook)
-    return str(getattr(function, "__module__", "")).startswith(_OURS)
+    return str(getattr(function_of(hook), "__module__", "")).startswith(_OURS)
+
+
+def function_of(hook: object) -> object:
+    """The function behind a bound method or a partial; else the hook itself."""
+    function: Any = hook
+    while type(function) is functools.partial:
+        function = function.func
+    return getattr(function, "__func__", function)
 
 
 def _described(hook: object, place: str) -> Holder | None:
     """Where the function of a hook stands in the source."""
     if hook is None:
         return None
-    function = getattr(hook, "__func__", hook)
+    function = function_of(hook)
     code = getattr(function, "__code__", None)
     return Holder(
         kind="attribute",

@@ -43,6 +43,8 @@ class Objects:
         loss: What the last backward pass began with, without its scale: a weak reference to the
             tensor where it has none, and its number.
         clip: What the script has clipped last, with a norm over all of it.
+        wrapped: Weak references to wrappers that average gradients over ranks, and to what is in
+            each.
         held_lr: The rates that an action has optimizers step with, in the place of the script's, by
             ``id(optimizer)``.
     """
@@ -59,6 +61,7 @@ class Objects:
         self.inputs = Inputs()
         self.loss: tuple[weakref.ref[Any] | None, Number] | None = None
         self.clip: Clip | None = None
+        self.wrapped: list[tuple[weakref.ref[Any], weakref.ref[Any]]] = []
         self.held_lr: dict[int, float] = {}
 
     def counted_optimizers(self, met: Met | None = None) -> list[Any]:
@@ -71,3 +74,8 @@ class Objects:
         """
         beside = set(map(id, self.beside.alive()))
         return [o for o in (met or self.optimizers).alive() if id(o) not in beside]
+
+    def unwrapped(self) -> list[Any]:
+        """The modules that have outlived a wrapper around them."""
+        found = [module() for wrapper, module in list(self.wrapped) if wrapper() is None]
+        return [module for module in found if module is not None]

@@ -2,9 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from .made import Facts, facts, steps
 from .records import Case, failing
 
+
+def _tasks(*rows: dict[str, Any], count: int = 3, **columns: Any) -> Facts:
+    """Tasks of an executor that have failed, and whose futures have gone.
+
+    Args:
+        rows: More of them, each as the others but for what it says.
+    """
+    base = {"function": "save", "file": "/job/train.py", "line": "train.py:7", "lost": True,
+            "error": "OSError: no space left", "duration": 0.1, **columns}  # fmt: skip
+    made = [{**base, "step": 10 * n, "error": f"{base['error']} ({n})"} for n in range(1, count)]
+    return facts({"steps": steps(60), "task_errors": [*made, *({**base, **row} for row in rows)]})
+
+
+_KEPT: dict[str, Any] = {"lost": None, "duration": None}
 FAILING = (
+    Case(
+        "lost-errors",
+        _tasks,
+        "likely",
+        10,
+        "2 calls of save (train.py:7) in an executor ended by"
+        " an exception, and nobody asked: OSError: no space left (2)",
+    ),
+    Case("lost-errors", lambda: _tasks(file="/x/site-packages/tracker/api.py"), "possible"),
+    Case(
+        "lost-errors", lambda: _tasks(function=None, file=None), "possible", 10, "another process"
+    ),
+    Case("lost-errors", lambda: _tasks(**_KEPT), "possible", 10, "has asked so far"),
+    Case("lost-errors", lambda: _tasks(count=2), None),
+    Case("lost-errors", lambda: _tasks(lost=False), None),
+    Case("lost-errors", lambda: _tasks({"lost": False, "step": 9}), None),  # map(): the first told
+    Case("lost-errors", lambda: _tasks(error="StopIteration: "), None),  # it fetches ahead
+    Case("lost-errors", lambda: facts({"steps": steps(60)}), None),
     Case("failing-calls", lambda: failing(forward=True), "likely", 40, "64 of the last 64"),
     Case("failing-calls", lambda: failing(forward=lambda n: n % 4 == 0), None),
     Case("failing-calls", lambda: failing(forward=True, training=False), None),

@@ -16,7 +16,9 @@ from probing.diagnosis.doctor.rules import RULES
 
 from .failing_cases import FAILING
 from .frozen_cases import FROZEN
+from .hook_cases import HOOKED
 from .made import facts, signs, steps
+from .parameter_cases import WRAPPED
 from .records import (
     MIB,
     Case,
@@ -156,6 +158,8 @@ CASES = (
     Case("never-a-gradient", lambda: experts(called=[], learns=[0, 1]), "likely"),
     *FAILING,
     *FROZEN,
+    *HOOKED,
+    *WRAPPED,
     Case("float64", parameters({"dtype": "float64", "numel": 900}), "possible"),
     Case("float64", parameters({"dtype": "float64", "numel": 1}), None),
     Case("never-steps", lambda: facts({"steps": [], "micro_batches": [

@@ -10,7 +10,7 @@ from ..findings import Rule
 from . import data, device, failing, machine, piling, setup, shares, speed, stops
 from .memory import frozen, growth, workers
 from .numbers import gradients, learning, losses, modes, parameters, too_high, updates, warned
-from .pace import long_steps, waiting_calls
+from .pace import long_steps, piled_hooks, waiting_calls
 
 RULES: tuple[Rule, ...] = tuple(
     rule
@@ -34,6 +34,7 @@ RULES: tuple[Rule, ...] = tuple(
         shares,
         long_steps,
         waiting_calls,
+        piled_hooks,
         machine,
         device,
         setup,

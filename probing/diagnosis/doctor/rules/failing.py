@@ -8,6 +8,7 @@ an evaluation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ..facts import Facts
@@ -57,6 +58,16 @@ _SINCE = (
     " AND start_ns > coalesce((SELECT ns FROM called), 0)) AS unused_epochs,"
     " (SELECT max(micro_batches) FROM python.steps) AS most"
 )
+_LEAST_LOST = 2
+_IN_PACKAGES = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/")
+_TASKS = (
+    "SELECT function, file, count(*) FILTER (lost) AS lost, count(*) FILTER (NOT lost) AS asked,"
+    " count(*) FILTER (duration IS NULL) AS kept, min(step) AS since, max_by(error, seq) AS error,"
+    " max_by(line, seq) AS line FROM python.task_errors"
+    " WHERE NOT regexp_matches(error, '^(Stop(Async)?Iteration|CancelledError)')"
+    " GROUP BY function, file ORDER BY lost DESC, kept DESC"
+)
+"""Without what a task ends by that has nothing more to give, such as one that fetches ahead."""
 
 
 def _failing_calls(facts: Facts) -> Iterator[Sign]:
@@ -165,6 +176,30 @@ def _no_step(facts: Facts) -> str:
     return f"the last step of an optimizer is {last}"
 
 
+def _lost_errors(facts: Facts) -> Iterator[Sign]:
+    """Exceptions of tasks are kept in futures that nobody asks."""
+    for row in facts.rows(_TASKS):
+        if row["asked"] or max(row["lost"], row["kept"]) < _LEAST_LOST:
+            continue  # somebody does ask, and leaves out the others once one has failed
+        is_lost = row["lost"] >= _LEAST_LOST
+        is_own = row["file"] is not None and not _IN_PACKAGES.search(row["file"])
+        name = row["function"] or "a task of another process"
+        place = f" ({row['line']})" if row["line"] else ""
+        number = row["lost"] if is_lost else row["kept"]
+        yield Sign(
+            certainty="likely" if is_lost and is_own else "possible",
+            summary=f"{number} calls of {name}{place} in an executor ended by an exception, and"
+            f" nobody {'asked' if is_lost else 'has asked so far'}: {row['error']}",
+            since_step=row["since"],
+            evidence=(
+                f"python.task_errors: {row['lost']} futures have gone unasked, and {row['kept']}"
+                " are kept",
+            ),
+            weight=0.5 if is_lost else 0.1,
+        )
+        return
+
+
 _FIX = (
     "Find the `except` around the step that goes on without a word (`except Exception: continue`),"
     " and let it print: traceback.print_exc()."
@@ -220,5 +255,24 @@ RULES = (
         ' GROUP BY ALL"',
         asks=(_SINCE,),
         look=_unused_batches,
+    ),
+    Rule(
+        name="lost-errors",
+        group="numbers",
+        subject="progress",
+        symptom="A checkpoint or a metric that another thread was to write is not there; no error"
+        " is printed.",
+        evidence=f"python.task_errors: {_LEAST_LOST} or more exceptions of one function that"
+        " `executor.submit` was given, whose futures have gone before anybody called `result()` or"
+        " `exception()`, and none that somebody asked for. Only possible of a function of a library"
+        " or of another process, and of futures that are kept: they may be asked yet.",
+        certainty="likely",
+        gravity=60,
+        fix="Keep what submit() returns and call its result(), at the latest before the next one is"
+        " submitted; or print the exception in add_done_callback.",
+        source="https://docs.python.org/3/library/concurrent.futures.html",
+        next='probing ENDPOINT query "FROM python.task_errors ORDER BY seq DESC LIMIT 20"',
+        asks=(_TASKS,),
+        look=_lost_errors,
     ),
 )

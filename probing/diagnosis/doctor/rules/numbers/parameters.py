@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...facts import Facts
+from .....units import size
+from ...facts import Facts, percent
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from .gradients import Row, listed
@@ -22,6 +23,17 @@ _LISTED = re.compile(r"\.\d+\b")
 _CALLED = "SELECT DISTINCT model, module FROM python.torch_trace WHERE stage = 'forward'"
 _NEVER = 8
 """Parameters are changed in place so many times while they are made."""
+_FEW_STEPS, _SURE_STEPS = 8, 200
+"""Parameters may be averaged every so many steps, by hand."""
+_EXCHANGED = 0.2
+"""Gradients averaged by hand take so much of what the parameters do, however they are packed."""
+_STEPPED = "SELECT DISTINCT optimizer FROM python.optimizer_steps"
+_MOST_EXCHANGED = (
+    "SELECT coalesce(max(total), 0) AS most FROM (SELECT sum(bytes) AS total"
+    " FROM python.collectives WHERE step > (SELECT coalesce(min(step), 0) FROM python.steps)"
+    " GROUP BY step)"
+)
+"""Without the oldest step: in the first one the wrapper sends all parameters as it is made."""
 
 
 def _no_optimizer(facts: Facts) -> Iterator[Sign]:
@@ -152,6 +164,44 @@ def _of_experts(found: Sequence[Row]) -> Sign:
     )
 
 
+def _idle_wrapper(facts: Facts) -> Iterator[Sign]:
+    """Parameters are stepped past the wrapper that would average their gradients."""
+    rows = [row for row in facts.live("parameters") if row.get("idle_wrapper")]
+    if not rows:
+        return
+    steps = facts.steps
+    if len(steps) < _FEW_STEPS:
+        raise NotLookedAt(f"only {len(steps)} steps are on record")
+    stepped = {row["optimizer"] for row in facts.rows(_STEPPED)}
+    found = [row for row in rows if row["trainable"] and stepped & _optimizers(row)]
+    if not found:
+        return
+    total = sum(row["bytes"] or 0 for row in found)
+    most = facts.rows(_MOST_EXCHANGED)[0]["most"]
+    if most >= _EXCHANGED * total:
+        return  # somebody averages them by hand
+    name, is_gone, _ = found[0]["idle_wrapper"].partition(" (gone)")
+    model, is_whole = found[0]["model"], steps.begins_at_start and not is_gone
+    yield Sign(
+        certainty="certain" if is_whole and len(steps) >= _SURE_STEPS else "likely",
+        summary=f"{name} was made around {model} and is"
+        f" {'held by nobody any more' if is_gone else 'never called'}: the script calls the model"
+        f" inside, so that no gradient is averaged and each rank trains {model} by itself",
+        since_step=0 if is_whole else None,
+        evidence=(
+            f"{len(found)} parameters of it are in {found[0]['optimizer']}, which steps; the"
+            f" wrapper {'is gone' if is_gone else 'has never run a forward'}",
+            f"collectives of a step move {size(most)} at the most, and the parameters are"
+            f" {size(total)}",
+        ),
+        weight=1.0,
+    )
+
+
+def _optimizers(row: Row) -> set[str]:
+    return set((row["optimizer"] or "").split(", "))
+
+
 def _names(rows: Sequence[Row]) -> str:
     return listed([row["parameter"] for row in rows])
 
@@ -213,5 +263,26 @@ RULES = (
         next=_PARAMETERS,
         asks=(_CALLED,),
         look=_never_trained,
+    ),
+    Rule(
+        name="idle-wrapper",
+        group="numbers",
+        subject="parameters",
+        symptom="More ranks do not make the training learn faster, and the checkpoint is that of"
+        " one.",
+        evidence="`idle_wrapper` of python.parameters: DistributedDataParallel of several ranks,"
+        " whose forward has never run, or that is gone (only likely: it may have run before), has"
+        " parameters of an optimizer that steps, and no step has"
+        f" collectives of {percent(_EXCHANGED)} of their bytes, as averaging by hand has. Certain"
+        f" after {_SURE_STEPS} steps, all on record.",
+        certainty="certain",
+        gravity=75,
+        fix="Call the wrapper in training, as `ddp(x)`: gradients are averaged for its own forward"
+        " only. `ddp.module` is for evaluation and checkpoints. Start again: by now the ranks have"
+        " different parameters.",
+        source="https://pytorch.org/docs/stable/notes/ddp.html",
+        next='probing ENDPOINT query "SELECT model, parameter, optimizer, idle_wrapper'
+        ' FROM python.parameters"',
+        look=_idle_wrapper,
     ),
 )
