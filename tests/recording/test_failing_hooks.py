@@ -42,7 +42,7 @@ def test_hooks_that_fail_cost_the_record_at_most(
     by_python = {"at_output"} if native == "0" else set[str]()
     assert {"_before", "_after", "call", "stand_in"} | by_python <= set(whole["hooks"])
     fault.equals("what hooks return that torch did not return to them", [], whole["invented"])
-    assert len(answers) == -(-whole["sites"] // stride) > 10
+    assert len(answers) == -(-whole["sites"] // stride) > 5
     assert sum(answer["raised"] > 0 for answer in answers) > len(answers) // 2
     for answer in answers:
         path, line, called = answer["site"]
