@@ -238,7 +238,7 @@ def iceberg(*, folder: str | None, catalog: str | None, style: str) -> None:
 @click.option("--run", metavar="RUN", help="Only the rows of this run: its name, or a part of it.")
 @click.option("--rank", type=int, metavar="N", help="Of the run only the rows of this rank.")
 @click.option(
-    "--engine", type=click.Choice(("duckdb", "spark", "daft")), default="duckdb",
+    "--engine", type=click.Choice(("duckdb", "spark", "daft", "ray")), default="duckdb",
     help="Who answers; the others are your own packages.  [default: duckdb]",
 )  # fmt: skip
 @statement_options
@@ -263,7 +263,8 @@ def query(
     tables are the recorded ones and python.environment, each with the columns run, project, day,
     rank, host, pid and job in front; probing.processes says who each process was,
     probing.exports how much of its tables is there. Most saved questions are of one process, which
-    --run and --rank choose. --engine has Spark or Daft answer, by the settings that they have here.
+    --run and --rank choose. --engine has Spark, Daft, or Daft on Ray answer, by the settings that
+    they have here.
     """
     if rank is not None and run is None:
         raise UsageError("--rank is one of a run.", help="Name the run: `--run RUN --rank N`.")

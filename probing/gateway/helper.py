@@ -28,10 +28,13 @@ from ..messages import common as wire
 from ..ring.arrow_tables import schema_of
 from ..sql.database import load_whole
 from ..sql.process_columns import with_ranks
+from ..sql.quoting import text_literal
 from ..tables import TABLES as ALL_TABLES, Table
 from .asked import HISTORY, LIVE, ROWS, SCHEMA, Asked, Place, meant
 
 _MEMORY_MIB = 2048
+_LOOK_S = 5.0
+"""How long a list of tables looks into files for columns that are not declared."""
 _TABLES = pa.schema(
     [
         ("catalog_name", pa.string()),
@@ -157,10 +160,7 @@ def _tables(asked: Asked) -> pa.Table:
     """Every table that can be asked."""
     found: list[dict[str, Any]] = []
 
-    def add(catalog: str, table: Table, shown: Table) -> None:
-        columns: pa.Schema | None = None
-        if asked.with_schemas:
-            columns = schema_of(shown) if table.columns else _looked_up(asked, catalog, table)
+    def add(catalog: str, table: Table, columns: pa.Schema | None) -> None:
         found.append(
             {
                 "catalog_name": catalog,
@@ -173,10 +173,12 @@ def _tables(asked: Asked) -> pa.Table:
 
     if asked.place.endpoints:
         for table in (*ALL_TABLES, *_own_tables(asked)):
-            add(LIVE, table, with_ranks(table))
+            add(LIVE, table, schema_of(with_ranks(table)) if asked.with_schemas else None)
     if asked.place.history:
-        for table in _history(asked.place).tables():
-            add(HISTORY, table, in_history(table))
+        tables = _history(asked.place).tables()
+        grown = _grown(asked, tables) if asked.with_schemas else frozenset()
+        for table in tables:
+            add(HISTORY, table, _kept_columns(asked, table, grown) if asked.with_schemas else None)
     return pa.Table.from_pylist(found, _TABLES)
 
 
@@ -188,10 +190,34 @@ def _own_tables(asked: Asked) -> tuple[Table, ...]:
         return ()
 
 
-def _looked_up(asked: Asked, catalog: str, table: Table) -> pa.Schema:
-    """The columns of a kept table whose declaration is not known here."""
-    name = ".".join(f'"{word}"' for word in (catalog, table.schema, table.name))
-    return _history(asked.place).schema(f"FROM {name}", timeout_s=asked.timeout_s)
+def _grown(asked: Asked, tables: Iterable[Table]) -> frozenset[str]:
+    """The kept tables whose files have more columns than are declared.
+
+    None where that cannot be found out in time: a list of all others is better than no list.
+    """
+    declared = {
+        (table.name, column.name) for table in tables for column in in_history(table).columns
+    }
+    named = ", ".join(text_literal(table.name) for table in tables)  # so that all are opened
+    there = f"duckdb_columns() WHERE table_name IN ({named})"
+    sql = f"SELECT table_name, column_name FROM {there}"  # noqa: S608 - of literals
+    try:
+        limit_s = min(asked.timeout_s, _LOOK_S)
+        with _history(asked.place).query(sql, timeout_s=limit_s) as answer:
+            found = {(row["table_name"], row["column_name"]) for row in answer.to_pylist()}
+    except ProbingError:
+        return frozenset()
+    return frozenset(name for name, _ in found - declared)
+
+
+def _kept_columns(asked: Asked, table: Table, grown: frozenset[str]) -> pa.Schema:
+    """Those that are declared, then those that only its files have."""
+    columns = schema_of(in_history(table))
+    if table.columns and table.name not in grown:
+        return columns
+    name = ".".join(f'"{word}"' for word in (HISTORY, table.schema, table.name))
+    there = _history(asked.place).schema(f"FROM {name}", timeout_s=asked.timeout_s)
+    return pa.schema([*columns, *(one for one in there if one.name not in columns.names)])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,10 @@ that has no such rank yet and began within ten minutes of it, and begins another
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
+from datetime import date
 from pathlib import Path
 from typing import TypedDict
 
@@ -28,6 +31,7 @@ class JobRun(TypedDict):
 
 _TOGETHER_NS = 600 * 10**9
 """How far apart ranks of one start begin at most."""
+_BEGAN = re.compile(r"-(\d{4})(\d\d)(\d\d)T\d{6}(?:-restart-\d+)?(?:-\d+)?$")
 _MOST_RUNS = 64
 """So many of the newest runs of a job are remembered, for ranks that are still to come."""
 
@@ -86,6 +90,16 @@ def begun(runs: list[JobRun], card: Card) -> JobRun:
     }
     runs.append(run)
     return run
+
+
+def began_on(run: str) -> date | None:
+    """The day in UTC on which a run began, by its name; None of a name that does not say so."""
+    found = _BEGAN.search(run)
+    if found is None:
+        return None
+    with contextlib.suppress(ValueError):
+        return date(*map(int, found.groups()))
+    return None
 
 
 def _numbered(name: str, number: int) -> str:

@@ -62,12 +62,20 @@ class Chosen(NamedTuple):
 
     Attributes:
         rank: Which one; None of a process without one, EVERY_RANK for all.
+        first_day, last_day: Where all of its rows are, as far as that is known.
     """
 
     run: str
     project: str
     job: str | None
     rank: int | None
+    first_day: str | None = None
+    last_day: str | None = None
+
+    def may_be_in(self, file: str) -> bool:
+        """Whether rows of it may be in a file, by the day of its folder."""
+        day = file.rpartition("/day=")[2].partition("/")[0]
+        return (self.first_day or day) <= day <= (self.last_day or day)
 
 
 class History:
@@ -167,6 +175,8 @@ class History:
         """The files of a table, without those that are left out; listed when first asked for."""
         if table not in self._files:
             found = self.source.files(self._folders.get(table, ()))
+            if self.chosen is not None:
+                found = list(filter(self.chosen.may_be_in, found))
             self._files[table] = [name for name in found if name not in self._left_out]
         return self._files[table]
 
@@ -229,6 +239,8 @@ class _HistoryQuery(Query):
         self.history.list_anew()
         threads = min(_MOST_THREADS, os.cpu_count() or 1)
         self._connection = connection = fresh_database(_MEMORY_MIB, threads=threads)
+        with contextlib.suppress(duckdb.Error):  # a version that has no such setting
+            connection.execute("SET parquet_metadata_cache = true")  # read thrice otherwise
         _create_views(connection, self.history, self._context.sql)
         lock(connection, self.history.source.allowed)
         self._run(connection)

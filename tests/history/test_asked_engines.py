@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import math
+import json
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from probing.cli.questions.library import QUESTIONS
-from probing.cli.questions.records import put_in
 from probing.errors import DamagedHistory, MissingLibrary, SqlError, SqlRefused, UsageError
 from probing.history.export import export_process
 from probing.history.query import Chosen, History
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from tests.harness.ring_writer import trace_writer
-from tests.harness.targets import ROOT, clean_env
+from tests.harness.targets import ROOT, clean_env, program_path
+from tests.history.programs.answering import rows_of
 
 sqlglot = pytest.importorskip("sqlglot", reason="of tests/history.txt")
 
@@ -42,8 +41,9 @@ NOT_TAKEN: dict[str, set[str]] = {
         "interventions", "collective-kinds", "open-collectives", "devices", "processor", "stalls",
     },
 }  # fmt: skip
+NOT_TAKEN["ray"] = NOT_TAKEN["daft"] | {"dead-gradients", "device-modules", "functions"}
 """The saved questions that an engine does not take."""
-LIBRARIES = {"spark": "pyspark", "daft": "daft"}
+LIBRARIES = {"spark": "pyspark", "daft": "daft", "ray": "ray"}
 PAGE = ROOT / "docs" / "how-to" / "history-engines.md"
 
 
@@ -173,23 +173,31 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> History:
 @pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("engine", ["daft", "spark"])
-def test_answers_are_those_of_duckdb(trained: History, engine: str) -> None:
-    """To all saved questions that an engine takes."""
+@pytest.mark.parametrize(
+    ("engine", "workers", "variables"),
+    [
+        ("daft", 0, {}),
+        ("ray", 2, {}),
+        ("spark", 0, {}),
+        ("spark", 2, {"PYSPARK_SUBMIT_ARGS": "--master local-cluster[2,1,1024] pyspark-shell"}),
+    ],
+)
+def test_answers_are_those_of_duckdb(
+    trained: History, engine: str, workers: int, variables: dict[str, str]
+) -> None:
+    """To all saved questions that an engine takes, with so many workers beside who asks."""
     pytest.importorskip(LIBRARIES[engine], reason="of tests/engines.txt")
-    not_taken, wrong = set(), {}
-    for one in QUESTIONS:
-        sql = put_in(one.sql, {}, one.parameters)
-        try:
-            found = rows_of(ask_engine(trained, engine, sql).to_pylist())
-        except SqlError:
-            not_taken.add(one.name)
-            continue
-        wanted = rows_of(trained.query(sql, timeout_s=60).to_pylist())
-        if found != wanted:
-            wrong[one.name] = (found, wanted)
-    assert wrong == {}
-    assert not_taken == NOT_TAKEN[engine]
+    assert trained.chosen is not None
+    words = [engine, trained.source.name, trained.chosen.run, trained.chosen.project]
+    done = subprocess.run(
+        [sys.executable, str(program_path("answering")), *words],
+        env={**os.environ, **variables}, cwd=ROOT, capture_output=True, text=True, timeout=2500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (told["workers"], told["wrong"]) == (workers, {})
+    assert told["not_taken"].keys() == NOT_TAKEN[engine]
+    assert all(len(line) < 500 and "\x1b" not in line for line in told["not_taken"].values())
 
 
 @pytest.mark.nightly
@@ -214,14 +222,3 @@ def test_files_are_read_as_duckdb_reads_them(history: History, root: Path, engin
     paths[0].write_bytes(paths[0].read_bytes()[:-30])
     with pytest.raises(DamagedHistory, match="torch_trace"):
         ask_engine(History(str(root)), engine, sql)
-
-
-def rows_of(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Rows without their order, floats to six digits."""
-    return sorted(tuple(str(_plain(value)) for value in row.values()) for row in rows)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (float, Decimal, int)) and not isinstance(value, bool):
-        return "nan" if math.isnan(value) else float(f"{float(value):.6g}")
-    return value

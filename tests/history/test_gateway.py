@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from probing.client.listing import summarize
@@ -16,6 +18,7 @@ from probing.gateway.asked import HISTORY, LIVE, Place, meant
 from probing.gateway.helpers import Helpers
 from probing.history.export import export_process
 from probing.rundir.folders import ProcessFolder, RunDirectory
+from tests.harness.certificates import make_certificate
 from tests.harness.ring_writer import trace_writer
 from tests.harness.targets import ROOT, clean_env, wait_until
 
@@ -24,15 +27,19 @@ pytestmark = pytest.mark.filterwarnings("ignore:Cannot disable autocommit")
 
 _TOKEN, _READ_TOKEN = "t" * 32, "r" * 32
 _HEADER = "adbc.flight.sql.authorization_header"
+_ROOTS = "adbc.flight.sql.client_option.tls_root_certs"
 _COUNT = "SELECT count(*) FROM torch_trace"
 
 
 @pytest.fixture
 def kept(ended: Callable[..., ProcessFolder], root: Path) -> Path:
-    """A history of a run of 20 rows."""
+    """A history of a run of 20 rows, with a column that only a newer version knows."""
     folder = ended(77, started_ns=1_700_000_000_000_000_077)
     trace_writer(capacity=64, rows=20).save(folder.ring("torch_trace"))
     export_process(folder, root)
+    (path,) = root.glob("project=*/job=*/table=torch_trace/*/*.parquet")
+    rows = pq.read_table(path, partitioning=None)
+    pq.write_table(rows.append_column("colour", pa.array(["red"] * len(rows))), path)
     return root
 
 
@@ -106,7 +113,8 @@ def test_kept_runs_are_asked_and_a_wrong_token_is_refused(
         }
         assert {"torch_trace", "steps", "processes"} <= names
         columns = connection.adbc_get_table_schema("torch_trace", db_schema_filter="python").names
-        assert columns[:2] == ["run", "project"]
+        assert (columns[:2], columns[-1]) == (["run", "project"], "colour")
+        assert rows(connection, "SELECT DISTINCT colour FROM torch_trace") == [("red",)]
         with pytest.raises(dbapi.Error, match="INSERT statement, and only statements that read"):
             rows(connection, "INSERT INTO steps VALUES (1)")
         with pytest.raises(dbapi.Error, match="there is no column nope") as failed:
@@ -117,6 +125,25 @@ def test_kept_runs_are_asked_and_a_wrong_token_is_refused(
         rows(stranger, "SELECT 1")
     with dbapi.connect(address, db_kwargs={"username": "me", "password": _TOKEN}) as named:
         assert rows(named, "SELECT 1") == [(1,)]
+
+
+def test_an_encrypted_gateway_is_asked_by_who_knows_its_certificate(
+    kept: Path, tmp_path: Path, serve: Callable[..., str]
+) -> None:
+    """Whoever does not, or speaks in the clear, gets no row and holds nobody up."""
+    cert, key = make_certificate(tmp_path, "gateway")
+    address = serve("gateway", str(kept), "--tls-cert", cert, "--tls-key", key)
+    assert address.startswith("grpc+tls://127.0.0.1:")
+    address = address.replace("127.0.0.1", "localhost")  # which the certificate is of
+    with connect(address) as stranger, pytest.raises(dbapi.Error, match="certificate"):
+        rows(stranger, _COUNT)
+    with connect(address.replace("+tls", "")) as open_, pytest.raises(dbapi.Error):
+        rows(open_, _COUNT)
+    with connect(address, **{_ROOTS: Path(cert).read_text()}) as connection:
+        assert rows(connection, _COUNT) == [(20,)]
+    refused = pytest.raises(dbapi.Error, match="the token is wrong")
+    with connect(address, "wrong", **{_ROOTS: Path(cert).read_text()}) as wrong, refused:
+        rows(wrong, _COUNT)
 
 
 def test_a_cursor_that_is_closed_halfway_ends_its_statement(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import pytest
 
 from probing.cli.questions.library import QUESTIONS
 from probing.cli.questions.records import put_in
+from probing.diagnosis.runs.kept import find_kept
 from probing.errors import DamagedHistory, NoHistory, SqlError, SqlRefused
 from probing.history.export import export_process
-from probing.history.query import History
+from probing.history.naming import began_on
+from probing.history.query import EVERY_RANK, Chosen, History
 from probing.history.runs import runs_of
 from probing.rundir.folders import ProcessFolder
 from tests.harness.ring_writer import trace_writer
@@ -103,6 +106,40 @@ def test_a_torn_file_is_left_out_and_told(two_runs: list[str], root: Path) -> No
     (note,) = history.notes
     assert note.startswith(f"the file {torn} is damaged, and left out: ")
     assert list(runs_of(History(str(root)), timeout_s=60))
+
+
+def test_of_one_run_the_files_of_its_days_are_opened(
+    ended: Callable[..., ProcessFolder], root: Path
+) -> None:
+    """And no others: a torn file of another day is not even seen."""
+    first_ns = 1_700_000_000_000_000_000
+    for start_time, days in ((77, 0), (78, 5)):
+        folder = ended(start_time, started_ns=first_ns + days * 86_400 * 10**9)
+        trace_writer(capacity=64, rows=9).save(folder.ring("torch_trace"))
+        export_process(folder, root)
+    later = next(root.glob("project=*/job=*/table=torch_trace/*/*-78-*.parquet"))
+    day = later.parent.with_name("day=2023-11-19")
+    day.mkdir()
+    later.rename(day / later.name)
+    torn = next(root.glob("project=*/job=*/table=torch_trace/*/*-77-*.parquet"))
+    torn.write_bytes(torn.read_bytes()[:-30])
+    notes: list[str] = []
+    wanted = {"20231114": [{"n": 0}], "20231119": [{"n": 9}]}
+    for word, rows in reversed(wanted.items()):
+        assert not notes
+        (kept,) = find_kept(str(root), (word,), timeout_s=60, notes=notes)
+        assert kept.query("SELECT count(*) AS n FROM torch_trace") == rows
+    assert len(notes) == 1
+
+
+def test_what_is_not_known_of_a_run_leaves_no_file_out() -> None:
+    """Its name says when it began, also where an agent came into its process again later."""
+    assert began_on("node7-4553-20261124T174542") == date(2026, 11, 24)
+    assert began_on("llm-20261124T174542-restart-2-3") == date(2026, 11, 24)
+    assert began_on("llm-20269924T174542") is began_on("llm") is None
+    unknown = Chosen("llm", "gpt", None, EVERY_RANK)
+    assert unknown.may_be_in("/runs/table=steps/day=2026-11-24/a.parquet")
+    assert not unknown._replace(last_day="2026-11-23").may_be_in("/runs/day=2026-11-24/a.parquet")
 
 
 def test_a_file_that_breaks_off_within_is_an_error(two_runs: list[str], root: Path) -> None:

@@ -17,7 +17,7 @@ from probing.errors import NoSuchRun
 from probing.history.export import export_process
 from probing.rundir.folders import ProcessFolder
 from probing.tables import TABLES_BY_NAME
-from tests.harness.ring_writer import RingWriter, trace_values
+from tests.harness.ring_writer import CLOCK_OFFSET_NS, RingWriter, trace_values
 
 pytestmark = pytest.mark.anypython
 
@@ -30,7 +30,8 @@ STEPS, LOST = 60, 4
 def shown(ended: Made, root: Path) -> Callable[..., RunOnOneScreen]:
     """Reads a run of three ranks, of which the third is not kept, beside another run."""
     for rank in range(2):
-        folder = ended(77 + rank, job="llm", rank=rank, world_size=3, command=COMMAND)
+        about = {"job": "llm", "rank": rank, "world_size": 3, "command": COMMAND}
+        folder = ended(77 + rank, started_ns=CLOCK_OFFSET_NS, **about)
         record_steps(folder, 10 * (1 + rank))
         record_calls(folder)
         memory = RingWriter(TABLES_BY_NAME["memory"], capacity=64)

@@ -21,21 +21,10 @@ from probing.reach.trust import read_fingerprint
 from probing.server.certificate import load_certificate
 from probing.server.sockets import bind_tcp
 from probing.settings import Settings
+from tests.harness.certificates import make_certificate
 from tests.harness.targets import Target, clean_env, start_program
 
 pytestmark = pytest.mark.anypython
-
-
-def make_certificate(folder: Path, name: str, *, phrase: str = "") -> tuple[str, str]:
-    """A self-signed certificate for localhost, and its key."""
-    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
-    secret = ["-passout", f"pass:{phrase}"] if phrase else ["-nodes"]
-    words = (
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 2 -subj /CN=node1"
-        f" -addext subjectAltName=DNS:localhost,DNS:node1 -keyout {key} -out {cert}"
-    )
-    subprocess.run([*words.split(), *secret], check=True, capture_output=True)
-    return str(cert), str(key)
 
 
 @pytest.fixture(scope="module")

@@ -6,18 +6,21 @@ Rules of this file: finds what is meant and reads it; nothing is judged here.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import field
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 from ...errors import NoSuchRun, ProbingError
+from ...history.naming import began_on
 from ...history.query import EVERY_RANK, Chosen, History
 from ...messages.frozen import dataclass
+from ...sql.quoting import text_literal
 from .comparison import RunComparison, compare_runs
 from .reading import script_of
 from .record import Name, Row, Run, read_run
 
-_PROCESSES = "FROM probing.processes ORDER BY started_ns DESC, rank NULLS FIRST"
+_PROCESSES = "FROM probing.processes WHERE {} ORDER BY started_ns DESC, rank NULLS FIRST"
 _ENVIRONMENT = "SELECT kind, name, value, is_secret, fingerprint FROM python.environment"
 _MOST = 5
 
@@ -59,7 +62,9 @@ class KeptRun:
     def history(self, rank: int | None = EVERY_RANK) -> History:
         """The rows of one rank, or of all."""
         row = self.processes[0]
-        chosen = Chosen(self.name, row["project"], row["job"], rank)
+        chosen = Chosen(
+            self.name, row["project"], row["job"], rank, *_days(self.name, self.processes)
+        )
         return History(self.place, self.notes, chosen=chosen)
 
     def query(self, sql: str, rank: int | None = EVERY_RANK) -> list[dict[str, Any]]:
@@ -113,8 +118,7 @@ def find_kept(
         NoSuchRun: There is none of a name, or several.
         ProbingError: The history cannot be read.
     """
-    with History(place, notes).query(_PROCESSES, timeout_s=timeout_s) as answer:
-        rows = answer.to_pylist()
+    rows = _processes(place, words, timeout_s, notes)
     return tuple(
         KeptRun(
             place=place,
@@ -125,6 +129,21 @@ def find_kept(
         )
         for name in [_meant(word, rows) for word in words]
     )
+
+
+def _processes(
+    place: str, words: tuple[str, ...], timeout_s: float, notes: list[str]
+) -> list[dict[str, Any]]:
+    """Those of all runs that may be meant, the newest first; where a word is of none, of all."""
+
+    def ask(condition: str) -> list[dict[str, Any]]:
+        sql = _PROCESSES.format(condition)
+        with History(place, notes).query(sql, timeout_s=timeout_s) as answer:
+            return answer.to_pylist()
+
+    rows = ask(" OR ".join(f"contains(run, {text_literal(word)})" for word in words))
+    is_found = all(any(word in row["run"] for row in rows) for word in words)
+    return rows if is_found else ask("true")
 
 
 def compare_kept(
@@ -151,6 +170,27 @@ def compare_kept(
     which = common[0] if rank is None else rank
     first, second = before.read(which), after.read(which)
     return compare_runs(first[0], second[0], first[1] | second[1]), (before.name, after.name)
+
+
+def _days(run: str, processes: Sequence[Row]) -> tuple[str | None, str | None]:
+    """The first and the last day that rows of a run may be of; None where that is not known.
+
+    None is of before the run began, which its name says: an agent that came into a process again
+    says it of itself alone. None is of after its last export, where all had ended by then. A day is
+    added at both ends, for clocks that are set.
+    """
+    named, last = began_on(run), None
+    first = None if named is None else min(named, *(_day(row["started_ns"]) for row in processes))
+    if all(row["has_ended"] and (row["exported_ns"] or 0) > row["started_ns"] for row in processes):
+        last = max(_day(row["exported_ns"]) for row in processes)
+    return (
+        None if first is None else str(first - timedelta(days=1)),
+        None if last is None else str(last + timedelta(days=1)),
+    )
+
+
+def _day(at_ns: int) -> date:
+    return datetime.fromtimestamp(at_ns // 1_000_000_000, tz=timezone.utc).date()
 
 
 def _ranked(rows: Iterable[Row]) -> tuple[Row, ...]:

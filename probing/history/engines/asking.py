@@ -67,13 +67,13 @@ def ask(history: History, engine: str, sql: str, *, max_rows: int | None = None)
     try:
         history.list_anew()
         files = {name: history.files(name) for name in (*statement.tables, PROCESSES.name)}
-        with contextlib.closing(_started(engine, history.source.name)) as started:
+        with contextlib.closing(started(engine, history.source.name)) as asked:
             try:
-                columns = {name: started.open(name, one) for name, one in files.items() if one}
-                return started.ask(statement.said(columns), max_rows)
+                columns = {name: asked.open(name, one) for name, one in files.items() if one}
+                return asked.ask(statement.said(columns), max_rows)
             except ProbingError:
                 raise
-            except started.failures as error:
+            except asked.failures as error:
                 raise _told(error, engine, history) from None
     finally:
         end()
@@ -111,7 +111,7 @@ class _Statement:
         return self._statement.said_for(self._engine, self._sql, self._known, rows, self._only)
 
 
-def _started(engine: str, root: str) -> Engine:
+def started(engine: str, root: str) -> Engine:
     """An engine.
 
     Raises:
@@ -124,6 +124,10 @@ def _started(engine: str, root: str) -> Engine:
             from .spark import Spark
 
             return Spark(place)
+        if engine == "ray":
+            from .ray import Ray
+
+            return Ray(place)
         from .daft import Daft
 
         return Daft(place)

@@ -1,7 +1,7 @@
-"""A history as Daft reads it, by the runner that Daft is set to: this process, or Ray.
+"""A history as Daft reads it, in this process.
 
-`DAFT_RUNNER=ray` is Daft's own setting. Rules of this file: columns are found in the files by
-pyarrow, for Daft takes those of the first file alone.
+Rules of this file: columns are found in the files by pyarrow, for Daft takes those of the first
+file alone.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from ..files import plain_schema
 from ..layout import as_pattern
 from ..scanning.source import PARTITIONS
+from .quiet import set_quiet
 
 
 class Daft:
@@ -24,6 +25,7 @@ class Daft:
     """What Daft raises has no class in common."""
 
     def __init__(self, root: str) -> None:
+        set_quiet()
         import daft
 
         self._daft: Any = daft

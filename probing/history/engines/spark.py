@@ -1,24 +1,21 @@
 """A history as Spark reads it: the session that the user's own settings make.
 
-`SPARK_CONF_DIR` and `PYSPARK_SUBMIT_ARGS` say which cluster; without them it is this machine. Rules
-of this file: nothing is printed. What the JVM says goes nowhere, unless it does not start.
+`SPARK_CONF_DIR` and `PYSPARK_SUBMIT_ARGS` say which cluster; without them it is this machine. A
+session that is open already stays open. Rules of this file: nothing is printed. What the JVM says
+goes nowhere, unless it does not start.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import re
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import IO, Any
 
 import pyarrow as pa
 
 from ...errors import UsageError
 from ..layout import as_pattern
+from .quiet import kept_quiet, reason
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -27,7 +24,6 @@ _SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
 }
-_OF_A_REASON = re.compile("exception|error|no such|not found|is not set", re.IGNORECASE)
 
 
 class Spark:
@@ -43,16 +39,17 @@ class Spark:
         from pyspark.sql import SparkSession
 
         self._root = root
+        self._is_ours = SparkSession.getActiveSession() is None
         self.failures: tuple[type[Exception], ...] = (PySparkException, Py4JError)
         builder = SparkSession.builder.appName("probing")
         for name, value in _SETTINGS.items():
             builder = builder.config(name, value)
-        with _kept_quiet() as said:
+        with kept_quiet() as said:
             try:
                 self._session: Any = builder.getOrCreate()
             except self.failures as error:
                 raise UsageError(
-                    f"Spark does not start: {_reason(said, error)}.",
+                    f"Spark does not start: {reason(_lines(said, error), error)}.",
                     help="It needs Java 17 or newer: JAVA_HOME says which.",
                 ) from None
             self._session.sparkContext.setLogLevel("OFF")
@@ -72,28 +69,12 @@ class Spark:
 
     def close(self) -> None:
         """See `asking.Engine`."""
-        self._session.stop()
+        if self._is_ours:
+            self._session.stop()
 
 
-@contextlib.contextmanager
-def _kept_quiet() -> Iterator[IO[bytes]]:
-    """Give what is started meanwhile another standard error, for as long as it lives."""
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as said:
-        before = os.dup(2)
-        os.dup2(said.fileno(), 2)
-        try:
-            yield said
-        finally:
-            os.dup2(before, 2)
-            os.close(before)
-
-
-def _reason(said: IO[bytes], error: BaseException) -> str:
-    """Why it does not start: what was said first where there is no JVM, else the error's own."""
+def _lines(said: IO[bytes], error: BaseException) -> list[str]:
+    """What was said where there is no JVM, else what the error says."""
     said.seek(0)
     lines = said.read().decode(errors="replace").splitlines()
-    if "JAVA_GATEWAY" not in str(error) or not lines:
-        lines = str(error).splitlines() or [type(error).__name__]
-    told = [line.strip() for line in lines if line.strip()] or [type(error).__name__]
-    return next(filter(_OF_A_REASON.search, told), told[0]).rstrip(".")
+    return lines if "JAVA_GATEWAY" in str(error) and lines else str(error).splitlines()

@@ -36,11 +36,11 @@ class Rows:
     columns: Sequence[str]
 
 
-_DIALECTS: Mapping[str, str] = {"spark": "spark", "daft": ""}
-"""What sqlglot calls their SQL; that of Daft is nobody's dialect."""
+_DIALECTS: Mapping[str, str] = {"spark": "spark", "daft": "", "ray": ""}
+"""What sqlglot calls their SQL; that of Daft, which Ray runs, is nobody's."""
 _QUOTED = frozenset({"spark"})
 """Those in whose SQL each name is quoted, since more words are reserved there."""
-_OF_DECIMALS = frozenset({"daft"})
+_OF_DECIMALS = frozenset({"daft", "ray"})
 """Those that take numbers such as 1e3 for decimals."""
 
 
