@@ -56,12 +56,11 @@ def _in_another_world(pid: int) -> ProbingError | None:
     """The obstacle of a process in a container that is not ours."""
     if not contained.is_in_another(pid):
         return None
-    inside = contained.number_inside(pid)
     return AttachRefused(
         pid,
         "it runs in a container, whose files and process numbers are not those of this shell",
-        help=f"Attach from inside, where probing must be installed: `nsenter --target {pid} --mount"
-        f" --pid -- probing attach {inside}`, or the same by `docker exec` or `kubectl exec`.",
+        help="Attach from inside, where probing must be installed:"
+        f" `{contained.way_to_attach(pid)}`, or the same by `docker exec` or `kubectl exec`.",
     )
 
 

@@ -182,11 +182,10 @@ def _way_into_container(pid: int) -> str:
     its = contained.directory_through_root(pid)
     if its is not None:
         return f"Its own is seen from here: `PROBING_HOME={its} probing {pid} ...`."
-    number = contained.number_inside(pid)
     return (
-        f"Attach and ask from inside, where probing must be installed: `nsenter --target {pid}"
-        f" --mount --pid -- probing attach {number}`, or the same by `docker exec` or `kubectl"
-        f" exec`. `probing {pid} backtrace` works from here."
+        "Attach and ask from inside, where probing must be installed:"
+        f" `{contained.way_to_attach(pid)}`, or the same by `docker exec` or `kubectl exec`."
+        f" `probing {pid} backtrace` works from here."
     )
 
 

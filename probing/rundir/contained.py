@@ -21,6 +21,15 @@ def is_in_another(pid: int) -> bool:
     return _differs(pid, "pid") or _differs(pid, "mnt")
 
 
+def way_to_attach(pid: int) -> str:
+    """The command that attaches to a process of a container, in its namespaces.
+
+    Who made those without being root must become in them who made them, and can.
+    """
+    user = " --user --preserve-credentials" if _differs(pid, "user") else ""
+    return f"nsenter --target {pid}{user} --mount --pid -- probing attach {number_inside(pid)}"
+
+
 def number_inside(pid: int) -> int:
     """What a live process is called in its own pid namespace."""
     return own_number(pid, process.start_time(pid) or 0).number

@@ -17,7 +17,7 @@ from probing.history.naming import process_name, run_alone
 from probing.linux import process
 from probing.reach.endpoint import resolve
 from probing.rundir import numbers
-from probing.rundir.contained import called_so_inside
+from probing.rundir.contained import called_so_inside, way_to_attach
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.rundir.node_card import NodeCard, read_node, write_node
 from tests.harness.cards import card_of
@@ -146,6 +146,16 @@ def test_a_run_directory_of_its_own_is_asked_through_its_root(
     assert f"`PROBING_HOME={its} probing {pid} ...`" in str(caught.value.help)
     monkeypatch.setenv("PROBING_HOME", str(its))
     assert connect(pid).status().pid == pid
+
+
+def test_the_way_in_works(apart: Target, way: tuple[str, ...]) -> None:
+    """The command that attaches enters the user namespace where there is one, and gets there."""
+    (pid,) = wait_until(lambda: _last_child(apart.pid), "the process in the container")
+    words, _, _ = way_to_attach(pid).partition("probing attach 1")
+    assert ("--user" in words) == ("--user" in way)
+    done = subprocess.run([*words.split(), "sh", "-c", "echo $$ && ls /proc"], capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b"\n1\n" in done.stdout
 
 
 def test_a_node_server_of_another_pid_namespace_is_not_ours(tmp_path: Path) -> None:
