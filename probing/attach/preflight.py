@@ -13,6 +13,7 @@ from ..errors import AttachRefused, NoSuchProcess, ProbingError
 from ..linux import process
 from ..linux.permission import why_forbidden
 from ..messages.limits import AGENT_FILES, SPARE_FILES
+from ..rundir import contained
 from ..safety import off_switch
 
 OPEN_IT = (
@@ -53,24 +54,14 @@ def _closed(pid: int) -> ProbingError | None:
 
 def _in_another_world(pid: int) -> ProbingError | None:
     """The obstacle of a process in a container that is not ours."""
-    inside = process.status(pid).get("NSpid", str(pid)).split()[-1]
-    if not (_differs(pid, "pid") or _differs(pid, "mnt")):
+    if not contained.is_in_another(pid):
         return None
     return AttachRefused(
         pid,
         "it runs in a container, whose files and process numbers are not those of this shell",
-        help=f"Attach from inside, where probing must be installed: `nsenter --target {pid} --mount"
-        f" --pid -- probing attach {inside}`, or the same by `docker exec` or `kubectl exec`.",
+        help="Attach from inside, where probing must be installed:"
+        f" `{contained.way_to_attach(pid)}`, or the same by `docker exec` or `kubectl exec`.",
     )
-
-
-def _differs(pid: int, namespace: str) -> bool:
-    """Whether a process is in another namespace of that kind than this one."""
-    try:
-        its = os.stat(f"/proc/{pid}/ns/{namespace}").st_ino
-        return its != os.stat(f"/proc/self/ns/{namespace}").st_ino
-    except OSError:
-        return False
 
 
 def _filtered(pid: int) -> ProbingError | None:

@@ -35,6 +35,7 @@ from ..reach.address import Address
 from ..reach.endpoint import Local, resolve
 from ..reach.ping import ping
 from ..reach.transport import ask
+from ..rundir import contained
 from ..rundir.attach_order import AttachFiles, reason_of
 from ..rundir.folders import ProcessFolder, directory_of, from_env
 from ..safety import off_switch
@@ -173,6 +174,21 @@ _UNTIL_TORCH = (
 )
 
 
+_UNSEEN = "it runs in a container, and no agent of it is in the run directory of this shell"
+
+
+def _way_into_container(pid: int) -> str:
+    """How a process of a container is asked, whose run directory is not this one."""
+    its = contained.directory_through_root(pid)
+    if its is not None:
+        return f"Its own is seen from here: `PROBING_HOME={its} probing {pid} ...`."
+    return (
+        "Attach and ask from inside, where probing must be installed:"
+        f" `{contained.way_to_attach(pid)}`, or the same by `docker exec` or `kubectl exec`."
+        f" `probing {pid} backtrace` works from here."
+    )
+
+
 def _no_agent(pid: int) -> ProbingError:
     """The error of everything that needs an agent: it says which way there is to one."""
     if not process.is_python(pid):
@@ -191,6 +207,8 @@ def _no_agent(pid: int) -> ProbingError:
     owner = process.owner(pid)
     if owner not in (None, os.getuid()):
         return NotProbed(pid, f"it is user {owner}'s, whose agents are not ours to ask")
+    if contained.is_in_another(pid):
+        return NotProbed(pid, _UNSEEN, help=_way_into_container(pid))
     if off_switch.is_wanted(process.environment(pid)):
         why = "it has no probing agent yet: with PROBING=1 one starts once torch has been imported"
         return NotProbed(pid, why, help=_UNTIL_TORCH.format(pid=pid))

@@ -68,8 +68,8 @@ class NotPython(NotProbed):
     code = "not_python"
     help = "`probing list --all` shows the Python processes."
 
-    def __init__(self, pid: int) -> None:
-        super().__init__(pid, "it is not a Python process")
+    def __init__(self, pid: int, *, help: str | None = None) -> None:
+        super().__init__(pid, "it is not a Python process", help=help)
 
 
 class ProcessEnded(Unreachable):

@@ -1,6 +1,7 @@
 """What a process and its run are called in a history.
 
-A process's name is its own: host, pid, start and boot. A run is one start of a job, with all its
+A process's name is its own: host, pid, start, boot, and in a container its pid namespace, since
+containers may have one host name and the same pids. A run is one start of a job, with all its
 ranks. A launcher gives no name that no later start has, too (`torchrun` without `--rdzv-id`, one id
 for many starts), so the ranks find each other: a rank joins the newest run of its job and attempt
 that has no such rank yet and began within ten minutes of it, and begins another one otherwise.
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from ..messages.card import Card
+from ..rundir import numbers
 from .files import Shelf, locked, read_json
 from .layout import job_file, quoted
 
@@ -39,7 +41,7 @@ _MOST_RUNS = 64
 def process_name(card: Card) -> str:
     """What a process is called: no other has that name."""
     boot = card.boot_id.replace("-", "")[:8]
-    return f"{quoted(card.host)}-{card.pid}-{card.start_time}-{boot}"
+    return f"{quoted(card.host)}-{card.pid}-{card.start_time}-{boot}{_contained(card)}"
 
 
 def run_of(root: Path, project: str, card: Card, process: str) -> str:
@@ -64,7 +66,7 @@ def run_of(root: Path, project: str, card: Card, process: str) -> str:
 
 def run_alone(card: Card) -> str:
     """The run of a process that is no rank of a job."""
-    return f"{card.host}-{card.pid}-{_moment(card.started_ns)}"
+    return f"{card.host}-{card.pid}-{_moment(card.started_ns)}{_contained(card)}"
 
 
 def fitting(runs: list[JobRun], card: Card) -> JobRun | None:
@@ -100,6 +102,12 @@ def began_on(run: str) -> date | None:
     with contextlib.suppress(ValueError):
         return date(*map(int, found.groups()))
     return None
+
+
+def _contained(card: Card) -> str:
+    """The pid namespace of a container's process, whose pid others have, too, as a name's end."""
+    namespace = card.pid_namespace
+    return "" if namespace in (0, numbers.FIRST) else f"-{namespace}"
 
 
 def _numbered(name: str, number: int) -> str:

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from ..errors import BadEndpoint, NoSuchFolder, NoSuchProcess
+from ..errors import BadEndpoint, NoSuchFolder, NoSuchProcess, NotPython
 from ..linux import process
 from ..messages import rank_paths
 from ..messages.card import Card
 from ..messages.frozen import dataclass
+from ..rundir.contained import called_so_inside
 from ..rundir.folders import ProcessFolder, RunDirectory, environment_directories, folder_at
 from ..rundir.node_card import read_node, read_token, token_path
 from ..rundir.pruning import given_up
@@ -78,6 +79,7 @@ def resolve(
     Raises:
         BadEndpoint: It is none of the forms, or fits several processes.
         NoSuchProcess: Nothing matches.
+        NotPython: Of that pid; in a container it is another's that has an agent.
         Unproven: Others named it, and nothing will prove who is there.
     """
     text = str(endpoint).strip()
@@ -107,7 +109,8 @@ def _by_pid(pid: int, directory: RunDirectory) -> Place:
         folders = [folder for folder in directory.folders() if folder.pid == pid]
         if not folders:
             gone = next((one for one in given_up(directory) if one.pid == pid), None)
-            raise NoSuchProcess(str(pid), "" if gone is None else str(gone))
+            why = "" if gone is None else str(gone)
+            raise NoSuchProcess(str(pid), why, help=_in_containers(pid, directory))
         return Local(folder=folders[0])
     # It may have been started with a run directory of its own, or belong to another user.
     for place in (directory, *environment_directories(pid)):
@@ -116,7 +119,21 @@ def _by_pid(pid: int, directory: RunDirectory) -> Place:
         is_there = folder.read_card() is not None or folder.is_listened_to()
         if is_there and folder.is_of(process.owner(pid)):
             return Local(folder=folder)
+    known = None if process.is_python(pid) else _in_containers(pid, directory)
+    if known is not None:
+        raise NotPython(pid, help=known)
     return Stranger(pid=pid)
+
+
+def _in_containers(number: int, directory: RunDirectory) -> str | None:
+    """By which pids processes that are called so in their containers are asked from here."""
+    pids = called_so_inside(number, directory)
+    if not pids:
+        return None
+    ways = " or ".join(f"`probing {pid} ...`" for pid in pids[:4])
+    return (
+        f"A process that its container calls {number} is asked from here by its pid here: {ways}."
+    )
 
 
 def _by_url(url: str, directory: RunDirectory, given: _Given) -> Address:

@@ -32,6 +32,7 @@ class NodeCard:
 
     Attributes:
         start_time: Clock ticks after boot at which its process started.
+        pid_namespace: Inode of the pid namespace that `pid` belongs to; 0 where it is not told.
         listen: ``host:port``, with ``https://`` before it where that is encrypted.
         fingerprint: SHA-256 of the certificate that it shows, if it has one.
     """
@@ -40,6 +41,7 @@ class NodeCard:
     start_time: int
     listen: str
     fingerprint: str | None = None
+    pid_namespace: int = 0
 
 
 def lock_path(directory: RunDirectory) -> Path:
@@ -63,10 +65,14 @@ def log_path(directory: RunDirectory) -> Path:
 
 
 def read_node(directory: RunDirectory) -> NodeCard | None:
-    """The node server that runs; None where none does."""
+    """The node server that runs; None where none does in this pid namespace.
+
+    That of a container which shares the run directory may listen at an address of its own.
+    """
     with contextlib.suppress(OSError, BadRequest):
         card = decode(NodeCard, read_file(directory.path / "node.json", _MOST_BYTES))
-        if process.is_alive(card.pid, card.start_time):
+        is_ours = card.pid_namespace in (0, process.pid_namespace())
+        if is_ours and process.is_alive(card.pid, card.start_time):
             return card
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,15 @@ from pathlib import Path
 import pytest
 
 from probing.client.connecting import connect
+from probing.errors import NotProbed, NotPython
+from probing.history.naming import process_name, run_alone
 from probing.linux import process
+from probing.reach.endpoint import resolve
+from probing.rundir import numbers
+from probing.rundir.contained import called_so_inside, way_to_attach
 from probing.rundir.folders import ProcessFolder, RunDirectory
+from probing.rundir.node_card import NodeCard, read_node, write_node
+from tests.harness.cards import card_of
 from tests.harness.targets import ROOT, Target, clean_env, wait_until
 
 pytestmark = pytest.mark.anypython
@@ -60,12 +68,35 @@ def contained(way: tuple[str, ...], tmp_path: Path) -> Iterator[Target]:
     target.reap()
 
 
+@pytest.fixture
+def apart(way: tuple[str, ...], tmp_path: Path) -> Iterator[Target]:
+    """The same in a container whose run directory is its own, under the name of an empty one."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    script = ROOT / "tests" / "programs" / "idle.py"
+    line = 'mount -t tmpfs -o mode=700 none "$0" && exec "$@"'
+    within = ("sh", "-c", line, str(home))
+    argv = [*way, *within, sys.executable, "-m", "probing._run", str(script)]
+    target = Target(argv, home, tmp_path, PROBING="all")
+    target.wait_for_output("ready")
+    yield target
+    target.reap()
+
+
 def _folder(target: Target) -> ProcessFolder:
     """Its run folder, once its agent answers."""
     directory = RunDirectory(target.home)
     wait_until(lambda: any(one.is_listened_to() for one in directory.folders()), "its agent")
     (folder,) = directory.folders()
     return folder
+
+
+def _last_child(pid: int) -> list[int]:
+    """The last of the processes that each began the next, where it runs Python."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    if children:
+        return _last_child(int(children[0]))
+    return [pid] if process.is_python(pid) else []
 
 
 def test_a_process_of_another_pid_namespace_is_asked_by_its_pid_here(
@@ -85,6 +116,71 @@ def test_a_process_of_another_pid_namespace_is_asked_by_its_pid_here(
     trace = asked.backtrace()
     assert (trace.pid, trace.source) == (folder.pid, "agent")
     assert folder.pid in {thread.thread_id for thread in trace.threads}
+
+
+def test_by_its_own_pid_it_is_told_which_it_has_here(contained: Target) -> None:
+    """Pid 1 here is another process, which runs no Python; so is a pid that nobody has here."""
+    folder = _folder(contained)
+    directory = RunDirectory(contained.home)
+    assert called_so_inside(1, directory) == [folder.pid]
+    assert called_so_inside(folder.pid, directory) == []
+    if process.is_python(1):
+        pytest.skip("pid 1 runs Python here")
+    with pytest.raises(NotPython) as caught:
+        resolve(1, directory)
+    assert f"`probing {folder.pid} ...`" in str(caught.value.help)
+
+
+def test_a_run_directory_of_its_own_is_asked_through_its_root(
+    apart: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be attached from here; the sentence names where its agent is found."""
+    (pid,) = wait_until(lambda: _last_child(apart.pid), "the process in the container")
+    its = Path(f"/proc/{pid}/root{apart.home}")
+    wait_until(
+        lambda: any(one.is_listened_to() for one in RunDirectory(its).folders()), "its agent"
+    )
+    monkeypatch.setenv("PROBING_HOME", str(apart.home))
+    with pytest.raises(NotProbed, match="it runs in a container") as caught:
+        connect(pid).query("SELECT 1")
+    assert f"`PROBING_HOME={its} probing {pid} ...`" in str(caught.value.help)
+    monkeypatch.setenv("PROBING_HOME", str(its))
+    assert connect(pid).status().pid == pid
+
+
+def test_the_way_in_works(apart: Target, way: tuple[str, ...]) -> None:
+    """The command that attaches enters the user namespace where there is one, and gets there."""
+    (pid,) = wait_until(lambda: _last_child(apart.pid), "the process in the container")
+    words, _, _ = way_to_attach(pid).partition("probing attach 1")
+    assert ("--user" in words) == ("--user" in way)
+    done = subprocess.run([*words.split(), "sh", "-c", "echo $$ && ls /proc"], capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b"\n1\n" in done.stdout
+
+
+def test_a_node_server_of_another_pid_namespace_is_not_ours(tmp_path: Path) -> None:
+    """Who has its pid here, and began with it, is another one."""
+    directory, ours = RunDirectory(tmp_path), process.pid_namespace()
+    started = process.start_time(os.getpid()) or 0
+    for namespace, is_ours in ((ours, True), (0, True), (ours + 1, False)):
+        card = NodeCard(
+            pid=os.getpid(), start_time=started, listen="127.0.0.1:9741", pid_namespace=namespace
+        )
+        write_node(directory, card)
+        assert read_node(directory) == (card if is_ours else None)
+
+
+def test_containers_with_one_host_name_are_several_processes_of_a_history() -> None:
+    """Their pids, and the moments they began at, may be the same ones."""
+    names = [
+        {
+            of(card_of(1, 7, started_ns=10**18, pid_namespace=one))
+            for of in (process_name, run_alone)
+        }
+        for one in (numbers.FIRST, 4026532178, 4026532179)
+    ]
+    assert len(set.union(*names)) == 6
+    assert "node1-1-20010909T014640" in names[0]
 
 
 def test_a_process_that_cannot_be_seen_is_neither_dead_nor_pruned(

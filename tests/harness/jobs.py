@@ -87,7 +87,7 @@ class Job:
 
     def started_ranks(self) -> list[int]:
         """The processes of its ranks, also of those that have no agent."""
-        pids = _descendants(self.process.pid)
+        pids = descendants(self.process.pid)
         return sorted(pid for pid in pids if b"\0LOCAL_RANK=" in _environ(pid))
 
     def wait(self) -> None:
@@ -107,7 +107,7 @@ class Job:
 
     def reap(self) -> None:
         """End the launcher and all ranks, whatever state they are in."""
-        pids = _descendants(self.process.pid)
+        pids = descendants(self.process.pid)
         pids |= {folder.pid for folder in RunDirectory(self.home).folders() if folder.is_alive()}
         if self.process.poll() is None:
             self.process.kill()
@@ -137,7 +137,7 @@ def start_job(program: str, *args: str, ranks: int, cwd: Path, **extra: str) -> 
 StartJob = Callable[..., Job]
 
 
-def _descendants(pid: int) -> set[int]:
+def descendants(pid: int) -> set[int]:
     """The processes that a process has started, and those that they have."""
     found: set[int] = set()
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -146,7 +146,7 @@ def _descendants(pid: int) -> set[int]:
         except OSError:
             continue
         for child in children:
-            found |= {child} | _descendants(child)
+            found |= {child} | descendants(child)
     return found
 
 

@@ -119,6 +119,7 @@ class NodeServer:
             start_time=process.start_time(os.getpid()) or 0,
             listen=self.listen,
             fingerprint=self.certificate.fingerprint if self.certificate else None,
+            pid_namespace=process.pid_namespace(),
         )
         write_private(token_path(self._directory), self.token.encode())
         write_private(read_token_path(self._directory), self.read_token.encode())
