@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from ...safety.other_stacks import current_frames, stack_of
+from ...safety.other_stacks import current_stacks
 from ...stacks.source_lines import SourceLines
 from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..recording.training_thread import number_of
@@ -58,7 +58,7 @@ def describe(
 
 def other_threads(record: Record) -> list[Record]:
     """The stacks of the job's threads but the one of a record, main thread first."""
-    stacks = current_frames()
+    stacks = current_stacks()
     del stacks[threading.get_ident()]  # this very frame, which would hold itself and all others
     source = SourceLines()
     threads = [
@@ -66,7 +66,7 @@ def other_threads(record: Record) -> list[Record]:
     ]
     threads.sort(key=lambda thread: thread is not threading.main_thread())
     return [
-        _thread(thread, _places_of(stacks.get(thread.ident or 0)), source)
+        _thread(thread, _places_of(stacks.get(thread.ident or 0, [])), source)
         for thread in threads[:_MAX_THREADS]
         if not thread.name.startswith(AGENT_THREAD_PREFIX)
     ]
@@ -85,8 +85,8 @@ def _thread(thread: threading.Thread, places: list[_Place], source: SourceLines)
     }
 
 
-def _places_of(frame: FrameType | None) -> list[_Place]:
-    return [(one.f_code, one.f_lineno or 0) for one in stack_of(frame)]
+def _places_of(stack: list[FrameType]) -> list[_Place]:
+    return [(one.f_code, one.f_lineno or 0) for one in stack]
 
 
 def _places_through(traceback: TracebackType | None) -> list[_Place]:

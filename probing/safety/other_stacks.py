@@ -17,7 +17,7 @@ import operator
 import sys
 import threading
 from collections.abc import Iterable
-from itertools import accumulate, chain, islice, repeat, starmap, takewhile
+from itertools import accumulate, chain, islice, repeat, starmap, takewhile, tee
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -31,6 +31,28 @@ def current_frames() -> dict[int, FrameType]:
     (frames,) = _undisturbed(starmap(sys._current_frames, ((),)))  # noqa: SLF001 - as its docs say
     frames[threading.get_ident()] = sys._getframe(1)  # noqa: SLF001 - as its docs say
     return frames
+
+
+def current_stacks() -> dict[int, list[FrameType]]:
+    """The stack of each thread, the innermost frame first, by its identity: all at one moment.
+
+    `stack_of` a frame of `current_frames` may be of a thread that has left that frame: a generator
+    that has yielded since then does not know who had called it.
+    """
+    stacks = dict(_undisturbed(_all_stacks()))
+    stacks[threading.get_ident()] = stack_of(sys._getframe(1))  # noqa: SLF001 - as its docs say
+    return stacks
+
+
+def _all_stacks() -> Iterable[tuple[int, list[FrameType]]]:
+    """Each thread's identity and stack, found by C code alone."""
+    found = starmap(sys._current_frames, ((),))  # noqa: SLF001 - as its docs say
+    named, framed = tee(chain.from_iterable(map(dict.items, found)))
+    steps: Iterable[Any] = map(
+        chain, zip(map(operator.itemgetter(1), framed)), repeat(repeat("f_back"))
+    )
+    callers = map(takewhile, repeat(operator.truth), map(accumulate, steps, repeat(getattr)))
+    return zip(map(operator.itemgetter(0), named), map(list, callers), strict=True)
 
 
 def stack_of(frame: FrameType | None, most: int | None = None) -> list[FrameType]:

@@ -6,11 +6,12 @@ import itertools
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from probing.safety.other_stacks import current_frames, locals_of, stack_of
+from probing.safety.other_stacks import current_frames, current_stacks, locals_of, stack_of
 from tests.harness.targets import DEADLINE_S, ROOT
 
 pytestmark = pytest.mark.anypython
@@ -79,6 +80,37 @@ def test_a_stack_is_what_its_frames_say() -> None:
     assert stack_of(None) == []
     assert locals_of(own)["own"] is own
     del stack, own
+
+
+def test_stacks_of_a_thread_that_goes_on_are_whole() -> None:
+    """Also of one that is in a generator, which forgets its caller as it yields."""
+    is_over = threading.Event()
+    thread = threading.Thread(target=_yield_until, args=(is_over,))
+    interval = sys.getswitchinterval()
+    thread.start()
+    try:
+        sys.setswitchinterval(1e-6)
+        for _ in range(2000):
+            stacks = current_stacks()
+            outermost = stacks[thread.ident or 0][-1].f_code.co_name
+            assert outermost == "_bootstrap"
+            assert stacks[threading.get_ident()][0] is sys._getframe()
+            stacks.clear()
+    finally:
+        sys.setswitchinterval(interval)
+        is_over.set()
+        thread.join(DEADLINE_S)
+
+
+def _yield_until(is_over: threading.Event) -> None:
+    """Run through generators."""
+
+    def numbers() -> Iterator[int]:
+        for number in range(5):
+            yield sum(other for other in range(number))
+
+    while not is_over.is_set():
+        assert sum(numbers()) == 10
 
 
 def test_nobody_walks_the_stacks_of_others_in_another_way() -> None:

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from ....own_files import AGENT
-from ....safety.other_stacks import current_frames, stack_of
+from ....safety.other_stacks import current_stacks
 from ....safety.this_thread import number_of_stranger
 from ...recording.safe_points import AGENT_THREAD_PREFIX
 from ...recording.training_thread import is_main, number_of
@@ -44,12 +44,13 @@ class JobThreads(NamedTuple):
     """All of them at one moment.
 
     Attributes:
-        frames: By `JobThread.ident`; none of a thread without Python code.
+        stacks: By `JobThread.ident`, the innermost frame first; none of a thread without Python
+            code.
         own: What the agent's threads are called.
     """
 
     threads: tuple[JobThread, ...]
-    frames: dict[int, FrameType]
+    stacks: dict[int, list[FrameType]]
     own: frozenset[int]
 
     @property
@@ -57,14 +58,19 @@ class JobThreads(NamedTuple):
         """The kernel's numbers by the interpreter's."""
         return {thread.ident: thread.number for thread in self.threads if thread.number}
 
+    @property
+    def frames(self) -> dict[int, FrameType]:
+        """The innermost frames, by `JobThread.ident`."""
+        return {ident: stack[0] for ident, stack in self.stacks.items()}
+
 
 def job_threads() -> JobThreads:
     """The job's threads now."""
     known = threading.enumerate()
-    frames = current_frames()
+    stacks = current_stacks()
     own = {t.ident or 0 for t in known if t.name.startswith(AGENT_THREAD_PREFIX)}
-    own |= {ident for ident, frame in frames.items() if _is_agents(frame)}
-    frames = {ident: frame for ident, frame in frames.items() if ident not in own}
+    own |= {ident for ident, stack in stacks.items() if _is_agents(stack)}
+    stacks = {ident: stack for ident, stack in stacks.items() if ident not in own}
     here = threading.get_native_id()
     found = [
         JobThread(
@@ -78,15 +84,17 @@ def job_threads() -> JobThreads:
         for thread in known
         if thread.ident not in own and (number_of(thread) != here or is_main(thread))
     ]
-    return JobThreads(tuple(_with_strangers(found, frames)), frames, frozenset(own))
+    return JobThreads(tuple(_with_strangers(found, stacks)), stacks, frozenset(own))
 
 
-def _with_strangers(known: list[JobThread], frames: Mapping[int, FrameType]) -> list[JobThread]:
+def _with_strangers(
+    known: list[JobThread], stacks: Mapping[int, list[FrameType]]
+) -> list[JobThread]:
     """The threads that `threading` knows, and those that only have frames."""
-    strangers = sorted(frames.keys() - {thread.ident for thread in known})
+    strangers = sorted(stacks.keys() - {thread.ident for thread in known})
     if len(strangers) == 1 and "greenlet" in sys.modules:
         for place, thread in enumerate(known):
-            if thread.is_main and thread.ident not in frames:  # it is one thread, by two numbers
+            if thread.is_main and thread.ident not in stacks:  # it is one thread, by two numbers
                 renamed = thread._replace(ident=strangers[0], is_alive=True)
                 return [*known[:place], renamed, *known[place + 1 :]]
     return known + [
@@ -100,12 +108,12 @@ def _with_strangers(known: list[JobThread], frames: Mapping[int, FrameType]) -> 
     ]
 
 
-def _is_agents(frame: FrameType | None) -> bool:
+def _is_agents(stack: list[FrameType]) -> bool:
     """Whether what a thread was started for is the agent's.
 
     The first frame that is not of `threading` decides: in the job's own thread the agent may stand
     a frame or two further in, such as around a DataLoader's next batch.
     """
-    files = [one.f_code.co_filename for one in stack_of(frame)]
+    files = [one.f_code.co_filename for one in stack]
     started = next((file for file in reversed(files) if not file.endswith(_THREADING)), "")
     return started.startswith(AGENT)

@@ -15,7 +15,6 @@ from typing import NamedTuple, TypeAlias
 
 from ....linux import process
 from ....messages.common import Backtrace, Frame, Local, ThreadStack
-from ....safety.other_stacks import stack_of
 from ....stacks.source_lines import Span
 from ....stacks.text import complete, is_ours
 from ....stacks.work_done import work_of
@@ -70,13 +69,13 @@ def take_backtrace(*, locals: bool = False) -> Backtrace:
     """
     before = _facts_of_waiting()
     # All frames first and at one go: what is read from files takes long enough for the threads
-    # to move on, and a frame that has returned no longer knows who called it.
+    # to move on.
     seen = job_threads()
-    places = {ident: _places_of(frame, locals=locals) for ident, frame in seen.frames.items()}
-    heads = {ident: _head_of(frame) for ident, frame in seen.frames.items()}
+    heads = {ident: _head_of(stack) for ident, stack in seen.stacks.items()}
+    places = {ident: _places_of(stack, locals=locals) for ident, stack in seen.stacks.items()}
     awaited = Waits(seen.frames, seen.numbers).found() if before else {}
     tasks = take_tasks(seen)
-    seen.frames.clear()  # this very one may be among them, and would hold itself and all others
+    seen.stacks.clear()  # this very one may be among them, and would hold itself and all others
     stacks = [
         ThreadStack(
             thread_id=thread.number,
@@ -113,7 +112,7 @@ def _facts_of_waiting() -> dict[int, process.ThreadFacts]:
     """What the kernel tells of the threads that wait for what another one may have."""
     seen = job_threads()
     waiting = Waits(seen.frames, seen.numbers).waiting()
-    seen.frames.clear()
+    seen.stacks.clear()
     return process.threads(os.getpid(), waiting) if waiting else {}
 
 
@@ -129,8 +128,8 @@ def _of_then(
         heads: By the interpreter's, as they were then.
     """
     seen = job_threads()
-    now = {ident: _head_of(frame) for ident, frame in seen.frames.items()}
-    seen.frames.clear()  # this very one may be among them
+    now = {ident: _head_of(stack) for ident, stack in seen.stacks.items()}
+    seen.stacks.clear()  # this very one may be among them
     told = dict(facts)
     for ident, number in seen.numbers.items():
         if number in told and ident in heads and now.get(ident) != heads[ident]:
@@ -148,15 +147,15 @@ def _spans_of(places: dict[int, list[_Place]], numbers: Mapping[int, int]) -> di
     return {number: span for number, span in spans if span is not None}
 
 
-def _head_of(frame: FrameType | None) -> _Head:
+def _head_of(stack: list[FrameType]) -> _Head:
     """Where a thread is: its innermost frames and the instruction that each is at."""
-    return tuple((one.f_code, one.f_lasti) for one in stack_of(frame, _HEAD))
+    return tuple((one.f_code, one.f_lasti) for one in stack[:_HEAD])
 
 
-def _places_of(frame: FrameType | None, *, locals: bool) -> list[_Place]:
+def _places_of(stack: list[FrameType], *, locals: bool) -> list[_Place]:
     """The code and line of every frame of a stack, innermost first."""
     found: list[_Place] = []
-    for one in stack_of(frame):
+    for one in stack:
         if not is_ours(one.f_code.co_filename):
             with_locals = locals and len(found) < _FRAMES_WITH_LOCALS
             values = read_locals(one) if with_locals else None

@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from .... import own_files
 from ....ring.format import DONE, NULL_NAME
 from ....ring.writer import RingWriter
-from ....safety.other_stacks import current_frames, stack_of
+from ....safety.other_stacks import current_stacks
 from ...recording.safe_points import AGENT_THREAD_PREFIX
 from ..regular_looks import RegularLooks
 from ..shared.recording import Recording
@@ -72,20 +72,20 @@ class StackSamples(RegularLooks):
         self._recording.costs.count("stack samples", took, is_within=False)
 
     def _sample(self, now: int) -> None:
-        frames = current_frames()
-        del frames[threading.get_ident()]  # this very frame, which would hold itself and all others
+        stacks = current_stacks()
+        del stacks[threading.get_ident()]  # this very frame, which would hold itself and all others
         known = {thread.ident: thread for thread in threading.enumerate()}
-        for ident, frame in frames.items():
+        for ident, stack in stacks.items():
             thread = known.get(ident)
             name = f"thread {ident:#x}" if thread is None else thread.name
             if not name.startswith(AGENT_THREAD_PREFIX):
                 native = 0 if thread is None else thread.native_id or 0
-                self._write(now, name, native, frame)
+                self._write(now, name, native, stack)
 
-    def _write(self, now_ns: int, name: str, native_id: int, innermost: FrameType) -> None:
+    def _write(self, now_ns: int, name: str, native_id: int, frames: list[FrameType]) -> None:
         stack: list[str] = []
         leaf: FrameType | None = None
-        for frame in stack_of(innermost):
+        for frame in frames:
             label = self._labels[frame.f_code]
             if label:
                 leaf = leaf or frame
