@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ...messages.common import EVAL_INTERRUPTED
 from ...own_files import is_ours
-from ...safety.other_stacks import current_frames, stack_of
+from ...safety.other_stacks import current_stacks
 from .namespace import LiveGlobals, Names
 
 FILE = "<eval>"
@@ -132,7 +132,7 @@ def own_frames(error: BaseException) -> str:
 def place_of(ident: int | None) -> str | None:
     """Where the code of an eval is now, innermost line first; None while it is in none."""
     places = []
-    for frame in stack_of(current_frames().get(ident or 0)):
+    for frame in current_stacks().get(ident or 0, []):
         name = frame.f_code.co_filename
         if not is_ours(name):
             places.append(f"{frame.f_code.co_name} ({os.path.basename(name)}:{frame.f_lineno})")

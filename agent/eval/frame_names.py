@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ...errors import NoSuchFrame, NoSuchThread
 from ...safety import other_stacks
-from ...safety.other_stacks import current_frames, stack_of
+from ...safety.other_stacks import current_stacks
 from ..recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 from ..recording.training_thread import number_of
 from ..sources.storage.living import objects_of
@@ -85,9 +85,9 @@ def thread_of(thread_id: int) -> threading.Thread:
     return threading.main_thread()
 
 
-def frame_of(thread_id: int) -> FrameType | None:
-    """The innermost frame of a thread, by its kernel number; 0 means the main thread."""
-    return current_frames().get(thread_of(thread_id).ident or 0)
+def stack_in(thread_id: int) -> list[FrameType]:
+    """The stack of a thread by its kernel number, innermost frame first; 0 means the main one."""
+    return current_stacks().get(thread_of(thread_id).ident or 0, [])
 
 
 def frames_at(place: Place, known: Collection[object] = ()) -> list[FrameType]:
@@ -101,7 +101,7 @@ def frames_at(place: Place, known: Collection[object] = ()) -> list[FrameType]:
         NoSuchFrame: The one that was asked for is not there.
     """
     waiting = waiting_frames(known)
-    frames = _own_frames(frame_of(place.thread_id), waiting)
+    frames = _own_frames(stack_in(place.thread_id), waiting)
     if not place.is_chosen:
         frames += [frame for frame in waiting if frame not in frames]
     if place.frame is None:
@@ -114,7 +114,7 @@ def frames_at(place: Place, known: Collection[object] = ()) -> list[FrameType]:
 
 def stands_still(frame: FrameType, thread_id: int) -> bool:
     """Whether a frame cannot go on while a thread is held: it is of its stack, or of its loop."""
-    return frame in _own_frames(frame_of(thread_id), waiting_frames(()))
+    return frame in _own_frames(stack_in(thread_id), waiting_frames(()))
 
 
 def describe_frame(frame: FrameType) -> str:
@@ -177,7 +177,7 @@ def is_frames_copy(frame: FrameType, values: object) -> bool:
     return is_copy and frame.f_trace is None
 
 
-def _own_frames(frame: FrameType | None, waiting: list[FrameType]) -> list[FrameType]:
+def _own_frames(stack: list[FrameType], waiting: list[FrameType]) -> list[FrameType]:
     """The frames of a stack but those of torch and of probing, and of what holds it for us.
 
     Args:
@@ -185,7 +185,7 @@ def _own_frames(frame: FrameType | None, waiting: list[FrameType]) -> list[Frame
     """
     frames: list[FrameType] = []
     is_loop_met = False
-    for one in stack_of(frame):
+    for one in stack:
         module = _module(one)
         if module == f"{_HOLDER}.":
             frames.clear()
@@ -218,15 +218,14 @@ def waiting_frames(known: Collection[object]) -> list[FrameType]:
 def _has_loop() -> bool:
     """Whether a thread that is not the agent's runs an event loop."""
     own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
-    frames: dict[int, FrameType | None] = {**current_frames()}
-    here = sys._getframe()  # noqa: SLF001 - as its docs say
-    frames[threading.get_ident()] = here.f_back  # this very frame would hold itself
-    del here
-    for ident, innermost in frames.items():
-        stack = [] if ident in own else stack_of(innermost)
-        if any(_module(frame).startswith(_LOOPS) for frame in stack):
-            return True
-    return False
+    stacks = current_stacks()
+    del stacks[threading.get_ident()][0]  # this very frame, which would hold itself
+    return any(
+        _module(frame).startswith(_LOOPS)
+        for ident, stack in stacks.items()
+        if ident not in own
+        for frame in stack
+    )
 
 
 def _chain(outermost: object) -> list[FrameType]:

@@ -10,7 +10,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-from ...safety.other_stacks import current_frames, stack_of
+from ...safety.other_stacks import current_stacks
 from .safe_points import AGENT_THREAD_PREFIX
 
 _TORCHS = ("torch.nn.modules.", "torch.autograd", "torch.optim")
@@ -24,9 +24,9 @@ def training_thread() -> int:
 
 def threads_in_torch() -> list[threading.Thread]:
     """The threads that are inside torch now; the agent's own are left out."""
-    frames = current_frames()
-    inside = {ident for ident, frame in frames.items() if is_in_torch(frame)}
-    frames.clear()  # this very frame is among them, and would hold itself and all others
+    stacks = current_stacks()
+    inside = {ident for ident, stack in stacks.items() if is_in_torch(stack)}
+    stacks.clear()  # this very frame is among them, and would hold itself and all others
     own = AGENT_THREAD_PREFIX
     return [t for t in threading.enumerate() if t.ident in inside and not t.name.startswith(own)]
 
@@ -51,7 +51,7 @@ def correct_main_thread() -> None:
         main._native_id = os.getpid()  # noqa: SLF001 - there is no other way to say it
 
 
-def is_in_torch(frame: FrameType | None) -> bool:
+def is_in_torch(stack: list[FrameType]) -> bool:
     """Whether a stack goes through a module, a backward pass or an optimizer."""
-    names = [one.f_globals.get("__name__", "") or "" for one in stack_of(frame)]
+    names = [one.f_globals.get("__name__", "") or "" for one in stack]
     return any(name.startswith(_TORCHS) for name in names)

@@ -17,7 +17,7 @@ import operator
 import sys
 import threading
 from collections.abc import Iterable
-from itertools import accumulate, chain, islice, repeat, starmap, takewhile, tee
+from itertools import accumulate, chain, islice, repeat, starmap, takewhile
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -26,33 +26,28 @@ T = TypeVar("T")
 _IS_OPEN_TO_COLLECTIONS = sys.version_info[:2] == (3, 11)
 
 
-def current_frames() -> dict[int, FrameType]:
-    """The innermost frame of each thread, by its identity."""
-    (frames,) = _undisturbed(starmap(sys._current_frames, ((),)))  # noqa: SLF001 - as its docs say
-    frames[threading.get_ident()] = sys._getframe(1)  # noqa: SLF001 - as its docs say
-    return frames
-
-
 def current_stacks() -> dict[int, list[FrameType]]:
     """The stack of each thread, the innermost frame first, by its identity: all at one moment.
 
-    `stack_of` a frame of `current_frames` may be of a thread that has left that frame: a generator
-    that has yielded since then does not know who had called it.
+    A thread that has gone on has left its frames: a generator that has yielded since then does not
+    know who had called it.
     """
-    stacks = dict(_undisturbed(_all_stacks()))
+    found: list[dict[int, FrameType]] = []
+    walked = _undisturbed(_all_stacks(found))
+    stacks = dict(zip(found[0], walked, strict=True))
+    found.clear()  # frames of ours are in both, and would hold themselves and all others
+    walked.clear()
     stacks[threading.get_ident()] = stack_of(sys._getframe(1))  # noqa: SLF001 - as its docs say
     return stacks
 
 
-def _all_stacks() -> Iterable[tuple[int, list[FrameType]]]:
-    """Each thread's identity and stack, found by C code alone."""
-    found = starmap(sys._current_frames, ((),))  # noqa: SLF001 - as its docs say
-    named, framed = tee(chain.from_iterable(map(dict.items, found)))
-    steps: Iterable[Any] = map(
-        chain, zip(map(operator.itemgetter(1), framed)), repeat(repeat("f_back"))
-    )
+def _all_stacks(found: list[dict[int, FrameType]]) -> Iterable[list[FrameType]]:
+    """The stack of each thread, after its innermost frame was put into `found`: C code alone."""
+    current = starmap(sys._current_frames, ((),))  # noqa: SLF001 - as its docs say
+    frames = chain.from_iterable(map(dict.values, found))
+    steps: Iterable[Any] = map(chain, zip(frames), repeat(repeat("f_back")))
     callers = map(takewhile, repeat(operator.truth), map(accumulate, steps, repeat(getattr)))
-    return zip(map(operator.itemgetter(0), named), map(list, callers), strict=True)
+    return chain(filter(None, map(found.append, current)), map(list, callers))
 
 
 def stack_of(frame: FrameType | None, most: int | None = None) -> list[FrameType]:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from probing.safety.other_stacks import current_frames, current_stacks, locals_of, stack_of
+from probing.safety.other_stacks import current_stacks, locals_of, stack_of
 from tests.harness.targets import DEADLINE_S, ROOT
 
 pytestmark = pytest.mark.anypython
 
 WALKED = """
 import gc, os, sys, threading, time
-from probing.safety.other_stacks import current_frames, locals_of, stack_of
+from probing.safety.other_stacks import current_stacks, locals_of
 
 def wide(n, functions):
     a = b = c = d = e = f = g = h = [n]
@@ -35,7 +37,7 @@ def narrow(n, functions):
 def walk():
     walker.append(threading.get_ident())
     while True:
-        stack = stack_of(current_frames()[main])
+        stack = current_stacks()[main]
         for frame in stack:
             if frame.f_code in (wide.__code__, narrow.__code__):
                 locals_of(frame)
@@ -72,7 +74,7 @@ def test_a_walk_does_no_harm_while_garbage_is_collected() -> None:
 def test_a_stack_is_what_its_frames_say() -> None:
     """The innermost frame first, as many as are asked for, with their variables."""
     own = sys._getframe()
-    stack = stack_of(current_frames()[threading.get_ident()])
+    stack = current_stacks()[threading.get_ident()]
     assert stack[0] is own
     assert all(inner.f_back is outer for inner, outer in itertools.pairwise(stack))
     assert stack[-1].f_back is None
@@ -80,6 +82,24 @@ def test_a_stack_is_what_its_frames_say() -> None:
     assert stack_of(None) == []
     assert locals_of(own)["own"] is own
     del stack, own
+
+
+def test_nothing_of_the_frames_stays() -> None:
+    """Without a collection of garbage: they hold what the functions of a training hold."""
+
+    class Held:
+        pass
+
+    def looked_at() -> weakref.ref[Held]:
+        held = Held()
+        current_stacks().clear()
+        return weakref.ref(held)
+
+    gc.disable()
+    try:
+        assert looked_at()() is None
+    finally:
+        gc.enable()
 
 
 def test_stacks_of_a_thread_that_goes_on_are_whole() -> None:

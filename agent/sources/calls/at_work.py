@@ -13,7 +13,7 @@ import threading
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from ....safety.other_stacks import current_frames, stack_of
+from ....safety.other_stacks import current_stacks
 from ...recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 from ..accelerator import is_capturing
 from .backward.passes import BackwardPasses
@@ -44,19 +44,19 @@ class TorchAtWork:
         """Whether another thread is inside a backward pass or an optimizer's step."""
         own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
         own.add(threading.get_ident())
-        frames = current_frames()
+        stacks = current_stacks()
         try:
-            return any(self._is_in(frame) for ident, frame in frames.items() if ident not in own)
+            return any(self._is_in(stack) for ident, stack in stacks.items() if ident not in own)
         finally:
-            frames.clear()  # this very frame is among them, and would hold itself and all others
+            stacks.clear()  # this very frame is among them, and would hold itself and all others
 
     def is_transformed(self) -> bool:
         """By `torch.func`, such as `grad` and `vmap`."""
         return self._level() is not None
 
-    def _is_in(self, frame: FrameType | None) -> bool:
+    def _is_in(self, stack: list[FrameType]) -> bool:
         """Whether a stack goes through one of them, and does not stand at a safe point in it."""
-        for one in stack_of(frame):
+        for one in stack:
             if one.f_code in _RESTS:
                 return False
             if one.f_code in self._codes:

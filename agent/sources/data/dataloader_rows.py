@@ -18,7 +18,7 @@ from typing import Any
 
 from ....linux import process
 from ....messages.common import Backtrace, LiveRows
-from ....safety.other_stacks import current_frames, stack_of
+from ....safety.other_stacks import current_stacks
 from ....stacks.wait_rules import FOR_A_WORKER
 from ....tables import DATALOADERS
 from ...eval.frame_names import locals_of
@@ -71,18 +71,18 @@ def _meet_waiting(loaders: DataLoaders) -> dict[int, int]:
         The kernel number of the thread that waits, by ``id(iterator)``.
     """
     found: dict[int, int] = {}
-    frames = current_frames()
-    del frames[threading.get_ident()]  # this very frame, which would hold itself and all others
-    for ident, frame in frames.items():
-        iterator = _awaited_in(frame, loaders.waiting_code)
+    stacks = current_stacks()
+    del stacks[threading.get_ident()]  # this very frame, which would hold itself and all others
+    for ident, stack in stacks.items():
+        iterator = _awaited_in(stack, loaders.waiting_code)
         if iterator is not None and not loaders.feed_of(iterator).since_ns:
             found[id(iterator)] = _native_id(ident)
     return found
 
 
-def _awaited_in(frame: FrameType | None, code: object) -> Any:
+def _awaited_in(stack: list[FrameType], code: object) -> Any:
     """The iterator whose ``__next__`` a stack is in; None when it is in none."""
-    for one in stack_of(frame):
+    for one in stack:
         if one.f_code is code:
             return locals_of(one).get("self")
     return None

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ....ring.format import DONE, FAILED, NULL_INT
 from ....safety.guard import Guard
-from ....safety.other_stacks import current_frames, stack_of
+from ....safety.other_stacks import current_stacks
 from ....tables import STAGES
 from ..calls import dynamo
 from ..out_of_memory.step_errors import STAND_INS, StepErrors
@@ -261,12 +261,12 @@ class _HookLists:
         if self._walker is None or max(map(len, self._lists)) < 2:
             return False
         steps = self._steps()
-        return any(self._is_walked_in(frame, steps) for frame in current_frames().values())
+        return any(self._is_walked_in(stack, steps) for stack in current_stacks().values())
 
-    def _is_walked_in(self, frame: FrameType, steps: set[object]) -> bool:
+    def _is_walked_in(self, stack: list[FrameType], steps: set[object]) -> bool:
         """Whether a stack is in the middle of a list of hooks."""
         inner: FrameType | None = None
-        for outer in stack_of(frame):
+        for outer in stack:
             if outer.f_code is self._walker and (inner is None or inner.f_code not in steps):
                 return True
             inner = outer

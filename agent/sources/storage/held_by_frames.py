@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from ....safety.other_stacks import current_frames, locals_of, stack_of
+from ....safety.other_stacks import current_stacks, locals_of
 from .living import MRO
 
 _MOST_ITEMS = 64
@@ -26,10 +26,10 @@ _ONLY_THE_FRAMES = 3
 
 def held_by_frames(plain: type) -> Iterator[Any]:
     """The tensors in local variables of every thread, also in their tuples and dictionaries."""
-    stacks: dict[int, FrameType | None] = {**current_frames()}
-    stacks[threading.get_ident()] = sys._getframe().f_back  # this very frame would hold itself
-    for innermost in stacks.values():
-        for frame in stack_of(innermost):
+    stacks = current_stacks()
+    del stacks[threading.get_ident()][0]  # this very frame, which would hold itself
+    for stack in stacks.values():
+        for frame in stack:
             for value in _values(frame):
                 yield from _tensors(value, plain)
 

@@ -25,7 +25,7 @@ from types import (
 from typing import Any, NamedTuple
 
 from ..... import own_files
-from .....safety.other_stacks import current_frames, locals_of, stack_of
+from .....safety.other_stacks import current_stacks, locals_of
 from ....recording.safe_points import AGENT_THREAD_PREFIX
 from ...calls.names.class_names import class_name
 from ...calls.names.module_names import outermost, walk
@@ -190,11 +190,10 @@ def _running_frames() -> list[FrameType]:
 
     own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
     found: list[FrameType] = []
-    for ident, innermost in list(current_frames().items()):
-        stack = [] if ident in own else stack_of(innermost)
-        found += [frame for frame in stack if not is_ours(frame)]
-        stack.clear()
-    del innermost  # it may be this very frame, which would hold itself and all that called it
+    stacks = current_stacks()
+    for ident, stack in stacks.items():
+        found += [frame for frame in stack if ident not in own and not is_ours(frame)]
+        stack.clear()  # this very frame may be in it, and would hold itself and all that called it
     return found
 
 
