@@ -54,6 +54,9 @@ _FOR_SAMPLES = 0.1
 _EVERY = 64
 _SETTLED = 8
 """So many steps have their passes on record whole, whatever that costs: only then is it known."""
+_READ, _READ_EVERY = 16, 8
+"""So many steps are all read by the clocks of the C part; then, while hooks do not rest, one in so
+many."""
 _LOOPS = 256
 _CLOSING = "cost_s share rows backward_modules thinned duration_ns"
 """The closing columns of probing.overhead, in the order in which they are written."""
@@ -163,18 +166,19 @@ class Budget:
         self.row_ns = self.row_ns or _CALL_PER_ROW_IN_C * in_c.row_cost()
         rows, hooks, timed, ns = costs = in_c.backward_costs()
         rows_before, hooks_before, timed_before, ns_before = self._in_c
-        if timed > timed_before and self._is_usual:
+        is_read = self.hooked_every > 1 or self._steps < _READ or self._steps % _READ_EVERY == 0
+        if is_read and timed > timed_before and self._is_usual:
             self._hook.add(_AROUND_HOOKS_IN_C * (ns - ns_before) / (timed - timed_before))
             self.hook_ns = self._hook.value
         self._in_c, self._backward_calls = costs, rows - rows_before
         self._step_hooks_ns = (hooks - hooks_before) * self.hook_ns
         self._steps += 1
-        if self._is_usual:
+        if is_read and self._is_usual:
             self._hooks.add(self._step_hooks_ns)
             self._took.add(took_ns)
             self.hooked = len(self._backward.hooked)
             self.hooked_every = self._steps_per_pass() if self._steps >= _SETTLED else 1
-        self.hooks_ns = self._hooks.value / self.hooked_every
+            self.hooks_ns = self._hooks.value / self.hooked_every
 
     def _steps_per_pass(self) -> int:
         """In how many steps one has the passes of modules on record, where C records."""
@@ -201,14 +205,14 @@ class Budget:
 
     def _write(self, first: int, last: int, took_ns: int) -> None:
         """Write down what the step has cost."""
-        rows = max(0, ((last - first) >> 2) - 1)
-        self.calls_ns = max(0, rows - self._backward_calls) * self.row_ns
-        cost_s = (self.calls_ns + self._step_hooks_ns + self.rest_ns) * 1e-9
-        now_ns = time.perf_counter_ns()
-        word = self._overhead.open_row(now_ns - took_ns, self._recording.now.step - 1)
+        rows, overhead = ((last - first) >> 2) - 1, self._overhead
+        calls_ns = self.calls_ns = max(0, rows - self._backward_calls) * self.row_ns
+        cost_s = (calls_ns + self._step_hooks_ns + self.rest_ns) * 1e-9
         share, thinned = cost_s / (took_ns * 1e-9), 0 if self._is_sample else len(self.thinned)
         hooked = 0 if self._has_rested else self.hooked
-        self._overhead.close_row(word, DONE, cost_s, share, rows, hooked, thinned, took_ns)
+        start_ns = time.perf_counter_ns() - took_ns
+        word = overhead.open_row(start_ns, self._recording.now.step - 1)
+        overhead.close_row(word, DONE, cost_s, share, max(0, rows), hooked, thinned, took_ns)
 
     def _choose(self, first: int, last: int, took_ns: int) -> None:
         """Choose anew, now and then; before that, look at all modules for a step each."""

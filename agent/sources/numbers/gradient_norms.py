@@ -147,10 +147,11 @@ class GradientNorms:
         """An optimizer is about to step."""
         recording = self._recording
         counted = recording.objects.optimizer
-        is_training = recording.threads.state.native_id == recording.training_thread
         if self._sharded_clip is None:
             self.guard.run(self._meet_sharded)
-        if is_training and counted is not None and counted() is optimizer:
+        if counted is None or counted() is not optimizer:
+            return
+        if recording.threads.state.native_id == recording.training_thread:
             try:
                 self._consider(optimizer, args, kwargs)
             except Exception:  # noqa: BLE001 - never harm the host
@@ -160,13 +161,11 @@ class GradientNorms:
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         """Take the norm, if the script has not, and if it is time to."""
-        now = self._clock()
-        step_ns, is_first = now - self._last_ns, not self._last_ns
-        self._last_ns = now
-        rows = self._recording.rows
-        if is_first or rows.norm is not None or has_closure(args, kwargs):
+        now, last_ns, rows = self._clock(), self._last_ns, self._recording.rows
+        self._last_ns, step_ns = now, now - last_ns
+        if not last_ns or rows.norm is not None:
             return
-        if not self._interval.is_due():
+        if ((kwargs or len(args) > 1) and has_closure(args, kwargs)) or not self._interval.is_due():
             return
         torch: Any = sys.modules["torch"]
         if is_capturing() or torch.autograd._profiler_enabled():

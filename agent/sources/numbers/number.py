@@ -20,17 +20,24 @@ _MOST_DIVISIONS = 3
 
 
 class Number:
-    """A number that is here, or on its way."""
+    """A number that is here, or on its way.
 
-    __slots__ = ("_pending", "_scale", "_value")
+    Attributes:
+        here: It; None while nobody has seen it come.
+    """
+
+    __slots__ = ("_pending", "_scale", "_value", "here")
 
     def __init__(self, value: float, pending: PendingNumber | None = None) -> None:
         self._value = value
         self._pending = pending
         self._scale: Number | None = None
+        self.here = None if pending is not None else value
 
     def read(self) -> float | None:
         """The number; None while it is on its way, which is asked without waiting."""
+        if self.here is not None:
+            return self.here
         if self._pending is not None:
             if not self._pending.is_here():
                 return None
@@ -41,17 +48,20 @@ class Number:
             if scale is None:
                 return None
             value = value / scale if scale else NULL_FLOAT  # nothing of it is left
+        self.here = value
         return value
 
     def over(self, scale: Number) -> Number:
         """This number, divided by another one; the same object."""
-        self._scale = scale
+        self._scale, self.here = scale, None
         return self
 
 
-def is_on_its_way(number: object) -> bool:
-    """Whether a number was on its way when somebody last asked."""
-    return type(number) is Number and number._pending is not None
+def known_of(number: Any) -> Any:
+    """What is read later, if it is here; a number that was on its way is not asked for again."""
+    if type(number) is Number and (number.here is not None or number._pending is not None):
+        return number.here
+    return number.read()
 
 
 def read_number(tensor: Tensor, accelerator: Accelerator) -> Number | None:

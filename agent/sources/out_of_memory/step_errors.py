@@ -24,7 +24,11 @@ STAND_INS: set[CodeType] = set()
 
 
 class StepErrors:
-    """Stands between torch's function around a step, and the step."""
+    """Stands between torch's function around a step, and the step.
+
+    Attributes:
+        known: The classes of optimizers whose errors are seen, as far as they can be.
+    """
 
     def __init__(self, failed: Callable[[], None]) -> None:
         """Begin without any.
@@ -34,14 +38,14 @@ class StepErrors:
         """
         self._failed = failed
         self._cells: dict[int, tuple[CellType, Any, Any]] = {}  # by id: the cell, theirs and ours
-        self._known: set[type] = set()
+        self.known: set[type] = set()
 
     def watch(self, optimizer: Optimizer) -> None:
         """See the errors of an optimizer's steps from now on, that which is about to begin too."""
         cls = type(optimizer)
-        if cls in self._known:
+        if cls in self.known:
             return
-        self._known.add(cls)
+        self.known.add(cls)
         cell = _cell_of(cls)
         if cell is not None and id(cell) not in self._cells:
             theirs = cell.cell_contents
@@ -55,7 +59,7 @@ class StepErrors:
             if cell.cell_contents is ours:
                 cell.cell_contents = theirs
         self._cells.clear()
-        self._known.clear()
+        self.known.clear()
 
     def _around(self, step: Callable[..., object]) -> Callable[..., Any]:
         """What stands in for a step."""

@@ -21,13 +21,16 @@ class Met:
 
     def add(self, thing: object) -> None:
         """Remember an object; one that is known keeps its place."""
-        key = id(thing)
-        known = self._references.get(key)
+        known = self._references.get(id(thing))
         if known is None or known() is not thing:
-            self._references.pop(key, None)
-            self._references[key] = weakref.ref(thing)
-            if len(self._references) > self._most:
-                self._forget_dead()
+            self._meet(id(thing), thing)
+
+    def _meet(self, key: int, thing: object) -> None:
+        """Remember what is new."""
+        self._references.pop(key, None)
+        self._references[key] = weakref.ref(thing)
+        if len(self._references) > self._most:
+            self._forget_dead()
 
     def alive(self) -> list[Any]:
         """Those that live, first come first."""

@@ -19,6 +19,8 @@ _FIRST = 8
 """So many steps are all timed."""
 _EVERY = 8
 """Of those that follow, one in so many."""
+_READ_AFTER = 2
+"""So many steps after that is known which step it is: it is begun, over, and read."""
 _READINGS = 9
 
 _no_clock: Callable[[], int] = int
@@ -26,22 +28,19 @@ _no_clock: Callable[[], int] = int
 
 
 class Usual:
-    """The median of the last few figures; 0.0 before the first.
+    """The median of the last few figures."""
 
-    Attributes:
-        value: It.
-    """
-
-    __slots__ = ("_last", "value")
+    __slots__ = ("_last", "add")
 
     def __init__(self) -> None:
         self._last: deque[float] = deque(maxlen=_READINGS)
-        self.value = 0.0
+        self.add = self._last.append
 
-    def add(self, figure: float) -> None:
-        """One more."""
-        self._last.append(figure)
-        self.value = sorted(self._last)[len(self._last) // 2]
+    @property
+    def value(self) -> float:
+        """It; 0.0 before the first."""
+        last = self._last
+        return sorted(last)[len(last) // 2] if last else 0.0
 
 
 class StepCosts:
@@ -86,6 +85,8 @@ class StepCosts:
     def step_ended(self) -> None:
         """A step has ended: what was timed is read, a step later where not all of them are."""
         self._steps += 1
+        if self._steps > _FIRST and self._steps % _EVERY > _READ_AFTER:
+            return
         if self._timed and (self._steps <= _FIRST or self.clock is _no_clock):
             self._read_all()
         is_timed = self._steps < _FIRST or self._steps % _EVERY == 0

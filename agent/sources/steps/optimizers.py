@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ....ring.format import DONE, FAILED, NULL_INT
 from ....safety.guard import Guard
@@ -22,7 +22,7 @@ from ....tables import STAGES
 from ..calls import dynamo
 from ..out_of_memory.step_errors import STAND_INS, StepErrors
 from ..shared.recording import Recording
-from ..shared.thread_state import MAX_DEPTH
+from ..shared.thread_state import MAX_DEPTH, ThreadState
 from ..stand_in import StandIn
 from ..torch_types import Optimizer
 from .boundary import Boundary
@@ -34,19 +34,9 @@ _PATIENCE_S = 2.0
 _POLL_S = 0.001
 
 
-class _Step(NamedTuple):
-    """A step of an optimizer under way.
-
-    Attributes:
-        name: The number of the optimizer's class name.
-        word: Its open row.
-        is_part: Whether another optimizer steps it, as a part of its own step.
-    """
-
-    name: int
-    word: int
-    start_ns: int
-    is_part: bool
+_Step = tuple[int, int, int, bool]
+"""A step of an optimizer under way: the number of the name of the optimizer's class, its open row,
+when it began, and whether another optimizer steps it, as a part of its own step."""
 
 
 class OptimizerSteps:
@@ -142,7 +132,8 @@ class OptimizerSteps:
             recording.safe_points.torch_called()
         if not self.is_on or recording.awaits_step:
             return
-        is_part = recording.threads.state.optimizing == recording.session and self._hooks.is_part()
+        thread = recording.threads.state
+        is_part = thread.optimizing == recording.session and self._hooks.is_part()
         if is_part and id(optimizer) in self._open:
             self._in_base.add(id(optimizer))
             return
@@ -150,8 +141,9 @@ class OptimizerSteps:
         start = clock()
         for look in recording.events.before_step:
             look(optimizer, args, kwargs)
-        self._open_row(optimizer, is_part=is_part)
-        self._errors.watch(optimizer)
+        self._open_row(optimizer, thread, is_part=is_part)
+        if type(optimizer) not in self._errors.known:
+            self._errors.watch(optimizer)
         if took_ns := clock() - start:
             recording.costs.add("optimizers", took_ns)
 
@@ -171,36 +163,37 @@ class OptimizerSteps:
             except Exception:  # noqa: BLE001 - never harm the host
                 self.guard.fault()
 
-    def _open_row(self, optimizer: Optimizer, *, is_part: bool) -> None:
-        recording, thread = self._recording, self._recording.threads.state
+    def _open_row(self, optimizer: Optimizer, thread: ThreadState, *, is_part: bool) -> None:
+        recording, key, number = self._recording, id(optimizer), thread.native_id
         name = recording.names.intern(type(optimizer).__name__)
-        self._in_base.discard(id(optimizer))
-        left = self._open.pop(id(optimizer), None)
+        if self._in_base:
+            self._in_base.discard(key)
+        left = self._open.pop(key, None)
         if left is not None:  # its last step raised, and torch called no hook
-            recording.trace.close_row(left.word, FAILED, NULL_INT, NULL_INT)
-        start = time.perf_counter_ns()
+            recording.trace.close_row(left[1], FAILED, NULL_INT, NULL_INT)
+        start, depth = time.perf_counter_ns(), thread.depth
         word = recording.trace.open_row(
-            start, recording.now.step, name, name, name, thread.native_id, OPTIMIZER,
-            min(thread.depth, MAX_DEPTH), 0, 1,
+            start, recording.now.step, name, name, name, number, OPTIMIZER,
+            min(depth, MAX_DEPTH), 0, 1,
         )  # fmt: skip
-        self._open[id(optimizer)] = _Step(name, word, start, is_part)
+        self._open[key] = (name, word, start, is_part)
         thread.optimizing = recording.session
-        if thread.native_id == recording.training_thread:
+        if number == recording.training_thread:
             recording.rows.phases.enter(OPTIMIZER_PHASE, start)
 
     def _step_ends(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
-        recording, thread = self._recording, self._recording.threads.state
-        clock = recording.costs.clock
+        recording, key = self._recording, id(optimizer)
+        thread, clock = recording.threads.state, recording.costs.clock
         entered = clock()
-        if id(optimizer) in self._in_base:
-            self._in_base.discard(id(optimizer))
+        if key in self._in_base:
+            self._in_base.discard(key)
             return
         for look in recording.events.after_step:
             look(optimizer, args, kwargs)
         recording.objects.optimizers.add(optimizer)
-        opened = self._open.pop(id(optimizer), None)
+        opened = self._open.pop(key, None)
         if opened is None:
             is_part = self._hooks.is_part()
             name = recording.names.intern(type(optimizer).__name__)

@@ -24,15 +24,15 @@ from .ends.hand_steps import HandSteps
 from .ends.held_end import HeldEnd
 from .ends.main_model import MainModel
 from .ends.members import Members
+from .ends.optimizer_notes import OptimizerNotes
 from .ends.reached import Reached
 from .ends.step_count import StepCount
 from .ends.step_pattern import NO_PLACE
 from .ends.trainings import Trainings
 from .evaluations import Evaluations, Wait
-from .optimizer_facts import learning_rate_of
 from .phases import OPTIMIZER
 from .rows.open_step import Ended, Ids, OpenStep
-from .rows.optimizer_rows import OptimizerStep, Stepped
+from .rows.optimizer_rows import Stepped
 from .step_words import StepWords
 
 
@@ -66,6 +66,7 @@ class Progress:
         self._dropped = DroppedPasses(recording)
         self._reached = Reached(recording, members)
         self._main = MainModel(recording)
+        self._notes = OptimizerNotes(recording, members, self._main)
         self.is_inference = self._is_marked = self._has_ended_in_wait = False
         self._has_trained = False  # in the step in progress
         self._passes = 0
@@ -209,17 +210,24 @@ class Progress:
         Args:
             name: The number of its class name.
         """
-        self._recording.objects.made.add(optimizer)
-        if self.counted.is_elsewhere(optimizer, thread):
+        recording = self._recording
+        recording.objects.made.add(optimizer)
+        is_other = thread.native_id != recording.training_thread
+        if is_other and self.counted.is_elsewhere(optimizer, thread):
             return False
         self.hand.optimizer_stepped()
         self._dropped.optimizer_stepped()
         self._reached.optimizer_stepped()
-        if self._is_inside(thread):
-            self._pending.append(Stepped(optimizer, name))
+        if self._task_id() != -1 or (self._passes and self._is_inside(thread)):
+            self._pending.append((optimizer, name))
             return False
+        known = None if is_other else self._notes.again(optimizer)
+        if known is not None and self._is_plain(known.who):
+            step = self._notes.note_again(optimizer, known)
+            self._end_step(Ended(step.class_name, step.lr), thread, step.models)
+            return True
         has_ended = bool(self._pending) and self._settle(thread)
-        return self._step([Stepped(optimizer, name)], thread) or has_ended
+        return self._step([(optimizer, name)], thread) or has_ended
 
     def step_marked(self, thread: ThreadState) -> bool:
         """The script says that a step ends; from now on only it does.
@@ -252,6 +260,7 @@ class Progress:
         self._pending.clear()
         self._passes, self._is_mark_pending = 0, False
         self._held.forget()
+        self._notes.last = None
         self._evaluations.forget()
         self._rows.abandon()
 
@@ -328,62 +337,53 @@ class Progress:
         """Optimizers have stepped together; returns whether that ended a training step."""
         recording, members = self._recording, self._members
         self._come(thread)
-        pattern = self._trainings.now.pattern
+        training, objects = self._trainings.now, recording.objects
+        pattern, last = training.pattern, stepped[-1][0]
         recording.training_thread = thread.native_id
-        numbers = [members.number_of(one.optimizer) for one in stepped]
-        self.counted.count(numbers)
-        who = members.group_of(set(numbers)) if in_pass else numbers[0]
-        last = stepped[-1]
-        lr = recording.objects.held_lr.get(id(last.optimizer))
-        lr = learning_rate_of(last.optimizer) if lr is None else lr
-        self._note(who, stepped, lr, numbers)
-        recording.objects.optimizer = recording.objects.optimizer or weakref.ref(last.optimizer)
+        step = self._notes.note(stepped, training.trained, in_pass=in_pass)
+        self.counted.count(step.numbers)
+        objects.optimizer = objects.optimizer or weakref.ref(last)
         if self._is_marked:
             return False
         period = pattern.period
         place = NO_PLACE if period else members.place()
-        if not pattern.stepped(who, lambda: members.expected(pattern.since()), place):
+        if not pattern.stepped(step.who, lambda: members.expected(pattern.since()), place):
             return False
         if pattern.period != period:
-            self._trainings.now.learned_at = recording.step
-        recording.objects.optimizer = weakref.ref(last.optimizer)
+            training.learned_at = recording.step
+        objects.optimizer = weakref.ref(last)
         if self._count.is_unknown:
             is_alone = members.is_alone()
-            recording.step = self._count.learn(last.optimizer, recording.step, is_alone=is_alone)
-        ended = Ended(last.name, lr, pattern.missed)
+            recording.step = self._count.learn(last, recording.step, is_alone=is_alone)
+        ended = Ended(step.class_name, step.lr, pattern.missed)
         if not in_pass and self._held.holds(ended):
             return False
-        self._end_step(ended, thread)
+        models = self._notes.remember(last, None if in_pass else step, training.trained)
+        self._end_step(ended, thread, models)
         return True
 
-    def _note(self, who: int, stepped: list[Stepped], lr: float, numbers: list[int]) -> None:
-        """Write the row of optimizers that have stepped together."""
-        roots, trained = [], self._trainings.now.trained
-        for one, number in zip(stepped, numbers, strict=True):
-            for root, ids in self._members.roots_of(one.optimizer, number):
-                roots.append(root)
-                trained[id(root)] = (root, ids)
-        last, named = stepped[-1], self._main.named(roots)
-        name = self._members.name_number_of(last.optimizer, numbers[-1])
-        step = OptimizerStep(who, name, last.name, len(stepped), named, lr, frozenset(numbers))
-        self._recording.rows.stepped(time.perf_counter_ns(), step)
+    def _is_plain(self, who: int) -> bool:
+        """Whether an optimizer, by its number, ends a step alone, and nothing else has a say."""
+        is_special = self._pending or self._held.step or self._is_marked or self._count.is_unknown
+        if is_special or self._evaluations.is_on or not self._has_trained:
+            return False
+        return self._trainings.is_plain() and self._trainings.now.pattern.is_as_ever(who)
 
     def _end_marked(self, thread: ThreadState) -> None:
         """A step ends by the script's own mark."""
         self._recording.training_thread = thread.native_id
         self._end_step(Ended(), thread)
 
-    def _end_step(self, ended: Ended, thread: ThreadState) -> None:
-        """A step of training ends, and the next one begins."""
+    def _end_step(self, ended: Ended, thread: ThreadState, models: int | None = None) -> None:
+        """A step of training ends, and the next one begins; `models` names what it has trained."""
         recording = self._recording
         recording.safe_points.stepping = True
-        self.is_inference = False
         training = self._trainings.now
-        training.has_stepped = True
+        self.is_inference, training.has_stepped = False, True
         recording.carried.step_ended()
         rows = self._rows
         first, started_ns = rows.trace_word, rows.started_ns
-        models = self._main.trained(list(training.trained.values()))
+        models = self._main.trained(training.trained) if models is None else models
         rows.close(ended, thread.native_id, self._main.now(), models)
         self._members.step_ended()
         self._evaluations.step_ended()

@@ -11,12 +11,19 @@ pytestmark = pytest.mark.anypython
 D, G = 1, 2
 
 
-def told(steps: list[int], waits_for: set[int], *, is_late: bool = False) -> tuple[str, int]:
-    """Which steps of optimizers end one of the training, by a bar, and how many those are."""
+def told(
+    steps: list[int], waits_for: set[int], *, is_late: bool = False, is_short: bool = False
+) -> tuple[str, int]:
+    """Which steps of optimizers end one of the training, by a bar, and how many those are.
+
+    Args:
+        is_short: Whether the pattern is asked first if a step is as ever.
+    """
     pattern, text, count = StepPattern(), "", 0
     pattern.is_late = is_late
     for who in steps:
-        ends = pattern.stepped(who, lambda: waits_for)
+        is_as_ever = is_short and pattern.is_as_ever(who)
+        ends = is_as_ever or pattern.stepped(who, lambda: waits_for)
         text += f"{who}{'|' if ends else ''}"
         count += 1 + pattern.missed if ends else 0
     return text, count
@@ -43,6 +50,7 @@ def test_a_step_ends_with_the_last_of_its_optimizers(
 ) -> None:
     """Learned from the pattern, and corrected when it changes."""
     assert told(steps, waits_for) == (expected, count)
+    assert told(steps, waits_for, is_short=True) == (expected, count)
 
 
 def test_a_late_start_finds_where_the_loop_begins() -> None:

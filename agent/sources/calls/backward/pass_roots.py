@@ -47,6 +47,9 @@ class PassRoots:
 
     def root_left(self, root: Module, result: Any) -> None:
         """A root has returned what gradients may flow back to it from."""
+        if len(self._names.with_parameters) == 1:  # as in most trainings
+            self._is_known = False
+            return
         owner = self._names.root_of(root) if self._names.owners else root
         ids = self._names.known.get(id(owner))
         if ids not in self._names.with_parameters or not self._torch.is_grad_enabled():
@@ -59,8 +62,7 @@ class PassRoots:
             self._is_known = False
             return
         self._called[ids] = None
-        is_one = len(self._names.with_parameters) == 1
-        if is_one or (ids not in self._hooks and len(self._hooks) >= _MOST):
+        if ids not in self._hooks and len(self._hooks) >= _MOST:
             self._is_known = False
             return
         if ids not in self._hooks:

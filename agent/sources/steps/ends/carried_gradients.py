@@ -100,6 +100,8 @@ class CarriedGradients:
 
     def step_ended(self) -> None:
         """Was anything carried on in the step?"""
+        if not self.is_called:
+            return
         self.is_called = False
         if not self._called:
             return

@@ -42,7 +42,7 @@ class CountedThread:
         self._passed: set[int] = set()  # threads that made a pass since they stepped
         self._beside: dict[int, str] = {}
 
-    def count(self, numbers: list[int]) -> None:
+    def count(self, numbers: frozenset[int]) -> None:
         """Optimizers of these numbers make the steps that are counted."""
         self._counted.update(numbers)
 

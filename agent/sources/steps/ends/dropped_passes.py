@@ -40,13 +40,13 @@ class DroppedPasses:
                 self._recording.rows.drop_losses()
                 self._has_dropped = True
             self._made = []
-        is_known = self._recording.objects.optimizer is not None
-        self._before = []
+        is_known, before = self._recording.objects.optimizer is not None, []
         for parameter in self._looked_at():
             gradient = parameter.grad if is_known else self._gradient_of(parameter)
             if gradient is not UNKNOWN:
                 version = -1 if gradient is None else gradient._version
-                self._before.append((weakref.ref(parameter), id(gradient), version))
+                before.append((weakref.ref(parameter), id(gradient), version))
+        self._before = before
 
     def pass_ended(self, losses: Sequence[Any]) -> bool:
         """It has ended: which gradients has it made, or added to?
@@ -57,19 +57,22 @@ class DroppedPasses:
         Returns:
             Whether they are of anything that is trained, as far as is known.
         """
-        made, before, self._before = len(self._made), self._before, []
+        before, self._before = self._before, []
         is_known = self._recording.objects.optimizer is not None
-        self._last = []
+        made, last = self._made, []
+        count = len(made)
         for reference, number, version in before:
             parameter = reference()
             if parameter is None:
                 continue
             gradient = parameter.grad if is_known else self._gradient_of(parameter)
             if gradient is not None and gradient is not UNKNOWN:
-                if (id(gradient), gradient._version) != (number, version):
-                    self._made.append(reference)
-                self._last.append((reference, id(gradient)))
-        return not before or len(self._made) > made or self._train(losses)
+                now = id(gradient)
+                if now != number or gradient._version != version:
+                    made.append(reference)
+                last.append((reference, now))
+        self._last = last
+        return not before or len(made) > count or self._train(losses)
 
     def _train(self, losses: Sequence[Any]) -> bool:
         """Whether losses come from a parameter, or from a tensor that an optimizer has.
@@ -123,5 +126,5 @@ class DroppedPasses:
         optimizer = objects.optimizer() if objects.optimizer is not None else None
         if optimizer is None:
             optimizer = next(iter(objects.counted_optimizers(objects.made)), None)
-        groups = list(getattr(optimizer, "param_groups", ()))
+        groups = getattr(optimizer, "param_groups", ())
         return [*groups[0]["params"][:1], *groups[-1]["params"][-1:]] if groups else []

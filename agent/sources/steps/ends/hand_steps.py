@@ -84,7 +84,7 @@ class HandSteps:
             self.is_on = True
         elif self._unused > _PATIENCE:
             self.is_on = self._is_written(root) or self._unused > _MOST_PATIENCE
-        elif self._first is None and root is not None:
+        elif self._first is None and self._unused > 1 and root is not None:
             self._remember(root)
 
     def step_marked(self) -> None:

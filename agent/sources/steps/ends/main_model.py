@@ -6,7 +6,7 @@ Rules of this file: runs in the training threads, a few times per step. Keeps no
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .....ring.format import NULL_NAME
@@ -45,30 +45,30 @@ class MainModel:
         self._recording.objects.model = self.now
         self._recording.rows.trains(root)
 
-    def trained(self, models: list[tuple[Any, Ids]]) -> int:
+    def trained(self, models: Mapping[int, tuple[Any, Ids]]) -> int:
         """A step ends in which these were trained, or it, for all that is known.
+
+        Args:
+            models: By identity.
 
         Returns:
             The number of the names of all of them.
         """
-        main, roots = self.now(), []
-        is_among = not models
-        for root, _ in models:
-            is_among |= root is main
-            roots.append(root)
-        if not is_among:
-            self.become(*models[0])
-        return self.named(roots or ([] if main is None else [main]))
+        main = self.now()
+        if not models:
+            return NULL_NAME if main is None else self.named([main])
+        if id(main) not in models:
+            self.become(*next(iter(models.values())))
+        return self.named([root for root, _ in models.values()])
 
     def named(self, roots: list[Module]) -> int:
         """The number of the names of some models, one behind the other."""
-        if not roots:
-            return NULL_NAME
-        if len(roots) > 1:
-            return self._joined(roots)
-        if self._named is None or self._named[0]() is not roots[0]:
-            self._named = (weakref.ref(roots[0]), self._joined(roots))
-        return self._named[1]
+        if len(roots) != 1:
+            return self._joined(roots) if roots else NULL_NAME
+        named, root = self._named, roots[0]
+        if named is None or named[0]() is not root:
+            named = self._named = (weakref.ref(root), self._joined(roots))
+        return named[1]
 
     def _joined(self, roots: list[Module]) -> int:
         """The same, of what nothing is known of."""

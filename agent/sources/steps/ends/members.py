@@ -24,13 +24,6 @@ _DEEPEST = 60
 _FEW = 64
 
 
-class _Numbered(NamedTuple):
-    """An optimizer and its number."""
-
-    reference: weakref.ref[Any]
-    number: int
-
-
 class _Parts(NamedTuple):
     """The parameters of a root module, by identity."""
 
@@ -52,69 +45,86 @@ class _Root(NamedTuple):
     is_of: bool
 
 
+class Member:
+    """An optimizer, and what is known of it.
+
+    Attributes:
+        number: Its own; no other one has had it.
+        alone: That number, and no other.
+    """
+
+    __slots__ = ("alone", "count", "name", "number", "own", "reference", "roots")
+
+    def __init__(self, optimizer: Optimizer, number: int) -> None:
+        self.reference: weakref.ref[Any] = weakref.ref(optimizer)
+        self.number, self.alone = number, frozenset((number,))
+        self.name = 0  # the number of what it is called
+        self.count, self.own = -1, frozenset[int]()  # its parameters
+        self.roots: dict[int, _Root] = {}
+
+
 class Members:
     """Numbers the optimizers, and tells which of them are waited for.
 
     Attributes:
+        called: By identity, the roots that were called in the step in progress, with the numbers of
+            their names.
         is_fresh: Whether a model was called, or a backward pass made, since the last step of an
             optimizer.
     """
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._numbered: dict[int, _Numbered] = {}
+        self._numbered: dict[int, Member] = {}
         self._count = 0
         self._most = _FEW
         self._groups: dict[int, set[int]] = {}
         self._parts: dict[int, _Parts] = {}
-        self._called: dict[int, tuple[weakref.ref[Any], Ids]] = {}
+        self.called: dict[int, tuple[weakref.ref[Any], Ids]] = {}
         self._training = 0
         self._called_by: dict[int, dict[int, tuple[weakref.ref[Any], Ids]]] = {}
-        self._roots: dict[int, dict[int, _Root]] = {}
-        self._own: dict[int, tuple[int, frozenset[int]]] = {}
-        self._names: dict[int, int] = {}
         self.is_fresh = False
 
     def root_called(self, root: Module, ids: Ids) -> None:
         """A root module is called in the step in progress."""
         self.is_fresh = True
-        if id(root) not in self._called:
-            self._called[id(root)] = (weakref.ref(root), ids)
+        if id(root) not in self.called:
+            self.called[id(root)] = (weakref.ref(root), ids)
 
     def switch(self, training: int) -> None:
         """Another training goes on: what was called for its step are other models."""
-        self._called_by[self._training], self._training = self._called, training
-        self._called = self._called_by.pop(training, {})
+        self._called_by[self._training], self._training = self.called, training
+        self.called = self._called_by.pop(training, {})
 
     def step_ended(self) -> None:
         """A step of the training has ended."""
-        self._called.clear()
+        self.called.clear()
 
     def number_of(self, optimizer: Optimizer) -> int:
         """The number of an optimizer, as long as it lives."""
+        return self.known(optimizer).number
+
+    def known(self, optimizer: Optimizer) -> Member:
+        """What is known of an optimizer."""
         known = self._numbered.get(id(optimizer))
         if known is None or known.reference() is not optimizer:
             self._count += 1
-            known = _Numbered(weakref.ref(optimizer), self._count)
-            self._numbered[id(optimizer)] = known
+            known = self._numbered[id(optimizer)] = Member(optimizer, self._count)
             if len(self._numbered) > self._most:
                 self._forget_dead()
-        return known.number
+        return known
 
     def _forget_dead(self) -> None:
         """Forget optimizers that live no more, and what is known of them."""
         alive = {k: v for k, v in self._numbered.items() if v.reference() is not None}
         numbers = {known.number for known in alive.values()}
         self._numbered = alive
-        self._roots = {n: roots for n, roots in self._roots.items() if n in numbers}
-        self._own = {n: own for n, own in self._own.items() if n in numbers}
-        self._names = {n: name for n, name in self._names.items() if n in numbers}
         self._parts = {k: v for k, v in self._parts.items() if v.reference() is not None}
         for members in self._groups.values():
             members.intersection_update(numbers)
         self._most = max(_FEW, 2 * len(alive))
 
-    def group_of(self, numbers: set[int]) -> int:
+    def group_of(self, numbers: frozenset[int]) -> int:
         """The number of those that step in one backward pass: one group, though some may vary."""
         for group, members in self._groups.items():
             if members & numbers:
@@ -164,7 +174,7 @@ class Members:
         ids = self._ids_of(root)
         stepped = self.members_of(self._single(since))
         return (
-            id(root) not in self._called
+            id(root) not in self.called
             and all(ids.isdisjoint(self._own_of(optimizer)) for optimizer in stepped)
             and any(not ids.isdisjoint(map(id, own)) for _, own in self._others(since))
         )
@@ -206,24 +216,22 @@ class Members:
         own = self._own_of(optimizer)
         return not called or any(not own.isdisjoint(self._ids_of(root)) for root in called)
 
-    def roots_of(self, optimizer: Optimizer, number: int) -> list[tuple[Any, Ids]]:
+    def roots_of(self, optimizer: Optimizer, member: Member) -> list[tuple[Any, Ids]]:
         """The roots whose parameters an optimizer steps: those called in this step, else all.
 
         Args:
-            number: The optimizer's.
+            member: What is known of it.
         """
-        own = self._own_of(optimizer, number)
-        known = self._roots.setdefault(number, {})
-        found = []
-        for reference, ids in list(self._called.values()):
+        own, known, found = self._own_of(optimizer, member), member.roots, []
+        for key, (reference, ids) in list(self.called.items()):
             root = reference()
             if root is None:
                 continue
-            seen = known.get(id(root))
-            if seen is None or seen.reference() is not root or seen.own is not own:
+            seen = known.get(key)
+            if seen is None or seen.reference is not reference or seen.own is not own:
                 is_of = not own.isdisjoint(self._ids_of(root))
                 _forget_gone(known)
-                seen = known[id(root)] = _Root(weakref.ref(root), ids, own, is_of)
+                seen = known[key] = _Root(reference, ids, own, is_of)
             if seen.is_of:
                 found.append((root, ids))
         if found:
@@ -231,25 +239,23 @@ class Members:
         before = [seen for seen in known.values() if seen.is_of]
         return [(root, seen.ids) for seen in before if (root := seen.reference()) is not None]
 
-    def _own_of(self, optimizer: Optimizer, number: int = 0) -> frozenset[int]:
+    def _own_of(self, optimizer: Optimizer, member: Member | None = None) -> frozenset[int]:
         """The identities of an optimizer's parameters, frozen or not, while they are as many."""
-        number = number or self.number_of(optimizer)
+        member = member or self.known(optimizer)
         groups = list(getattr(optimizer, "param_groups", ()))
         count = 0
         for group in groups:
             count += len(group["params"])
-        known = self._own.get(number)
-        if known is None or known[0] != count:
+        if member.count != count:
             own = frozenset(id(parameter) for group in groups for parameter in group["params"])
-            known = self._own[number] = (count, own)
-        return known[1]
+            member.count, member.own = count, own
+        return member.own
 
-    def name_number_of(self, optimizer: Optimizer, number: int) -> int:
-        """The number of what an optimizer is called, by its own number."""
-        name = self._names.get(number)
-        if not name:
-            name = self._names[number] = self._recording.names.intern(self.name_of(optimizer))
-        return name
+    def name_number_of(self, optimizer: Optimizer, member: Member) -> int:
+        """The number of what an optimizer is called; 0 (NULL) where it could not be written."""
+        if not member.name:
+            member.name = self._recording.names.intern(self.name_of(optimizer))
+        return member.name
 
     def name_of(self, optimizer: Optimizer) -> str:
         """What an optimizer is called."""
@@ -276,7 +282,7 @@ class Members:
 
     def _alive(self) -> list[tuple[Any, Ids]]:
         """The roots called in this step, with their numbers."""
-        called = list(self._called.values())
+        called = list(self.called.values())
         return [(root, ids) for reference, ids in called if (root := reference()) is not None]
 
     def place(self) -> Place:

@@ -96,6 +96,19 @@ class StepPattern:
             self._end()
         return ends
 
+    def is_as_ever(self, who: int) -> bool:
+        """An optimizer has stepped; whether it makes each step by itself, and has ended this one.
+
+        Else nothing is noted, and `stepped` is to be told.
+        """
+        is_alone = self.period == 1 and self._cycle[0] == who and not self._since
+        if not is_alone or self._rounds != self._ended or self._restarts:
+            return False
+        self._rounds += 1
+        self._ended += 1
+        self.missed, self._last = 0, self._cycle
+        return True
+
     def resume(self) -> None:
         """The step that has ended last, while no pattern is known, is not over after all."""
         self._since = [*self._last, *self._since]

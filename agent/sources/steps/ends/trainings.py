@@ -59,6 +59,11 @@ class Trainings:
         self.now.owner = weakref.ref(task)
         return self.now is not before
 
+    def is_plain(self) -> bool:
+        """Whether there has been one only, and the calling thread runs no task."""
+        asyncio: Any = sys.modules.get("asyncio")
+        return len(self._all) == 1 and getattr(asyncio, "_get_running_loop", _no_loop)() is None
+
     @property
     def are_one(self) -> bool:
         """Whether there is one only, so far."""

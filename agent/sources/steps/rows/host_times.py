@@ -10,8 +10,8 @@ import gc
 import resource
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 from .....ring.native import IN_C
 from .....safety.guard import Guard
@@ -26,34 +26,15 @@ COLUMNS = (
     "voluntary_switches",
     "involuntary_switches",
 )
-"""The columns of python.steps, in the order of `Reading.until`."""
+"""The columns of python.steps, in the order of `HostTimes.fill`."""
 
 
 Used = tuple[int, float, float, int, int, int, int]
 """A thread; its processor time and the process's, its faults and switches, so far."""
 
 
-class Reading(NamedTuple):
-    """What has been counted so far."""
-
-    used: Used
-    gc_ns: int
-
-    def until(self, later: Reading) -> Sequence[float | int] | None:
-        """What lies between two readings; None where they are of different threads."""
-        thread, cpu_s, process_cpu_s, minor, major, voluntary, involuntary = self.used
-        other, cpu_end, process_end, minor_end, major_end, voluntary_end, end = later.used
-        if thread != other:
-            return None
-        return (
-            cpu_end - cpu_s,
-            process_end - process_cpu_s,
-            (later.gc_ns - self.gc_ns) * _NS,
-            minor_end - minor,
-            major_end - major,
-            voluntary_end - voluntary,
-            end - involuntary,
-        )
+Reading = tuple[Used, int]
+"""The same, and how long the collector has run, in nanoseconds."""
 
 
 class HostTimes:
@@ -87,7 +68,32 @@ class HostTimes:
 
     def read(self) -> Reading:
         """What has been counted so far; in the training thread."""
-        return Reading(self._used(), self._gc_ns)
+        return self._used(), self._gc_ns
+
+    def fill(self, closing: list[object], place: slice, before: Reading | None) -> Reading:
+        """Fill in what has been counted since an earlier reading; NULL of another thread's.
+
+        Args:
+            closing: The closing columns of a row.
+            place: Where in them `COLUMNS` are.
+
+        Returns:
+            What has been counted so far.
+        """
+        used, gc_ns = self._used(), self._gc_ns
+        if before is not None and before[0][0] == used[0]:
+            (_, cpu_s, process_cpu_s, minor, major, voluntary, involuntary), gc_before = before
+            _, cpu_end, process_end, minor_end, major_end, voluntary_end, end = used
+            closing[place] = (
+                cpu_end - cpu_s,
+                process_end - process_cpu_s,
+                (gc_ns - gc_before) * _NS,
+                minor_end - minor,
+                major_end - major,
+                voluntary_end - voluntary,
+                end - involuntary,
+            )
+        return used, gc_ns
 
     def _collected(self, phase: str, _: dict[str, Any]) -> None:
         """The collector begins, or has ended."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .....ring.format import DONE
 from .....ring.writer import RingWriter
-from ...numbers.number import is_on_its_way
+from ...numbers.number import known_of
 
 _LONGEST_QUEUE = 64
 _LONG_QUEUE = 16
@@ -44,10 +44,14 @@ class _LateRow(NamedTuple):
 
 
 class LateRows:
-    """The rows that wait."""
+    """The rows that wait.
+
+    Attributes:
+        waiting: They, the oldest first.
+    """
 
     def __init__(self) -> None:
-        self._waiting: deque[_LateRow] = deque(maxlen=_LONGEST_QUEUE)
+        self.waiting: deque[_LateRow] = deque(maxlen=_LONGEST_QUEUE)
 
     def write(
         self,
@@ -66,18 +70,18 @@ class LateRows:
         """
         are_here = True
         for place, number in later:
-            value = None if is_on_its_way(number) else number.read()
+            value = known_of(number)
             if value is None:
                 are_here = False
             else:
                 closing[place] = value
         ring.close_row(word, state, *closing)
         if not are_here:
-            if len(self._waiting) >= _LONG_QUEUE:
+            if len(self.waiting) >= _LONG_QUEUE:
                 self.flush()
-            self._waiting.append(_LateRow(ring, word, closing, later, state))
+            self.waiting.append(_LateRow(ring, word, closing, later, state))
 
     def flush(self) -> None:
         """Complete what has been waiting for its numbers, in order."""
-        while self._waiting and self._waiting[0].is_here():
-            self.write(*self._waiting.popleft())
+        while self.waiting and self.waiting[0].is_here():
+            self.write(*self.waiting.popleft())

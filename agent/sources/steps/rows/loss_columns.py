@@ -7,17 +7,18 @@ to be written later.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
+from .....messages.frozen import dataclass
 from .....ring.format import NULL_FLOAT, NULL_INT
 from .....ring.writer import RingWriter
-from ...numbers.number import Number, is_on_its_way
+from ...numbers.number import Number, known_of
 from .late_rows import Later
 from .losses import AreFinite, ClippedNorm, Loss, OneLoss, are_one, loss_of, used_of
 from .optimizer_rows import OptimizerRows
 
 
-class _Places(NamedTuple):
+@dataclass(slots=True)
+class _Places:
     """Where they are."""
 
     loss: int
@@ -92,7 +93,7 @@ class LossColumns:
     """Fills them in."""
 
     def __init__(self, steps: RingWriter) -> None:
-        self._at = _Places(*steps.places_of(*_Places._fields))
+        self._at = _Places(*steps.places_of(*_Places.__match_args__))
         self._since = Since()
 
     def fill(
@@ -119,7 +120,7 @@ class LossColumns:
         is_plain = one is not None and one.share is None and not one.parts
         if is_plain:
             is_one, number = have_one and not dropped, losses[0].number
-            if not is_on_its_way(number) and (value := number.read()) is not None:
+            if (value := known_of(number)) is not None:
                 self.fill_plain(closing, value, step=step, is_one=is_one)
                 return [], have_one
             if not dropped:

@@ -110,6 +110,8 @@ def used_of(losses: list[Loss], dropped: int) -> list[int]:
     Args:
         dropped: How many of them, the first, were of passes whose gradients are gone.
     """
+    if len(losses) == 1 and not dropped:
+        return [0]
     places = range(dropped, len(losses))
     used = []
     for place in places:
@@ -279,5 +281,5 @@ class ClippedNorm:
 
 def loss_of(losses: list[Loss], share: float | None) -> Later:
     """The loss of several micro-batches; that of one is itself, unless it is a known share."""
-    is_itself = len(losses) == 1 and share is None
+    is_itself = share is None and len(losses) == 1
     return losses[0].number if is_itself else MeanLoss(losses, share)

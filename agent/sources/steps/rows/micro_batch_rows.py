@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import NamedTuple
 
+from .....messages.frozen import dataclass
 from .....ring.format import DONE
 from .....ring.writer import RingWriter
 from ...data.shapes import Size
 from ..phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
-from .late_rows import Later, LateRows
+from .late_rows import LateRows
 from .losses import Loss, summed
 from .step_places import columns_of
 
@@ -22,7 +22,8 @@ _PHASES = sorted(set(range(len(PHASES))) - {GRADIENTS, OPTIMIZER, OTHER})
 """Those that a micro-batch has."""
 
 
-class _Places(NamedTuple):
+@dataclass(slots=True)
+class _Places:
     """Where the columns are that a micro-batch's end fills in, beside those of phases."""
 
     duration_ns: int
@@ -159,7 +160,7 @@ class MicroBatchRows:
     def __init__(self, ring: RingWriter, late: LateRows) -> None:
         self._ring = ring
         self._late = late
-        self._at = _Places(*ring.places_of(*_Places._fields))
+        self._at = _Places(*ring.places_of(*_Places.__match_args__))
         self._phases = columns_of(ring, _PHASES)
         self._spare: int | None = None  # the row of one that has turned out to be none
 
@@ -195,11 +196,12 @@ class MicroBatchRows:
             closing[at.tokens] = batch.tokens
         if batch.elements is not None:
             closing[at.elements] = batch.elements
-        later: list[tuple[int, Later]] = []
         losses = batch.losses
         if len(losses) != 1:
             losses = summed(losses) or batch.by_function
         if len(losses) == 1:
-            later.append((at.loss, losses[0].number))
-        self._late.write(self._ring, batch.word, closing, later, batch.state)
+            later = [(at.loss, losses[0].number)]
+            self._late.write(self._ring, batch.word, closing, later, batch.state)
+        else:
+            self._ring.close_row(batch.word, batch.state, *closing)
         return losses

@@ -89,22 +89,20 @@ class OpenStep:
             model: The root module that was trained; None for none.
             models: The number of the name of all that were.
         """
-        recording = self._recording
+        recording, (optimizer, lr, missed, now_ns) = self._recording, ended
         if self.is_open:
             now = time.perf_counter_ns()
             memory = self._memory.step_ended(now)
-            now = now if ended.now_ns is None else ended.now_ns
-            took = now - self.started_ns
+            now = now if now_ns is None else now_ns
+            took, trace = now - self.started_ns, recording.trace
             if self.trace_word is None:  # a step without any module goes by its optimizer's name
-                self.open_trace((ended.optimizer,) * 3, thread_id)
+                self.open_trace((optimizer,) * 3, thread_id)
             word = self.trace_word or 0
-            recording.trace.close_row(word, DONE, took, memory)
-            recording.rows.close(
-                now, StepEnd(took, memory, ended.optimizer, ended.lr, model, models)
-            )
-            recording.trace.release_pages(word)
+            trace.close_row(word, DONE, took, memory)
+            recording.rows.close(now, StepEnd(took, memory, optimizer, lr, model, models))
+            trace.release_pages(word)
             self.is_open, self.trace_word = False, None
-        recording.now.step += 1 + ended.missed
+        recording.now.step += 1 + missed
 
     def infer(self, thread_id: int, models: int) -> None:
         """The call of a model has ended that was a step of inference, as far as is known."""

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from .....ring.format import NULL_FLOAT
 from .....ring.writer import RingWriter
 from ...numbers.number import Number
 from .late_rows import Later, LateRows
 from .losses import Loss, Windows, loss_of, used_of
 
+Stepped = tuple[Any, int]
+"""An optimizer that has stepped, and the number of the name of its class."""
 
-class Stepped(NamedTuple):
-    """An optimizer that has stepped inside a backward pass which is not over."""
-
-    optimizer: Any
-    name: int
+_CLOSING = "optimizer class model optimizers loss lr grad_norm"
+"""The closing columns of python.optimizer_steps, in the order in which they are written."""
+_LOSS, _NORM = 4, 6
 
 
 class OptimizerStep(NamedTuple):
@@ -43,18 +44,6 @@ class OptimizerStep(NamedTuple):
     numbers: frozenset[int] = frozenset()
 
 
-class _OptimizerPlaces(NamedTuple):
-    """The same of python.optimizer_steps."""
-
-    optimizer: int
-    class_: int
-    optimizers: int
-    model: int
-    lr: int
-    loss: int
-    grad_norm: int
-
-
 class OptimizerRows:
     """The steps of optimizers in the training's step in progress.
 
@@ -66,8 +55,7 @@ class OptimizerRows:
     def __init__(self, ring: RingWriter, late: LateRows) -> None:
         self._ring = ring
         self._late = late
-        names = (name.strip("_") for name in _OptimizerPlaces._fields)
-        self._at = _OptimizerPlaces(*ring.places_of(*names))
+        ring.require_closing(_CLOSING)
         self.windows = Windows()
         self.forget()
 
@@ -102,23 +90,22 @@ class OptimizerRows:
             norm: The last norm of gradients that was taken in the training's step.
             dropped: How many of the losses were of passes whose gradients nobody has used.
         """
+        who, name, class_name, optimizers, models, lr, numbers = step
         own = []
         for place_of_loss in used_of(losses, dropped):
             loss = losses[place_of_loss]
-            if place_of_loss not in self._used and loss.is_for(step.numbers):
+            if place_of_loss not in self._used and (not loss.reached or loss.is_for(numbers)):
                 self._used.add(place_of_loss)
                 own.append(loss)
         if own:
             self._last = own
-            self._share = self.windows.seen(step.who, own)
-            self._with_loss.add(step.who)
+            self._share = self.windows.seen(who, own)
+            self._with_loss.add(who)
         self.count += 1
-        at, closing = self._at, self._ring.no_closing()
-        closing[at.optimizer], closing[at.class_] = step.name, step.class_name
-        closing[at.optimizers], closing[at.model] = step.optimizers, step.models
-        closing[at.lr] = step.lr
-        later: list[tuple[int, Later]] = [(at.loss, loss_of(self._last, self._share))]
+        later: list[tuple[int, Later]] = [(_LOSS, loss_of(self._last, self._share))]
         if norm is not self._norm and norm is not None:
-            later.append((at.grad_norm, norm))
+            later.append((_NORM, norm))
         self._norm = norm
+        closing: list[object]
+        closing = [name, class_name, models, optimizers, NULL_FLOAT, lr, NULL_FLOAT]
         self._late.write(self._ring, self._ring.open_row(*place), closing, later)

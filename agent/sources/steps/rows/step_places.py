@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from .....messages.frozen import dataclass
 from .....ring.format import NULL_NAME
 from .....ring.writer import RingWriter
 from ..phases import PHASES
@@ -36,7 +37,8 @@ class StepEnd(NamedTuple):
     models: int = NULL_NAME
 
 
-class StepPlaces(NamedTuple):
+@dataclass(slots=True)
+class StepPlaces:
     """Where the columns of python.steps are that a step's end fills in, beside those of phases."""
 
     duration_ns: int

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .....ring.format import FAILED, NULL_FLOAT, NULL_INT, NULL_NAME
+from .....ring.format import DONE, FAILED, NULL_FLOAT, NULL_INT, NULL_NAME
 from .....ring.writer import RingWriter
 from ...accelerator import Accelerator
 from ...data.shapes import Size
@@ -86,7 +86,7 @@ class StepRows:
         self._new_optimizers = functools.partial(OptimizerRows, optimizers, self._late)
         self._optimizers = self._new_optimizers()
         self._others: dict[int, tuple[list[Loss], int, OptimizerRows]] = {}
-        self._at = StepPlaces(*steps.places_of(*StepPlaces._fields))
+        self._at = StepPlaces(*steps.places_of(*StepPlaces.__match_args__))
         self._host_at = steps.piece_of(*HOST_COLUMNS)
         self._losses_at = LossColumns(steps)
         self._phases_at = columns_of(steps, range(len(PHASES)))
@@ -122,18 +122,18 @@ class StepRows:
 
     def _forget(self) -> None:
         """A new step knows nothing of the one before."""
-        self._count = 0
         self._ahead.forget()
         self._losses: list[Loss] = []
-        self._dropped = 0  # how many of them, the first, were of passes whose gradients are gone
+        # How many of them, the first, were of passes whose gradients are gone.
+        self._count = self._dropped = 0
         self._last_batch: MicroBatch | None = None
         self._optimizers.forget()
         self._sizes.begin()
         self.norm: Number | None = None
-        self.max_norm: float | None = None
         self.amp_scale: Number | None = None
-        self.skipped: int | None = None
         self.found_inf: Number | None = None
+        self.max_norm: float | None = None
+        self.skipped: int | None = None
 
     def see_autocast(self) -> None:
         """A module is called inside a root, where autocast is on if it is for that model."""
@@ -157,22 +157,21 @@ class StepRows:
 
     def close(self, now_ns: int, ended: StepEnd) -> None:
         """The step has ended."""
-        self.has_stepped, self.took_ns = True, ended.took_ns
-        self.by_hand = ended.optimizer == NULL_NAME
+        took_ns, memory_bytes, optimizer, lr, model, models = ended
+        self.has_stepped, self.took_ns = True, took_ns
+        self.by_hand = optimizer == NULL_NAME
         self.phases.end(now_ns)
-        if self._word is None:
+        word, late = self._word, self._late
+        if word is None:
             return
         at, closing = self._at, self._steps.no_closing()
         closing[at.other_s] = 0.0
         self.phases.fill_seconds(closing, self._phases_at)
-        closing[at.duration_ns] = ended.took_ns
-        closing[at.allocated_bytes] = ended.memory_bytes
-        closing[at.optimizer] = ended.optimizer
-        closing[at.lr] = ended.lr
+        closing[at.duration_ns], closing[at.allocated_bytes] = took_ns, memory_bytes
+        closing[at.optimizer], closing[at.lr], closing[at.model] = optimizer, lr, models
         closing[at.micro_batches] = self._count
-        closing[at.model] = ended.models
         closing[at.optimizer_steps] = self._optimizers.count or NULL_INT
-        self._fill_host(closing)
+        self.last_read = self.host.fill(closing, self._host_at, self._read)
         samples, tokens = self._sizes.told()
         closing[at.samples] = NULL_INT if samples is None else samples
         if self.skipped is not None:
@@ -181,19 +180,22 @@ class StepRows:
             closing[at.host_bound] = int(self._mark.is_here())
         if tokens is not None:
             closing[at.tokens] = tokens
-            if ended.took_ns > 0:
-                took_s = ended.took_ns * _NS
+            if took_ns > 0:
+                took_s = took_ns * _NS
                 closing[at.tokens_per_s] = tokens / took_s
-                closing[at.flops], closing[at.mfu] = self._arithmetic(ended.model, tokens, took_s)
-        self._late.write(self._steps, self._word, closing, self._later(closing))
-        self._ended = (self._word, self._last_batch)
-        self._word = None
-        self._late.flush()
+                closing[at.flops], closing[at.mfu] = self._arithmetic(model, tokens, took_s)
+        if later := self._later(closing):
+            late.write(self._steps, word, closing, later)
+        else:
+            self._steps.close_row(word, DONE, *closing)
+        self._ended, self._word = (word, self._last_batch), None
+        if late.waiting:
+            late.flush()
         memory = self._memory
         if memory is not None and (self._due_memory is not None or memory.is_wanted):
-            memory.step_ended(ended.took_ns)
+            memory.step_ended(took_ns)
         if self.on_device and self._device_times is not None:
-            self._device_times.step_ended(ended.took_ns)
+            self._device_times.step_ended(took_ns)
 
     def _later(self, closing: list[object]) -> list[tuple[int, Later]]:
         """The columns of a step that may still be on their way from a device.
@@ -251,11 +253,6 @@ class StepRows:
             self._batch = batch
             self._sizes.begin()
             self._count -= 1
-
-    def _fill_host(self, closing: list[object]) -> None:
-        self.last_read = self.host.read()
-        if self._read is not None and (spent := self._read.until(self.last_read)) is not None:
-            closing[self._host_at] = spent
 
     def _arithmetic(self, model: Module, tokens: int, took_s: float) -> tuple[float, float]:
         """The columns of arithmetic done, for what was trained on tokens."""

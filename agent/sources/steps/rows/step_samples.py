@@ -78,8 +78,8 @@ class StepSamples:
 
     def begin(self) -> None:
         """A step begins."""
-        for count in self._both:
-            count.sum = count.dropped = None
+        samples, tokens = self._both
+        samples.sum = samples.dropped = tokens.sum = tokens.dropped = None
 
     def batch_ended(self, batch: MicroBatch) -> None:
         """A micro-batch has ended: how large is it, and how large the step so far?"""
