@@ -200,8 +200,9 @@ class Budget:
         if is_resting != backward.is_resting:
             backward.rest(is_resting=is_resting)
         # One that is timed on the device costs more, and few are.
-        self._is_usual = not (is_resting or backward.is_timed)
-        self._has_rested = is_resting and not backward.is_timed
+        is_timed = backward.is_timed
+        self._is_usual = not (is_resting or is_timed)
+        self._has_rested = is_resting and not is_timed
 
     def _write(self, first: int, last: int, took_ns: int) -> None:
         """Write down what the step has cost."""

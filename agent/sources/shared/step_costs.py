@@ -96,11 +96,10 @@ class StepCosts:
     def _read_all(self) -> None:
         """See what has been added up since the last time."""
         for name in _TIMED:
-            spent = self._spent[name]
-            self._usual[name].add((spent - self._read[name]) / self._timed)
-            self._read[name] = spent
+            spent, usual = self._spent[name], self._usual[name]
             if spent:
-                self.step_ns[name] = self._usual[name].value
+                usual.add((spent - self._read[name]) / self._timed)
+                self._read[name], self.step_ns[name] = spent, usual.value
         self._timed = 0
         self._counted.append((self._steps, [self._spent[name] for name in _COUNTED]))
         (before, then), (steps, now) = self._counted[0], self._counted[-1]

@@ -194,9 +194,8 @@ class Progress:
     ) -> bool:
         """It has ended; returns whether that ended a training step."""
         self._passes = max(0, self._passes - 1)
-        reached = self._reached.pass_ended()
         trains = self._dropped.pass_ended(losses) or not trains
-        self._recording.rows.reached(reached, trains=trains)
+        self._recording.rows.reached(self._reached.pass_ended(), trains=trains)
         self.hand.pass_ended(self._main.now(), creates_graph=creates_graph)
         has_ended = bool(self._pending) and self._settle(thread)
         if self._is_mark_pending:
@@ -211,8 +210,10 @@ class Progress:
             name: The number of its class name.
         """
         recording = self._recording
-        recording.objects.made.add(optimizer)
         is_other = thread.native_id != recording.training_thread
+        known = None if is_other else self._notes.again(optimizer)
+        if known is None:
+            recording.objects.made.add(optimizer)
         if is_other and self.counted.is_elsewhere(optimizer, thread):
             return False
         self.hand.optimizer_stepped()
@@ -221,8 +222,7 @@ class Progress:
         if self._task_id() != -1 or (self._passes and self._is_inside(thread)):
             self._pending.append((optimizer, name))
             return False
-        known = None if is_other else self._notes.again(optimizer)
-        if known is not None and self._is_plain(known.who):
+        if known is not None and self._is_alone():
             step = self._notes.note_again(optimizer, known)
             self._end_step(Ended(step.class_name, step.lr), thread, step.models)
             return True
@@ -237,7 +237,7 @@ class Progress:
         """
         if self.counted.is_marked_elsewhere(thread):
             return False
-        self._is_marked = True
+        self._is_marked, self._notes.last = True, None
         self.hand.step_marked()
         if self._is_inside(thread):
             self._is_mark_pending = True
@@ -284,6 +284,7 @@ class Progress:
         if thread and self._held.step and (held := self._held.settle()):
             self._end_step(held, thread)
         if self._trainings.come():
+            self._notes.last = None
             self._recording.rows.switch(self._trainings.now.number)
             self._members.switch(self._trainings.now.number)
         if trains and (not self._has_trained or self._evaluations.is_on):
@@ -336,6 +337,7 @@ class Progress:
     def _step(self, stepped: list[Stepped], thread: ThreadState, *, in_pass: bool = False) -> bool:
         """Optimizers have stepped together; returns whether that ended a training step."""
         recording, members = self._recording, self._members
+        self._notes.last = None
         self._come(thread)
         training, objects = self._trainings.now, recording.objects
         pattern, last = training.pattern, stepped[-1][0]
@@ -358,16 +360,15 @@ class Progress:
         ended = Ended(step.class_name, step.lr, pattern.missed)
         if not in_pass and self._held.holds(ended):
             return False
-        models = self._notes.remember(last, None if in_pass else step, training.trained)
+        is_steady = not in_pass and pattern.is_steady(step.who) and self._trainings.are_one
+        models = self._notes.remember(last, step if is_steady else None, training.trained)
         self._end_step(ended, thread, models)
         return True
 
-    def _is_plain(self, who: int) -> bool:
-        """Whether an optimizer, by its number, ends a step alone, and nothing else has a say."""
-        is_special = self._pending or self._held.step or self._is_marked or self._count.is_unknown
-        if is_special or self._evaluations.is_on or not self._has_trained:
-            return False
-        return self._trainings.is_plain() and self._trainings.now.pattern.is_as_ever(who)
+    def _is_alone(self) -> bool:
+        """Whether nothing has come between the steps of the only optimizer."""
+        is_so = self._has_trained and not (self._pending or self._evaluations.is_on)
+        return is_so and not self._trainings.have_tasks()
 
     def _end_marked(self, thread: ThreadState) -> None:
         """A step ends by the script's own mark."""
@@ -378,10 +379,9 @@ class Progress:
         """A step of training ends, and the next one begins; `models` names what it has trained."""
         recording = self._recording
         recording.safe_points.stepping = True
-        training = self._trainings.now
+        rows, training = self._rows, self._trainings.now
         self.is_inference, training.has_stepped = False, True
         recording.carried.step_ended()
-        rows = self._rows
         first, started_ns = rows.trace_word, rows.started_ns
         models = self._main.trained(training.trained) if models is None else models
         rows.close(ended, thread.native_id, self._main.now(), models)

@@ -17,15 +17,17 @@ def told(
     """Which steps of optimizers end one of the training, by a bar, and how many those are.
 
     Args:
-        is_short: Whether the pattern is asked first if a step is as ever.
+        is_short: Whether nothing is told of one that has ended a step alone, and steps again.
     """
     pattern, text, count = StepPattern(), "", 0
     pattern.is_late = is_late
+    last = 0
     for who in steps:
-        is_as_ever = is_short and pattern.is_as_ever(who)
-        ends = is_as_ever or pattern.stepped(who, lambda: waits_for)
+        is_again = is_short and who == last
+        ends = is_again or pattern.stepped(who, lambda: waits_for)
+        last = who if ends and pattern.is_steady(who) else 0
         text += f"{who}{'|' if ends else ''}"
-        count += 1 + pattern.missed if ends else 0
+        count += 1 + (0 if is_again else pattern.missed) if ends else 0
     return text, count
 
 

@@ -89,7 +89,9 @@ class OptimizerNotes:
 
     def note_again(self, optimizer: Optimizer, step: OptimizerStep) -> OptimizerStep:
         """Write the row of a step that is like the last one, but for its rate; returns it."""
-        lr = self._rate_of(optimizer)
+        lr = optimizer.param_groups[0].get("lr")
+        if type(lr) is not float or self._recording.objects.held_lr:
+            lr = self._rate_of(optimizer)
         if lr != step.lr:
             self.last = step = step._replace(lr=lr)
         self._recording.rows.stepped(time.perf_counter_ns(), step)

@@ -96,18 +96,10 @@ class StepPattern:
             self._end()
         return ends
 
-    def is_as_ever(self, who: int) -> bool:
-        """An optimizer has stepped; whether it makes each step by itself, and has ended this one.
-
-        Else nothing is noted, and `stepped` is to be told.
-        """
+    def is_steady(self, who: int) -> bool:
+        """Whether one makes each step alone, as one has ended: then its next tells nothing new."""
         is_alone = self.period == 1 and self._cycle[0] == who and not self._since
-        if not is_alone or self._rounds != self._ended or self._restarts:
-            return False
-        self._rounds += 1
-        self._ended += 1
-        self.missed, self._last = 0, self._cycle
-        return True
+        return is_alone and self._rounds == self._ended and not self._restarts
 
     def resume(self) -> None:
         """The step that has ended last, while no pattern is known, is not over after all."""

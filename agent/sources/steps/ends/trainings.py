@@ -59,10 +59,10 @@ class Trainings:
         self.now.owner = weakref.ref(task)
         return self.now is not before
 
-    def is_plain(self) -> bool:
-        """Whether there has been one only, and the calling thread runs no task."""
+    def have_tasks(self) -> bool:
+        """Whether the calling thread runs tasks."""
         asyncio: Any = sys.modules.get("asyncio")
-        return len(self._all) == 1 and getattr(asyncio, "_get_running_loop", _no_loop)() is None
+        return getattr(asyncio, "_get_running_loop", _no_loop)() is not None
 
     @property
     def are_one(self) -> bool:

@@ -91,15 +91,14 @@ class OptimizerRows:
             dropped: How many of the losses were of passes whose gradients nobody has used.
         """
         who, name, class_name, optimizers, models, lr, numbers = step
-        own = []
+        used, own = self._used, []
         for place_of_loss in used_of(losses, dropped):
             loss = losses[place_of_loss]
-            if place_of_loss not in self._used and (not loss.reached or loss.is_for(numbers)):
-                self._used.add(place_of_loss)
+            if place_of_loss not in used and (not loss.reached or loss.is_for(numbers)):
+                used.add(place_of_loss)
                 own.append(loss)
         if own:
-            self._last = own
-            self._share = self.windows.seen(who, own)
+            self._last, self._share = own, self.windows.seen(who, own)
             self._with_loss.add(who)
         self.count += 1
         later: list[tuple[int, Later]] = [(_LOSS, loss_of(self._last, self._share))]
