@@ -306,6 +306,7 @@ def complete(line: str, home: Path) -> list[str]:
     return [row.partition(",")[2] for row in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_shell_completes(tmp_path: Path) -> None:
     """Commands, running processes, tables, settings and formats are offered, where they fit."""
     directory = RunDirectory(tmp_path / "home")

@@ -414,6 +414,7 @@ def books_at_the_end(writing: subprocess.Popen[str], path: Path, fault: faults.R
     fault.equals("overwritten - (written - capacity)", 0, end.overwritten - (written - 500))
 
 
+@pytest.mark.slow
 @pytest.mark.fault("R5")
 def test_eight_readers_of_a_ring_that_is_overwritten_all_the_time(
     live_writer: tuple[subprocess.Popen[str], Path], fault: faults.Reached

@@ -129,6 +129,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(cls=st.sampled_from(BODIES), data=st.binary() | JSON.map(lambda x: json.dumps(x).encode()))
 def test_any_bytes_give_an_object_or_a_bad_request(cls: type[object], data: bytes) -> None:
     """No bytes at all lead to any other exception, for any body of any route."""
