@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.harness import ray_cluster
-from tests.harness.targets import DEADLINE_S, ROOT, program_path, wait_until
+from tests.harness.cluster_page import NODE_PORT, STEPS_OF_RANKS, is_port_taken, section
+from tests.harness.targets import DEADLINE_S, program_path, wait_until
 
 pytestmark = [
     pytest.mark.torch,
@@ -21,18 +21,9 @@ pytestmark = [
     pytest.mark.timeout(1200),
     pytest.mark.skipif(not ray_cluster.is_installed(), reason="scripts/ray installs Ray"),
 ]
-PAGE = (ROOT / "docs" / "how-to" / "clusters.md").read_text("utf-8")
-_SECTION = PAGE.partition("## Ray\n")[2].partition("\n## ")[0]
+_SECTION = section("Ray")
 _BLOCK = _SECTION.partition("```text\n")[2].partition("\n```")[0]
 _TOKEN = "t" * 64
-_QUERY = "SELECT rank, count(*) AS steps FROM python.steps WHERE duration IS NOT NULL GROUP BY 1"
-_NODE_PORT = 9741
-
-
-def _is_taken() -> bool:
-    """Whether somebody listens where the page has the node server listen."""
-    with socket.socket() as asked:
-        return asked.connect_ex(("127.0.0.1", _NODE_PORT)) == 0
 
 
 @pytest.fixture
@@ -51,7 +42,7 @@ def cluster() -> Iterator[ray_cluster.RayCluster]:
             made.stop()
 
 
-@pytest.mark.skipif(_is_taken(), reason=f"another listens on port {_NODE_PORT}")
+@pytest.mark.skipif(is_port_taken(), reason=f"another listens on port {NODE_PORT}")
 def test_the_lines_of_the_page_find_the_ranks(cluster: ray_cluster.RayCluster) -> None:
     """The job as it is submitted there, then `-t ray:`, and every step that they counted."""
     submit, _, listing = _BLOCK.partition("\nprobing ")
@@ -66,7 +57,7 @@ def test_the_lines_of_the_page_find_the_ranks(cluster: ray_cluster.RayCluster) -
     }
 
     def asked() -> dict[int, int]:
-        done = cluster.run(f'probing -t ray: query "{_QUERY}" --json', **trust)
+        done = cluster.run(f'probing -t ray: query "{STEPS_OF_RANKS}" --json', **trust)
         rows = json.loads(done.stdout) if done.returncode == 0 else []
         return {row["rank"]: row["steps"] for row in rows}
 

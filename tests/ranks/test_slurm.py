@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import slurm
+from tests.harness.cluster_page import NODE_PORT, STEPS_OF_RANKS, is_port_taken, section
 from tests.harness.targets import DEADLINE_S, ROOT, program_path, wait_until
 
 pytestmark = [
@@ -23,16 +23,7 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(not slurm.is_installed(), reason="slurm-wlm and root are not both here"),
 ]
-PAGE = (ROOT / "docs" / "how-to" / "clusters.md").read_text("utf-8")
-_SECTION = PAGE.partition("## SLURM\n")[2].partition("\n## ")[0]
-_NODE_PORT = 9741
-_QUERY = "SELECT rank, count(*) AS steps FROM python.steps WHERE duration IS NOT NULL GROUP BY 1"
-
-
-def _is_taken() -> bool:
-    """Whether somebody listens where the script of the page has its node server listen."""
-    with socket.socket() as asked:
-        return asked.connect_ex(("127.0.0.1", _NODE_PORT)) == 0
+_SECTION = section("SLURM")
 
 
 def _lines(begin: str) -> list[str]:
@@ -68,7 +59,7 @@ def _wait_for_steps(cluster: slurm.Slurm, job: str, word: str, **extra: str) -> 
 
     def asked() -> bool:
         assert cluster.state(job).startswith(("RUNNING", "PENDING")), cluster.output(job)
-        argv = ["probing", "-t", word, "query", _QUERY, "--json"]
+        argv = ["probing", "-t", word, "query", STEPS_OF_RANKS, "--json"]
         done = cluster.run(*argv, **extra)
         rows = json.loads(done.stdout) if done.returncode == 0 else []
         return [row["rank"] for row in rows if row["steps"] > 3] in ([0, 1], [1, 0])
@@ -76,7 +67,7 @@ def _wait_for_steps(cluster: slurm.Slurm, job: str, word: str, **extra: str) -> 
     wait_until(asked, "steps of both ranks", 2 * DEADLINE_S)
 
 
-@pytest.mark.skipif(_is_taken(), reason=f"another listens on port {_NODE_PORT}")
+@pytest.mark.skipif(is_port_taken(), reason=f"another listens on port {NODE_PORT}")
 def test_the_script_of_the_page_is_asked_from_outside(cluster: slurm.Slurm) -> None:
     """`sbatch train.sbatch`, each command of the page, and every step that the ranks counted."""
     job = cluster.submit("--nodes=1", "--ntasks-per-node=2", "train.sbatch")
@@ -92,8 +83,10 @@ def test_the_script_of_the_page_is_asked_from_outside(cluster: slurm.Slurm) -> N
         assert told in done.stdout, (line, done)
     (cluster.folder / "stop").touch()
     wait_until(lambda: cluster.state(job) == "COMPLETED 0:0", "the end of the job", DEADLINE_S)
-    assert not _is_taken(), "the node server outlived its job"
-    rows = json.loads(cluster.run("probing", "-t", f"job:{job}", "query", _QUERY, "--json").stdout)
+    assert not is_port_taken(), "the node server outlived its job"
+    rows = json.loads(
+        cluster.run("probing", "-t", f"job:{job}", "query", STEPS_OF_RANKS, "--json").stdout
+    )
     counted = {rank: int((cluster.folder / f"steps-{rank}").read_text()) for rank in (0, 1)}
     assert {row["rank"]: row["steps"] for row in rows} == counted
 

@@ -6,12 +6,12 @@ for a while, too: that a parameter stays frozen is told by two looks with many s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...facts import Facts
 from ...findings import Rule, Sign
+from ..later import end_of_wait, last_step, wait_for_steps
 from ..numbers.gradients import listed
 
 Row = dict[str, Any]
@@ -20,10 +20,9 @@ Rows = Mapping[tuple[str | None, str], Row]
 _LEAST_BYTES = 1 << 20
 _WANTED, _ENOUGH = 40, 16
 """So many steps between the looks are waited for, and so many tell enough."""
-_WAIT_S, _POLL_S = 5.0, 0.2
+_WAIT_S = 5.0
 _IN_TURN = 0.8
 """Who was changed in fewer of all steps was frozen for a while, too."""
-_STEP = "SELECT coalesce(max(step), 0) AS step FROM python.steps WHERE duration IS NOT NULL"
 
 
 class _Looks(NamedTuple):
@@ -69,18 +68,14 @@ def _frozen_state(facts: Facts) -> Iterator[Sign]:
 def _look_twice(facts: Facts) -> _Looks:
     """Look now, and after some steps."""
 
-    def step() -> int:
-        return int(facts.process.query(_STEP).to_pylist()[0]["step"])
-
     def look() -> Rows:
         rows = facts.process.live("parameters", wait_s=None).dicts()
         return {(row["model"], row["parameter"]): row for row in rows}
 
-    end = time.monotonic() + min(_WAIT_S, facts.seconds_left / 2)
-    first, before, begun = step(), look(), step()
-    while (now := step()) - begun < _WANTED and time.monotonic() < end:
-        time.sleep(_POLL_S)
-    after, last = look(), step()
+    end = end_of_wait(facts, _WAIT_S)
+    first, before, begun = last_step(facts), look(), last_step(facts)
+    now = wait_for_steps(facts, _WANTED, since=begun, end=end)
+    after, last = look(), last_step(facts)
     return _Looks(before=before, after=after, least=now - begun, most=last - first, until=last)
 
 

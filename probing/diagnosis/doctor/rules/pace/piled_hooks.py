@@ -7,12 +7,12 @@ there are many already.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...facts import Facts
 from ...findings import Rule, Sign
+from ..later import end_of_wait, last_step, wait_for_steps
 
 Row = Mapping[str, Any]
 Key = tuple[str, str | None, int | None]
@@ -23,8 +23,7 @@ _PILED, _SURE = 8, 64
 """So many of one object, and so many closures, are told without growth, too: one an epoch."""
 _WANTED = 16
 """So many steps between the looks are waited for."""
-_WAIT_S, _POLL_S = 3.0, 0.2
-_STEP = "SELECT coalesce(max(step), 0) AS step FROM python.steps WHERE duration IS NOT NULL"
+_WAIT_S = 3.0
 
 
 class _Growth(NamedTuple):
@@ -96,16 +95,12 @@ def _totals(rows: Sequence[Row]) -> dict[Key, int]:
 def _look_twice(facts: Facts) -> _Growth:
     """Look now, and after some steps."""
 
-    def step() -> int:
-        return int(facts.process.query(_STEP).to_pylist()[0]["step"])
-
     def look() -> dict[Key, int]:
         return _totals(facts.process.live("hooks", wait_s=None).dicts())
 
-    end = time.monotonic() + min(_WAIT_S, facts.seconds_left / 2)
-    begun, before = step(), look()
-    while (now := step()) - begun < _WANTED and time.monotonic() < end:
-        time.sleep(_POLL_S)
+    end = end_of_wait(facts, _WAIT_S)
+    begun, before = last_step(facts), look()
+    now = wait_for_steps(facts, _WANTED, since=begun, end=end)
     return _Growth(before=before, after=look(), steps=now - begun, until=now)
 
 
