@@ -20,9 +20,8 @@ from typing import Protocol
 
 from ..messages.card import Pong
 from ..messages.codec import encode
-from ..safety import forks
 from ..safety.guard import try_each
-from ..server.sockets import is_welcome
+from ..server.sockets import close_connections, is_welcome
 from .genuine import genuine, has_own_threads
 from .recording.safe_points import AGENT_THREAD_PREFIX
 from .state import Agent
@@ -68,7 +67,6 @@ class Listener:
         self._sockets = sockets
         self._wake_reader, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._server: Serving | None = None
-        self._accepted: socket.socket | None = None  # the last one, before there is a server
         self._waiting: list[socket.socket] = []
         self._is_stopped = False
         self._is_prepared = False
@@ -105,10 +103,9 @@ class Listener:
 
     def abandon(self) -> None:
         """Runs in a forked child: close the parent's sockets, and nothing more."""
-        if self._server is not None:
-            self._server.abandon()
-        for connection in (*self._waiting, *([self._accepted] if self._accepted else [])):
-            connection.close()
+        serving = [self._server.abandon] if self._server is not None else []
+        waiting = (connection.close for connection in self._waiting)
+        try_each((*serving, *waiting, lambda: close_connections(self._sockets)))
         self._close()
 
     def _close(self) -> None:
@@ -233,9 +230,7 @@ class Listener:
     def _accept(self, server: socket.socket) -> socket.socket | None:
         """The next connection, unless it is not welcome, asked nothing or was only a ping."""
         try:
-            with forks.held_back(timeout_s=_RETRY_S):  # else a child would keep it
-                connection, _ = server.accept()
-                self._accepted = connection
+            connection, _ = server.accept()
         except OSError:  # out of descriptors, or a peer gone already: the host needs air
             time.sleep(_RETRY_S)
             return None

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from aiohttp.abc import AbstractStreamWriter
 
 from ..messages.limits import SPARE_FILES
-from ..safety import forks
 from ..settings import Settings
 from .sockets import peer_of
 
@@ -95,7 +94,7 @@ class Connections:
     def __init__(self, loop: asyncio.AbstractEventLoop, settings: Callable[[], Settings]) -> None:
         self._loop = loop
         self._settings = settings
-        self._arrived: set[socket.socket] = set()
+        self._uncounted: set[socket.socket] = set()  # those not yet, or no longer, in `_open`
         self._open: dict[asyncio.BaseProtocol, Connection] = {}
         self._look: asyncio.TimerHandle | None = None
 
@@ -104,22 +103,19 @@ class Connections:
         return len(self._open)
 
     def accept(self, server: socket.socket) -> socket.socket:
-        """The next connection of a listener that does not block; known from its first moment on.
-
-        A child that was forked between the two would keep it, and its client wait for that child.
+        """The next connection of a listener that does not block.
 
         Raises:
             OSError: There is none, or no descriptor for it.
         """
-        with forks.held_back(timeout_s=LOOK_S):
-            connection, _ = server.accept()
-            self._arrived.add(connection)
+        connection, _ = server.accept()
+        self._uncounted.add(connection)
         return connection
 
     def add(self, protocol: asyncio.BaseProtocol, connection: Connection) -> None:
         """Take one in."""
         self._open[protocol] = connection
-        self._arrived.discard(connection.socket)
+        self._uncounted.discard(connection.socket)
         if self._look is None:
             self._look = self._loop.call_later(LOOK_S, self._look_round)
 
@@ -143,6 +139,7 @@ class Connections:
         if not idle:
             return False
         _, protocol = min(idle, key=lambda found: found[0])
+        self._uncounted.add(self._open[protocol].socket)  # it is closed in the loop's next round
         self._open.pop(protocol).cut()
         return True
 
@@ -153,7 +150,7 @@ class Connections:
 
     def close(self) -> None:
         """Close all sockets without a word; runs in a forked child, too."""
-        for socket_ in (*self._arrived, *(one.socket for one in list(self._open.values()))):
+        for socket_ in (*self._uncounted, *(one.socket for one in list(self._open.values()))):
             socket_.close()
 
     def _look_round(self) -> None:
@@ -170,6 +167,6 @@ class Connections:
 
     def _forget_closed(self) -> None:
         """Let go of those that are closed."""
-        self._arrived -= {one for one in self._arrived if one.fileno() < 0}
+        self._uncounted -= {one for one in self._uncounted if one.fileno() < 0}
         for protocol in [known for known, one in self._open.items() if not one.is_open()]:
             self._open.pop(protocol).let_go()

@@ -5,11 +5,14 @@ Rules of this file: sockets are made and looked at; nobody waits here and nothin
 
 from __future__ import annotations
 
+import _socket
+import contextlib
 import errno
 import os
 import socket
 import stat
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -128,3 +131,32 @@ def peer_of(connection: socket.socket) -> int | str:
         pid, _, _ = _CREDENTIALS.unpack(data)
         return int(pid)
     return str(connection.getpeername()[0])
+
+
+def close_connections(servers: Sequence[socket.socket]) -> None:
+    """Close each connection that came in by one of these listeners, in a forked child.
+
+    Of the one that its parent was just taking, or closing, no Python object knows the descriptor:
+    so they are looked for among all. Takes 2 to 3 ms per 1,000 descriptors.
+    """
+    places = [_place(server) for server in servers]
+    own = {server.fileno() for server in servers}
+    for fd in {int(name) for name in os.listdir("/proc/self/fd")} - own:
+        with contextlib.suppress(OSError):  # no socket, or the folder that was listed
+            if _place_of(fd) in places:
+                os.close(fd)
+
+
+def _place_of(fd: int) -> tuple[int, object]:
+    """Where a descriptor is bound that some other object may own."""
+    found = _socket.socket(fileno=fd)
+    try:
+        return _place(found)
+    finally:
+        found.detach()  # or it would be closed with this object
+
+
+def _place(bound: _socket.socket) -> tuple[int, object]:
+    """Where a socket is bound; a connection is where its listener is, perhaps by another host."""
+    name = bound.getsockname()
+    return bound.family, name[1] if bound.family in {socket.AF_INET, socket.AF_INET6} else name

@@ -28,22 +28,21 @@ class Data(Dataset):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         self.model(torch.ones(2))
-        return torch.tensor([os.getpid(), traces_of_agent()])
+        return torch.tensor([os.getpid(), len(traces_of_agent())])
 
 
-def traces_of_agent() -> int:
-    """How much of the agent is in this process: wrapper, threads, listening sockets."""
+def traces_of_agent() -> list[str]:
+    """What of the agent is in this process: its wrapper, threads, sockets."""
     import threading
 
-    wrapped = nn.Module.__call__ is not nn.Module._wrapped_call_impl
-    threads = sum(t.name.startswith("probing-") for t in threading.enumerate())
-    listening = 0
+    is_wrapped = nn.Module.__call__ is not nn.Module._wrapped_call_impl
+    threads = [t.name for t in threading.enumerate() if t.name.startswith("probing-")]
+    sockets, held = [], descriptors()
     for line in Path("/proc/self/net/unix").read_text().splitlines():
-        path = line.rsplit(" ", 1)[-1]
-        inode = line.split()[6]
-        if path.endswith("/sock"):
-            listening += f"socket:[{inode}]" in descriptors()
-    return int(wrapped) + threads + listening
+        path, inode = line.rsplit(" ", 1)[-1], line.split()[6]
+        if path.endswith("/sock") and f"socket:[{inode}]" in held:
+            sockets.append(line)
+    return ["wrapper"] * is_wrapped + threads + sockets
 
 
 def descriptors() -> list[str]:
@@ -72,7 +71,7 @@ def os_fork() -> None:
         if child == 0:
             for _ in range(100):
                 model(torch.ones(2))
-            os._exit(traces_of_agent())
+            os._exit(len(traces_of_agent()))
         _, status = os.waitpid(child, 0)
         assert status == 0, f"status {status}"
     model(torch.ones(2))

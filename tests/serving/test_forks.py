@@ -95,6 +95,18 @@ def test_a_fork_waits_for_a_ring_that_is_being_made(
 
 
 @pytest.mark.fault("T4")
+@pytest.mark.parametrize("moment", ["taking", "closing"])
+def test_a_fork_amid_a_connection(
+    moment: str, program: Callable[..., Target], fault: faults.Reached
+) -> None:
+    """The child has no descriptor of it, though no object of Python's knows it just then."""
+    target = program("fork_connections", moment, PROBING="0")
+    assert target.process.wait(DEADLINE_S) == 0, target.output
+    what = f"a fork amid {moment} a connection: sockets before, and in the child"
+    fault.equals(what, "2 0", target.output.strip())
+
+
+@pytest.mark.fault("T4")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=pytest.mark.nightly)])
 def test_workers_of_loaders(

@@ -62,8 +62,9 @@ def child(number: int, model: nn.Module) -> int:
     thread = threading.Thread(target=lambda: done.append(1))
     thread.start()
     thread.join()
-    if traces_of_agent() or files_of_agent() or not done:
-        os.write(1, f"found in a child: {traces_of_agent()} {files_of_agent()} {done}\n".encode())
+    found = [*traces_of_agent(), *files_of_agent()]
+    if found or not done:
+        os.write(1, f"found in a child: {found} {done}\n".encode())
         return 9
     return 0
 
