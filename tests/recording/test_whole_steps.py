@@ -36,6 +36,15 @@ WAYS = (
     "closure",
     "penalty",
 )
+WITHOUT_TIMES = (
+    "SELECT step, model, loss, first_loss, last_loss, lr, samples, micro_batches, optimizer,"
+    " optimizer_steps, failed, thread_id IN (SELECT max(thread_id) FROM python.steps) AS last"
+    " FROM python.steps ORDER BY step",
+    "SELECT step, optimizer, class, optimizers, model, loss, lr, failed"
+    " FROM python.optimizer_steps ORDER BY seq",
+    "SELECT step, module, stage, class, root, model, depth, training, failed, count(*) AS n"
+    " FROM python.torch_trace GROUP BY ALL ORDER BY ALL",
+)
 
 
 @pytest.fixture
@@ -113,3 +122,23 @@ def test_a_step_left_out_by_the_scaler_is_counted(
     _, ask = trained("scaled")
     skipped = [row["skipped"] for row in ask("SELECT skipped FROM python.steps ORDER BY step")]
     assert skipped == [None, 0, 1, 0, None]
+
+
+def test_a_step_like_the_one_before_is_recorded_as_any_other(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not looked up again for it is still so: rates, groups, models, optimizers change."""
+    records, known = [], []
+    for way in ("short", "long"):
+        target = program("changing_steps", way, PROBING="1")
+        target.wait_for_output("done")
+        monkeypatch.setenv("PROBING_HOME", str(target.home))
+        process = probing.connect(target.pid)
+        assert process.status().problems == ()
+        records.append([process.query(sql).to_pylist() for sql in WITHOUT_TIMES])
+        known.append(int(target.output.splitlines()[-2]))
+        target.reap()
+    assert [len(rows) > 80 for rows in records[0]] == [True, True, True]
+    assert records[0] == records[1]
+    assert known[0] > 40
+    assert known[1] == 0
