@@ -55,6 +55,26 @@ def test_where_a_nan_began_is_named_if_it_is_on_record(
         assert _NOT_ON_RECORD in sign.evidence
 
 
+@pytest.mark.parametrize(
+    ("norm", "summary", "evidence"),
+    [
+        (math.nan, "the backward pass of step 119 made it", "the norm of the gradients was nan"),
+        (math.inf, "the backward pass of step 119 made it", "the norm of the gradients was inf"),
+        (0.5, "", "was 0.5: so the update of step 119, or the data or forward pass of step 120"),
+        (None, "", _NOT_ON_RECORD),
+    ],
+)
+def test_the_norm_of_the_last_finite_loss_tells_which_pass_made_it(
+    norm: float | None, summary: str, evidence: str
+) -> None:
+    """A script that clips has it on record in every step."""
+    recorded = {"steps": steps(200, **_NAN_SINCE_120, grad_norm=after(120, norm, math.nan))}
+    (sign,) = signs("loss-not-finite", facts(recorded, is_alive=False))
+    assert summary in sign.summary
+    assert ("backward pass" in sign.summary) == bool(summary)
+    assert any(evidence in line for line in sign.evidence)
+
+
 def test_a_watch_of_the_step_before_names_the_module() -> None:
     """Gradients that are not finite make the loss of the next step so: that is the same NaN."""
     of = bad_since(120, step=119, stage="backward", role="producer", what="grad")()

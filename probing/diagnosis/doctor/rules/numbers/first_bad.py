@@ -6,6 +6,7 @@ training is watched.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from .....units import figure
@@ -32,6 +33,11 @@ _SAMPLED = (
 )
 """A backward pass goes from the last parameter to the first: what is not finite is so from where it
 began to the first."""
+_NORMS = (
+    "SELECT step, grad_norm FROM python.steps"
+    " WHERE step = {since} - 1 AND grad_norm IS NOT NULL AND isfinite(loss)"
+)
+"""Of the last step with a finite loss, from a script that clips, or because it was sampled."""
 _NOT_ON_RECORD = (
     "which module made the first value that was not finite is not on record: no watch of numbers"
     " was on, and gradients of these steps were not sampled"
@@ -54,6 +60,13 @@ class FirstBad(NamedTuple):
     fix: str = ""
 
 
+_BACKWARD = (
+    "Look at what the backward pass divides by: a root, a norm or a distance of what is 0 has an"
+    " infinite gradient (add an epsilon inside of it), and torch.where keeps a NaN of the branch"
+    " that is not taken out of the forward pass alone."
+)
+
+
 def first_bad(facts: Facts, since: int) -> FirstBad:
     """The first value of a watched step that is not finite.
 
@@ -68,7 +81,8 @@ def first_bad(facts: Facts, since: int) -> FirstBad:
     held = f"{row['tensor']} of {module} is not finite before anything is computed"
     if row["what"] == "parameter" and row["role"] == "given":
         first = _of_gradients(facts, since)
-        return FirstBad(f"; the weights are lost{first.summary}", (seen + held, *first.evidence))
+        words = f"; the weights are lost{first.summary}"
+        return FirstBad(words, (seen + held, *first.evidence), first.fix)
     if row["what"] == "buffer":
         words = f"; the buffer {row['tensor']} of {module} keeps it from step to step"
         return FirstBad(words, (seen + held,), _BUFFER)
@@ -94,7 +108,7 @@ def _of_gradients(facts: Facts, since: int) -> FirstBad:
     sampled = facts.rows(_SAMPLED.format(since=since))
     rows = sampled or facts.rows(_GUARDED.format(since=since))
     if not rows:
-        return FirstBad(evidence=(_NOT_ON_RECORD,))
+        return _of_norm(facts, since)
     row = rows[0]
     module = row["parameter"].rpartition(".")[0] or row["parameter"]
     return FirstBad(
@@ -103,7 +117,21 @@ def _of_gradients(facts: Facts, since: int) -> FirstBad:
             f"in step {row['step']} {row['bad']} parameters had gradients that were not finite,"
             f" {row['parameter']} {'nearest to the loss' if sampled else 'the first of them'}",
         ),
+        _BACKWARD if row["step"] < since else "",
     )
+
+
+def _of_norm(facts: Facts, since: int) -> FirstBad:
+    """Whether the gradients of the last finite loss were finite, if their norm is on record."""
+    row = next(iter(facts.rows(_NORMS.format(since=since))), None)
+    if row is None:
+        return FirstBad(evidence=(_NOT_ON_RECORD,))
+    step, norm = row["step"], row["grad_norm"]
+    seen = f"in step {step}, whose loss was finite, the norm of the gradients was {figure(norm, 3)}"
+    if math.isfinite(norm):
+        after = f"so the update of step {step}, or the data or forward pass of step {since} made it"
+        return FirstBad(evidence=(f"{seen}: {after}",))
+    return FirstBad(f"; the backward pass of step {step} made it", (seen,), _BACKWARD)
 
 
 def _watched(facts: Facts) -> Row | None:
