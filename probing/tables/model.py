@@ -80,6 +80,12 @@ MODULES = Table(
         _DEVICE,
         _TRAINING,
         number("dropout", "What part a dropout leaves out in training mode."),
+        count(
+            "bad_statistics",
+            "How many numbers of its running statistics (`running_mean`, `running_var`) are NaN or"
+            " infinite: evaluations use them, and the training does not. NULL without any, and on"
+            " an accelerator, where they are not read.",
+        ),
         flag("compiled", "Whether torch.compile has compiled it, or a module around it."),
         count("calls", "How often it was called in that forward."),
         text(

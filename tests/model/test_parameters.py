@@ -45,9 +45,10 @@ def test_each_parameter_has_what_trains_it(
     (loader,) = process.live("dataloaders").dicts()
     assert (loader["sampler"], loader["sampler_epoch"]) == ("SequentialSampler", None)
     assert loader["epochs"] >= 20
-    modules = {row["module"]: row["dropout"] for row in process.live("modules").dicts()}
-    assert modules["drop"] == 0.25
-    assert modules["head"] is None
+    modules = {row["module"]: row for row in process.live("modules").dicts()}
+    assert (modules["drop"]["dropout"], modules["head"]["dropout"]) == (0.25, None)
+    bad = {name: row["bad_statistics"] for name, row in modules.items()}
+    assert (bad["norm"], bad["other"], bad["head"], bad["Net"]) == (8, 0, None, None)
     environment = {row["name"]: row["value"] for row in process.live("environment").dicts()}
     assert environment["anomaly_detection"] == "False"
     assert environment["profiler"] == "False"

@@ -1,8 +1,8 @@
 """The models and their modules, for ``python.models`` and ``python.modules``.
 
 Rules of this file: runs in the agent's thread while others train; reads what stands beside a
-tensor's data (shape, type, device), never the data, and never a gradient. Nothing read stays
-referenced.
+tensor's data (shape, type, device), of data only running statistics, and never a gradient. Nothing
+read stays referenced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..shared.found import found_roots
 from ..shared.recording import Recording
 from ..torch_types import Module
 from .flops import Formulas
-from .tensor_facts import Sizes, sizes_of
+from .tensor_facts import Sizes, bad_statistics, sizes_of
 
 Row = tuple[str | int | float | bool | None, ...]
 
@@ -174,6 +174,7 @@ def _module_row(part: _Part, of_root: tuple[str, str, int], seen: Observed | Non
         held.device or buffers.device,
         part.module.training,
         _dropout_of(part.module),
+        bad_statistics(part.module),
         part.is_compiled,
         *_observed_cells(seen),
     )

@@ -1,7 +1,8 @@
 """How large tensors are and where they lie, without a look at their data.
 
 Rules of this file: runs in any thread, beside a training: reads shape, type, device and whether
-gradients are required, and nothing else. An answer that torch refuses is NULL.
+gradients are required, and nothing else, but for running statistics, which are small, and only in
+main memory, where nobody waits for a device. An answer that torch refuses is NULL.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..torch_types import Tensor
+from ..torch_types import Module, Tensor
 
 _IMAGES = 4
 
@@ -62,6 +63,27 @@ def layout_of(tensor: Any) -> str | None:
     if plain and is_last:
         return "either"
     return "contiguous" if plain else "channels_last" if is_last else "strided"
+
+
+_STATISTICS = ("running_mean", "running_var")
+
+
+def bad_statistics(module: Module) -> int | None:
+    """How many numbers of a normalization's running statistics are NaN or infinite.
+
+    Returns:
+        None of a module without any, and of what is not in main memory.
+    """
+    torch = sys.modules["torch"]
+    held = [module._buffers.get(name) for name in _STATISTICS]
+    tensors = [tensor for tensor in held if type(tensor) is torch.Tensor]
+    if not tensors or any(tensor.device.type != "cpu" for tensor in tensors):
+        return None
+    try:
+        with torch.no_grad():
+            return sum(int((~tensor.isfinite()).sum()) for tensor in tensors)
+    except (RuntimeError, ValueError, TypeError):  # of a fake one, or a lazy module's
+        return None
 
 
 def joined(names: Sequence[str]) -> str | None:

@@ -53,7 +53,10 @@ _OF_NO_STEP = frozenset(
 """What steps that fail look like."""
 _EXPLAINS: dict[str, frozenset[str]] = {
     "loss-not-finite": frozenset(
-        {"loss-flat", "diverging", "exploding-gradients", "scaler-skips", "zero-gradients"}
+        {
+            *("loss-flat", "diverging", "exploding-gradients", "scaler-skips", "zero-gradients"),
+            "bad-statistics",
+        }
     ),
     "ended-quietly": frozenset({"loss-not-finite"}),
     "diverging": frozenset({"exploding-gradients", "loss-spike"}),

@@ -16,6 +16,7 @@ class Net(nn.Module):
         self.shared = nn.Linear(4, 4)
         self.unused = nn.Linear(4, 4)
         self.drop = nn.Dropout(0.25)
+        self.norm, self.other = nn.BatchNorm1d(4, affine=False), nn.BatchNorm1d(4, affine=False)
         self.wrapped = nn.Linear(4, 4)
         self.head = nn.Linear(4, 1)
 
@@ -37,6 +38,7 @@ first = torch.optim.Adam([*net.shared.parameters(), *net.unused.parameters()], l
 second = torch.optim.SGD(net.shared.parameters(), lr=1e-3)
 inner = torch.optim.SGD(net.wrapped.parameters(), lr=1e-3, momentum=0.9)
 around = Around(inner)
+net.norm(torch.full((2, 4), torch.nan))
 data = TensorDataset(torch.randn(8, 4))
 loader = DataLoader(data, batch_size=4, sampler=SequentialSampler(data))
 print("ready", flush=True)

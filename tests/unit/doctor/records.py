@@ -162,6 +162,16 @@ def evaluated(
     return facts(made, live)
 
 
+def normed(*bad: int | None) -> Facts:
+    """A model whose batch norms have so many running statistics that are not finite."""
+    base = {"model": "net", "class": "BatchNorm2d"}
+    rows = [
+        {**base, "module": f"norm.{place}", "bad_statistics": count}
+        for place, count in enumerate(bad)
+    ]
+    return facts({"steps": steps(40)}, {"modules": rows})
+
+
 def collectives(calls: int, wait_s: float, size: int) -> Facts:
     """Steps with collectives."""
     made = [

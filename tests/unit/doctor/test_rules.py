@@ -38,6 +38,7 @@ from .records import (
     loader,
     memory,
     modes,
+    normed,
     objects,
     of_steps,
     on_device,
@@ -221,6 +222,9 @@ CASES = (
     Case("training-mode", lambda: evaluated(training=True, model="teacher", trained_root="Student"),
          None),
     Case("training-mode", lambda: evaluated(training=False), None),
+    Case("bad-statistics", lambda: normed(3, 0), "certain", None, "of norm.0 (BatchNorm2d) in net"),
+    Case("bad-statistics", lambda: normed(0, None), None),
+    Case("bad-statistics", lambda: facts({}, {"modules": [{"model": "net"}]}), None),  # older agent
     # data
     Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.6)), "batches": batches(80)},
          loader(num_workers=0)), "certain", None, "no workers"),

@@ -24,6 +24,7 @@ _EVALUATED = (
 _FIRST_CALLS = 0.25
 """The first call of an evaluation is not yet known for one: so few may be outside of them."""
 _ON_DEVICE = "torch device"
+_MOST_NAMED = 3
 _WITH_MODES = ("BatchNorm", "Dropout", "InstanceNorm")
 
 
@@ -64,6 +65,26 @@ def _reseeded(facts: Facts) -> Iterator[Sign]:
         " all steps have the same dropout and noise",
         evidence=(f"the state of {same[0]}: {first[1][same[0]]} twice",),
         weight=0.6,
+    )
+
+
+def _bad_statistics(facts: Facts) -> Iterator[Sign]:
+    """Batch norms have counted values that are not finite."""
+    found = [row for row in facts.live("modules") if row.get("bad_statistics")]
+    if not found:
+        return
+    names = listed([f"{row['module']} ({row['class']})" for row in found])
+    models = listed(sorted({row["model"] for row in found}))
+    yield Sign(
+        certainty="certain",
+        summary=f"The running statistics of {names} in {models} are not finite: whatever {models}"
+        " computes in evaluation mode is not either, though the training goes on without them",
+        evidence=tuple(
+            f"{row['bad_statistics']:,} numbers of running_mean and running_var of {row['module']}"
+            " are NaN or infinite"
+            for row in found[:_MOST_NAMED]
+        ),
+        weight=0.9,
     )
 
 
@@ -184,6 +205,22 @@ RULES = (
         next='probing ENDPOINT query "SELECT * FROM python.evaluations ORDER BY step DESC LIMIT 5"',
         asks=(_EVALUATED, _CALLED),
         look=_training_mode,
+    ),
+    Rule(
+        name="bad-statistics",
+        group="numbers",
+        subject="running statistics",
+        symptom="Evaluations are NaN, and the loss of the training is finite.",
+        evidence="`bad_statistics` of python.modules: NaN or infinite numbers in `running_mean` or"
+        " `running_var`. Those on an accelerator are not read.",
+        certainty="certain",
+        gravity=79,
+        fix="Reset them (module.reset_running_stats()), train on, and leave out batches that are not"
+        " finite before they are given to the model: to skip the step afterwards is too late.",
+        source="https://pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html",
+        next='probing ENDPOINT query "SELECT model, module, bad_statistics FROM python.modules'
+        ' WHERE bad_statistics > 0"',
+        look=_bad_statistics,
     ),
     Rule(
         name="reseeded",
