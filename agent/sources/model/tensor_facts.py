@@ -76,7 +76,7 @@ def bad_statistics(module: Module) -> int | None:
     """
     torch = sys.modules["torch"]
     held = [module._buffers.get(name) for name in _STATISTICS]
-    tensors = [tensor for tensor in held if type(tensor) is torch.Tensor]
+    tensors: list[Any] = [tensor for tensor in held if type(tensor) is torch.Tensor]
     if not tensors or any(tensor.device.type != "cpu" for tensor in tensors):
         return None
     try:

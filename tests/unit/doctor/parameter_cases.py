@@ -46,3 +46,46 @@ WRAPPED = (
     Case("idle-wrapper", lambda: _wrapped(optimizer="other"), None),  # it has not stepped
     Case("idle-wrapper", lambda: _wrapped(trainable=False), None),
 )
+
+
+def unsynced(
+    count: int = 300,
+    *,
+    size: int = 4,
+    every: int = 10,
+    note: str = "",
+    until: int = 0,
+    ranks: int = 2,
+) -> Facts:
+    """A model of 8 MiB inside a wrapper that is called.
+
+    Args:
+        size: What collectives of every so many steps move, in bytes.
+        until: The last step whose gradients were averaged.
+    """
+    row = {"model": "net", "parameter": "weight", "trainable": True, "bytes": 8 * MIB,
+           "optimizer": "opt"}  # fmt: skip
+    calls = [{"step": step, "op": "all_reduce", "bytes": size} for step in range(0, count, every)]
+    calls += [{"step": step, "op": "all_reduce", "bytes": 8 * MIB} for step in range(until)]
+    record = {
+        "steps": steps(count),
+        "optimizer_steps": [{"step": 5, "optimizer": "opt"}],
+        "process_groups": [{"process_group": "0", "size": ranks}],
+        "collectives": calls,
+    }
+    live: dict[str, list[dict[str, Any]]] = {
+        "models": [{"model": "net", "wrappers": "OptimizedModule > DistributedDataParallel"}],
+        "sources": [{"source": "collectives", "state": "on", "note": note}],
+        "parameters": [row],
+    }
+    return facts(record, live)
+
+
+UNSYNCED = (
+    Case("never-synced", unsynced, "likely", 1, "each rank trains net by itself"),
+    Case("never-synced", lambda: unsynced(until=60), "likely", 60, "4 B"),
+    Case("never-synced", lambda: unsynced(until=140), None),
+    Case("never-synced", lambda: unsynced(size=600, every=1), None),  # PowerSGD
+    Case("never-synced", lambda: unsynced(size=8 * MIB, every=50), None),  # local SGD
+    Case("never-synced", lambda: unsynced(ranks=1), None),
+)

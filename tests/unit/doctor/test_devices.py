@@ -11,6 +11,7 @@ from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.rules import piling
 
 from .made import facts, signs, steps
+from .parameter_cases import unsynced
 
 if TYPE_CHECKING:
     from probing.diagnosis.doctor.facts import Facts
@@ -47,6 +48,14 @@ def test_tf32_is_asked_for_where_there_is_an_accelerator() -> None:
     for there, why in ((asked("cpu"), "no accelerator"), (asked("cuda:0", timed=0), "timed")):
         with pytest.raises(NotLookedAt, match=why):
             signs("tf32-off", there)
+
+
+def test_gradients_that_are_not_averaged_need_collectives_on_record() -> None:
+    """And enough steps: whoever averages every so many of them is healthy."""
+    unseen = unsynced(note="there are collectives that are not seen")
+    for there, why in ((unseen, "collectives"), (unsynced(count=100), "100 steps")):
+        with pytest.raises(NotLookedAt, match=why):
+            signs("never-synced", there)
 
 
 def test_one_timed_step_tells_how_busy_the_device_is() -> None:

@@ -18,7 +18,7 @@ from .failing_cases import FAILING
 from .frozen_cases import FROZEN
 from .hook_cases import HOOKED
 from .made import facts, signs, steps
-from .parameter_cases import WRAPPED
+from .parameter_cases import UNSYNCED, WRAPPED
 from .records import (
     MIB,
     Case,
@@ -161,6 +161,7 @@ CASES = (
     *FROZEN,
     *HOOKED,
     *WRAPPED,
+    *UNSYNCED,
     Case("float64", parameters({"dtype": "float64", "numel": 900}), "possible"),
     Case("float64", parameters({"dtype": "float64", "numel": 1}), None),
     Case("never-steps", lambda: facts({"steps": [], "micro_batches": [

@@ -215,8 +215,8 @@ RULES = (
         " `running_var`. Those on an accelerator are not read.",
         certainty="certain",
         gravity=79,
-        fix="Reset them (module.reset_running_stats()), train on, and leave out batches that are not"
-        " finite before they are given to the model: to skip the step afterwards is too late.",
+        fix="Reset them (module.reset_running_stats()), train on, and leave out batches that are"
+        " not finite before they are given to the model: to skip the step afterwards is too late.",
         source="https://pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html",
         next='probing ENDPOINT query "SELECT model, module, bad_statistics FROM python.modules'
         ' WHERE bad_statistics > 0"',

@@ -34,6 +34,14 @@ _MOST_EXCHANGED = (
     " GROUP BY step)"
 )
 """Without the oldest step: in the first one the wrapper sends all parameters as it is made."""
+_GROUPED = "SELECT max(size) AS ranks FROM python.process_groups"
+_OF_GRADIENTS = 256
+"""Bytes: metrics are smaller, and gradients are not, however they are packed (PowerSGD, rank 1)."""
+_LAST_EXCHANGE = (
+    "SELECT (SELECT max(step) FROM python.collectives WHERE bytes > {bytes}) AS last,"
+    " (SELECT max(bytes) FROM python.collectives WHERE step > {since}) AS most"
+)
+_AVERAGES = "DistributedDataParallel"
 
 
 def _no_optimizer(facts: Facts) -> Iterator[Sign]:
@@ -198,6 +206,42 @@ def _idle_wrapper(facts: Facts) -> Iterator[Sign]:
     )
 
 
+def _never_synced(facts: Facts) -> Iterator[Sign]:
+    """The wrapper that averages gradients is called, and does not average them."""
+    wrapped = {row["model"] for row in facts.live("models") if _AVERAGES in (row["wrappers"] or "")}
+    if not wrapped or (facts.rows(_GROUPED)[0]["ranks"] or 0) < 2:
+        return
+    source = next((r for r in facts.live("sources") if r["source"] == "collectives"), None)
+    if source is None or source["state"] != "on" or "not seen" in (source["note"] or ""):
+        raise NotLookedAt("collectives are not on record")
+    steps = facts.steps
+    if len(steps) < _SURE_STEPS:
+        raise NotLookedAt(f"only {len(steps)} steps are on record")
+    stepped = {row["optimizer"] for row in facts.rows(_STEPPED)}
+    found = [
+        row
+        for row in facts.live("parameters")
+        if row["model"] in wrapped and row["trainable"] and stepped & _optimizers(row)
+    ]
+    since = steps.numbers[-_SURE_STEPS]
+    last = facts.rows(_LAST_EXCHANGE.format(bytes=_OF_GRADIENTS, since=since))[0]
+    if not found or (last["last"] is not None and last["last"] >= since):
+        return
+    model, is_new = found[0]["model"], last["last"] is None or last["last"] > steps.numbers[0]
+    yield Sign(
+        certainty="likely",
+        summary=f"{_AVERAGES} is called around {model} and averages no gradients: each rank trains"
+        f" {model} by itself",
+        since_step=(last["last"] or 0) + 1 if is_new and steps.begins_at_start else None,
+        evidence=(
+            f"the newest {_SURE_STEPS} steps have no collective of more than"
+            f" {size(last['most'] or 0)}, and its {len(found)} parameters are"
+            f" {size(sum(row['bytes'] or 0 for row in found))}",
+        ),
+        weight=1.0,
+    )
+
+
 def _optimizers(row: Row) -> set[str]:
     return set((row["optimizer"] or "").split(", "))
 
@@ -284,5 +328,26 @@ RULES = (
         next='probing ENDPOINT query "SELECT model, parameter, optimizer, idle_wrapper'
         ' FROM python.parameters"',
         look=_idle_wrapper,
+    ),
+    Rule(
+        name="never-synced",
+        group="numbers",
+        subject="parameters",
+        symptom="More ranks do not make the training learn faster, and the checkpoint is that of"
+        " one.",
+        evidence=f"python.collectives: none of more than {_OF_GRADIENTS} bytes in the newest"
+        f" {_SURE_STEPS} steps, of a model inside DistributedDataParallel on several ranks whose"
+        " parameters are in an optimizer that steps. Averaging every so many steps (local SGD) is"
+        " seen where it is more frequent than that.",
+        certainty="likely",
+        gravity=75,
+        fix="Look for `no_sync()` that is on in every backward pass: the one before the optimizer"
+        " steps has to be outside of it. Start again: by now the ranks have different parameters.",
+        source="https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel"
+        ".html",
+        next='probing ENDPOINT query "SELECT op, caller, max(bytes), max(step), count(*)'
+        ' FROM python.collectives GROUP BY ALL"',
+        asks=(_GROUPED, _STEPPED),
+        look=_never_synced,
     ),
 )
