@@ -16,8 +16,8 @@ from dataclasses import field
 from ...messages.frozen import dataclass
 from .naming import Rank, in_order
 
-PARAMETER = "parameter"
-AT_STEP = frozenset({PARAMETER, "buffer", "statistic", "optimizer", "random"})
+PARAMETER, OPTIMIZER = "parameter", "optimizer"
+AT_STEP = frozenset({PARAMETER, "buffer", "statistic", OPTIMIZER, "random"})
 """Kinds of facts that are compared between ranks that looked at the same step."""
 BY_NATURE = frozenset({"place", "argument", "seed", "statistic", "random"})
 """Kinds of facts that are told, but are no fault where they differ."""

@@ -74,10 +74,13 @@ def test_one_timed_step_tells_how_busy_the_device_is() -> None:
         ({"torch": None, "torch device": "same"}, 1),
         ({"torch": "same"}, 1),
         ({"torch": None, "python": "same"}, 0),
+        ({"torch": 7}, 1),  # it comes round
+        ({"torch": None, "numpy": 20}, 1),
+        ({"torch": 40}, 0),  # not while it is looked at
     ],
 )
 def test_dropout_on_a_device_draws_from_its_generator(
-    states: dict[str, str | None], says: int
+    states: dict[str, str | int | None], says: int
 ) -> None:
     """That of the CPU stays as it is then, which is no sign of anything."""
     number = itertools.count()
@@ -85,7 +88,12 @@ def test_dropout_on_a_device_draws_from_its_generator(
     def looked_at() -> list[dict[str, Any]]:
         step = next(number)
         return [
-            {"kind": "random", "parameter": name, "checksum": state or str(step), "step": step}
+            {
+                "kind": "random",
+                "parameter": name,
+                "checksum": str(step % state if isinstance(state, int) else state or step),
+                "step": step,
+            }
             for name, state in states.items()
         ]
 

@@ -32,32 +32,40 @@ class _Asking:
 
     timeout_s = 9.0
 
-    def __init__(self, ranks: Mapping[int, Facts], at: int) -> None:
+    def __init__(
+        self, ranks: Mapping[int, Facts], at: int, rates: Mapping[int, str] | None = None
+    ) -> None:
         self._ranks = ranks
         self._at = at
+        self._rates = rates or {}
         self.names = {of.member: rank for rank, of in ranks.items()}
 
     def ask(self, question: Any, **_: object) -> tuple[Outcome[Any], ...]:
         """What each says."""
         return tuple(
-            Outcome(member=of.member, value=question(_Rank(of, rank, self._at), of.member),
+            Outcome(member=of.member, value=question(self._rank(of, rank), of.member),
                     error=None, seconds=0.1, state="answered")
             for rank, of in self._ranks.items()
         )  # fmt: skip
 
+    def _rank(self, of: Facts, rank: int) -> _Rank:
+        return _Rank(of, rank, self._at, rate=self._rates.get(rank, "0.1"))
+
 
 class _Rank:
-    """A rank whose only parameter is unlike that of others."""
+    """A rank whose only parameter, and whose rate, is unlike that of others."""
 
-    def __init__(self, of: Facts, rank: int, at: int) -> None:
+    def __init__(self, of: Facts, rank: int, at: int, *, rate: str = "0.1") -> None:
         self.query = of.process.query
-        self._row = {"step": at, "kind": "parameter", "root": "Net", "parameter": "weight",
-                     "shape": "[4]", "dtype": "float32", "is_shard": False,
-                     "checksum": f"crc32:{rank}"}  # fmt: skip
+        row = {"step": at, "kind": "parameter", "root": "Net", "parameter": "weight",
+               "shape": "[4]", "dtype": "float32", "is_shard": False,
+               "checksum": f"crc32:{rank}"}  # fmt: skip
+        option = {"kind": "optimizer", "root": "SGD", "parameter": "group 0 lr", "checksum": rate}
+        self._rows = [row, row | option]
 
     def live(self, table: str, **_: object) -> Any:
-        """Its parameter."""
-        process = MadeProcess({}, {table: [self._row] if "checksums" in table else []})
+        """Its parameter and its rate."""
+        process = MadeProcess({}, {table: self._rows if "checksums" in table else []})
         answer: Any = process.live(table)
         answer.note = None
         return answer
@@ -88,9 +96,11 @@ def _calls(first: int, skipped: int = 0) -> dict[int, range]:
     }
 
 
-def _compare(other: Calls, *, first: int = 0, at: int = 50) -> list[Sign]:
+def _compare(
+    other: Calls, *, first: int = 0, at: int = 50, rates: Mapping[int, str] | None = None
+) -> list[Sign]:
     ranks = {0: _rank(0, _calls(0), 0), 1: _rank(1, other, first)}
-    asking: Any = _Asking(ranks, at)
+    asking: Any = _Asking(ranks, at, rates)
     (rule,) = (one for one in JOB_RULES if one.rule.name == "different-parameters")
     return list(rule.look(Job(ranks=ranks, asking=asking, stands_still=False)))
 
@@ -98,7 +108,15 @@ def _compare(other: Calls, *, first: int = 0, at: int = 50) -> list[Sign]:
 def test_ranks_at_the_same_collective_after_the_same_step_are_compared() -> None:
     """Their parameters are of one moment, and differ."""
     (sign,) = _compare(_calls(0))
-    assert "1 of 1 differ after the same step" in sign.summary
+    assert sign.summary.endswith("1 of 1 differ after the same step, first weight")
+
+
+def test_rates_that_differ_are_told_with_what_they_do() -> None:
+    """As where each rank's scheduler is given its own loss of an evaluation."""
+    (sign,) = _compare(_calls(0), rates={1: "0.05"})
+    assert sign.summary.endswith("first weight; SGD group 0 lr differs, too")
+    assert sign.evidence[1] == "SGD group 0 lr is 0.1 on rank 0, 0.05 on rank 1"
+    assert "all_reduced" in sign.fix
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ in nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ....cluster.ranks.differences import PARAMETER, compare_facts
@@ -22,6 +22,7 @@ from ..findings import Rule, Sign, of_several
 from ..not_looked_at import NotLookedAt
 from ..rules.numbers.gradients import listed
 from .left_out import STEPS, left_out
+from .why_apart import why_apart
 from .why_slow import why_slow
 
 if TYPE_CHECKING:
@@ -149,15 +150,18 @@ def _different_parameters(job: Job) -> Iterator[Sign]:
     if not found:
         return
     _need_same_moment(job, comparison.steps[-1].value if comparison.steps else None)
-    outside = _outside(job, [one.name for one in found])
+    why = why_apart(next(iter(job.ranks.values())), comparison.differences)
     yield Sign(
         certainty="likely",
         summary=f"The ranks have different parameters: {len(found)} of"
         f" {len(found) + comparison.equal.get(PARAMETER, 0)} differ after the same step, first"
-        f" {found[0].name}{outside}",
-        evidence=("checksums of all parameters, at the end of one step of all ranks",),
+        f" {found[0].name}{why.words}",
+        evidence=(
+            "checksums of all parameters, at the end of one step of all ranks",
+            *why.evidence,
+        ),
         weight=0.9,
-        fix=_INTO_DDP if outside else "",
+        fix=why.fix,
     )
 
 
@@ -182,26 +186,6 @@ def _left_out_step(job: Job) -> Iterator[Sign]:
         weight=1.0,
         since_step=min(steps[0] for steps in found.values()),
     )
-
-
-def _outside(job: Job, names: Sequence[str]) -> str:
-    """That what differs is outside of DistributedDataParallel, where another model is inside."""
-    rows = next(iter(job.ranks.values())).live("models")
-    averaged = sorted({row["class"] for row in rows if row["wrappers"]})
-    left_out = sorted({row["class"] for row in rows if not row["wrappers"] and row["trainable"]})
-    own = [root for root in left_out if any(name.startswith(f"{root}.") for name in names)]
-    if not averaged or not all(name.startswith(tuple(f"{o}." for o in own)) for name in names):
-        return ""
-    return (
-        f", all of {listed(own)}: outside of DistributedDataParallel, in which {listed(averaged)}"
-        f" is, so that nobody averages {'its' if len(own) == 1 else 'their'} gradients"
-    )
-
-
-_INTO_DDP = (
-    "Wrap it, too: one DistributedDataParallel around a module that has all; else all_reduce its"
-    " gradients before optimizer.step(). Load the same parameters on all ranks once."
-)
 
 
 def _need_lockstep(job: Job) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...facts import Facts
 from ...findings import Rule, Sign
@@ -25,12 +26,16 @@ _FIRST_CALLS = 0.25
 """The first call of an evaluation is not yet known for one: so few may be outside of them."""
 _ON_DEVICE = "torch device"
 _MOST_NAMED = 3
+_WATCH_S, _MOST_LOOKS = 1.5, 32
+"""So long, and so often, are random states looked at."""
 _WITH_MODES = ("BatchNorm", "Dropout", "InstanceNorm")
 
 
 def _reseeded(facts: Facts) -> Iterator[Sign]:
-    """The random generator is in the same state after each step, though dropout draws from it."""
+    """A random generator comes back to a state in which it was, and something draws from it."""
     now = facts.now()
+    if now.median_s > LONGEST_STEP_S:
+        raise NotLookedAt(f"a step takes {now.median_s:.1f} s, and the ends of two are needed")
     trained = _trained(facts)
     drawing = sorted(
         {
@@ -39,32 +44,70 @@ def _reseeded(facts: Facts) -> Iterator[Sign]:
             if row["model"] in trained and row["training"] and row["dropout"]
         }
     )
-    if not drawing:
-        return
-    if now.median_s > LONGEST_STEP_S:
-        raise NotLookedAt(f"a step takes {now.median_s:.1f} s, and the ends of two are needed")
-    limit_s = max(3.0, 4 * now.median_s)
-
-    def look() -> tuple[int | None, dict[str, str]]:
-        seen = facts.process.live("parameter_checksums", wait_s=limit_s, only_random=True)
-        made = seen.dicts()
-        states = {r["parameter"]: r["checksum"] for r in made if r["kind"] == "random"}
-        return next((r["step"] for r in made), None), states
-
-    first = facts.ask("random states", look)
-    second = facts.ask("random states again", look)
+    looks = facts.ask("random states", lambda: _states(facts, max(3.0, 4 * now.median_s)))
+    names = {name for states in looks.values() for name in states}
     # On a device dropout draws from its generator, and none of the script's may use the other.
-    drawn_from = [_ON_DEVICE] if _ON_DEVICE in first[1] else ["torch"]
-    same = [n for n in drawn_from if n in first[1] and first[1][n] == second[1].get(n)]
-    if first[0] is None or first[0] == second[0] or not same:
-        return
-    yield Sign(
-        certainty="likely",
-        summary=f"The random generator is in the same state after step {first[0]} and step"
-        f" {second[0]}, though {listed(drawing)} draws from it: it is seeded anew in each step, and"
-        " all steps have the same dropout and noise",
-        evidence=(f"the state of {same[0]}: {first[1][same[0]]} twice",),
-        weight=0.6,
+    drawn_from = _ON_DEVICE if _ON_DEVICE in names else "torch"
+    for name in sorted(names, key=lambda one: one != drawn_from):
+        steps = {step: states[name] for step, states in looks.items() if states.get(name)}
+        words = _comes_back(name, steps) or (
+            _stays(steps, drawing) if drawing and name == drawn_from else ""
+        )
+        if words:
+            yield Sign(
+                certainty="likely",
+                summary=words,
+                evidence=(
+                    f"the state of {name} was looked at after {len(steps)} steps:"
+                    f" {len(set(steps.values()))} different ones",
+                ),
+                weight=0.6,
+            )
+            return
+
+
+def _states(facts: Facts, limit_s: float) -> dict[int, dict[str, str]]:
+    """The states of random generators at the ends of as many steps as a short look sees."""
+    looks: dict[int, dict[str, str]] = {}
+    until = time.monotonic() + _WATCH_S
+    while len(looks) < _MOST_LOOKS and (len(looks) < 2 or time.monotonic() < until):
+        seen = facts.process.live("parameter_checksums", wait_s=limit_s, only_random=True)
+        made = [row for row in seen.dicts() if row["kind"] == "random"]
+        step = next((row["step"] for row in made), None)
+        if step is None or step in looks:
+            break  # the training does not go on
+        looks[step] = {row["parameter"]: row["checksum"] for row in made}
+    return looks
+
+
+def _stays(steps: Mapping[int, str], drawing: Sequence[str]) -> str:
+    """That all steps end in one state, though something draws from it; empty where they do not."""
+    if len(steps) < 2 or len(set(steps.values())) > 1:
+        return ""
+    first, *_, second = steps
+    return (
+        f"The random generator is in the same state after step {first} and step {second}, though"
+        f" {listed(drawing)} draws from it: it is seeded anew in each step, and all steps have the"
+        " same dropout and noise"
+    )
+
+
+def _comes_back(name: str, steps: Mapping[int, str]) -> str:
+    """That a generator comes back to a state after others; empty where it does not."""
+    last: dict[str, int] = {}
+    found: list[tuple[int, int]] = []
+    before = ""
+    for step, state in steps.items():
+        if state in last and state != before:
+            found.append((last[state], step))
+        last[state], before = step, state
+    if not found:
+        return ""
+    first, second = min(found, key=lambda pair: pair[1] - pair[0])
+    return (
+        f"The {name} random generator is after step {second} in the state in which it was after"
+        f" step {first}, and was in others in between: it is seeded anew again and again, and the"
+        f" same numbers are drawn every {second - first} steps"
     )
 
 
@@ -226,12 +269,16 @@ RULES = (
         name="reseeded",
         group="numbers",
         subject="random numbers",
-        symptom="Dropout and noise are the same in all steps; the model learns one mask.",
-        evidence="Checksums of torch's random state at the ends of two steps, of models with"
-        " dropout in training mode. No parameter is read for it.",
+        symptom="Dropout, noise or batches are the same again and again; the model learns them by"
+        " heart.",
+        evidence="Checksums of the states of random generators at the ends of steps, for"
+        f" {_WATCH_S} s: the same after each, of models with dropout in training mode, or the same"
+        " as earlier with others in between. No parameter is read for it.",
         certainty="likely",
         gravity=57,
-        fix="Seed once before the loop: torch.manual_seed(...) is not to be called in a step.",
+        fix="Seed once before the loop: torch.manual_seed(...) is not to be called in it. For what"
+        " needs the same numbers each time, as a preview, give it a torch.Generator of its own, or"
+        " put torch.random.fork_rng() around it.",
         source="https://pytorch.org/docs/stable/notes/randomness.html",
         next='probing ENDPOINT query "SELECT step, parameter, checksum FROM'
         " python.parameter_checksums WHERE kind = 'random'\"",

@@ -1,0 +1,76 @@
+"""Why the parameters of ranks that average their gradients are not the same.
+
+Rules of this file: pure functions of what one rank tells and of what differs between all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ....cluster.ranks.differences import OPTIMIZER, PARAMETER, Difference
+from ..facts import Facts
+from ..rules.numbers.gradients import listed
+
+_NAMED = 4
+_INTO_DDP = (
+    "Wrap it, too: one DistributedDataParallel around a module that has all; else all_reduce its"
+    " gradients before optimizer.step(). Load the same parameters on all ranks once."
+)
+_SAME_OPTIONS = (
+    "Give the optimizers of all ranks the same options: what a scheduler is given, as the loss of"
+    " an evaluation by ReduceLROnPlateau, has to be all_reduced first. Load the same parameters on"
+    " all ranks once."
+)
+
+
+class WhyApart(NamedTuple):
+    """What is known of it.
+
+    Attributes:
+        words: A clause that goes on a sentence about the parameters.
+        evidence: What was seen.
+        fix: What to do; empty where that is not told by it.
+    """
+
+    words: str = ""
+    evidence: tuple[str, ...] = ()
+    fix: str = ""
+
+
+def why_apart(facts: Facts, differences: Sequence[Difference]) -> WhyApart:
+    """Why parameters differ that should be equal.
+
+    Args:
+        facts: Those of any of the ranks.
+        differences: What differs between all of them.
+    """
+    outside = _outside(facts, [one.name for one in differences if one.kind == PARAMETER])
+    options = [one for one in differences if one.kind == OPTIMIZER]
+    too = f"; {listed([one.name for one in options])} differs, too" if options else ""
+    fix = _INTO_DDP if outside else _SAME_OPTIONS if options else ""
+    return WhyApart(outside + too, tuple(map(_values_of, options[:_NAMED])), fix)
+
+
+def _outside(facts: Facts, names: Sequence[str]) -> str:
+    """That what differs is outside of DistributedDataParallel, where another model is inside."""
+    rows = facts.live("models")
+    averaged = sorted({row["class"] for row in rows if row["wrappers"]})
+    left_out = sorted({row["class"] for row in rows if not row["wrappers"] and row["trainable"]})
+    own = [root for root in left_out if any(name.startswith(f"{root}.") for name in names)]
+    if not averaged or not all(name.startswith(tuple(f"{o}." for o in own)) for name in names):
+        return ""
+    return (
+        f", all of {listed(own)}: outside of DistributedDataParallel, in which {listed(averaged)}"
+        f" is, so that nobody averages {'its' if len(own) == 1 else 'their'} gradients"
+    )
+
+
+def _values_of(one: Difference) -> str:
+    """What an option is, and where."""
+    values = (
+        f"{group.value} on rank{'s' if len(group.ranks) > 1 else ''}"
+        f" {listed([str(rank) for rank in group.ranks])}"
+        for group in one.groups
+    )
+    return f"{one.name} is {', '.join(values)}"
