@@ -129,6 +129,12 @@ CASES = (
     Case("loss-too-good", lambda: facts({"steps": steps(200, tokens=512,
          loss=lambda s: 4 * 0.9**s)}, labels=labels("shifted by one")), None),
     Case("loss-too-good", of_steps(tokens=512), None),
+    Case("clips-nothing", gradients(step_grad_norm=0.0, step_clipped_norm=0.0), "likely", None,
+         "have one of 1.41"),
+    Case("clips-nothing", gradients(step_grad_norm=0.0, step_clipped_norm=0.0, norm=0.0), None),
+    Case("clips-nothing", gradients(step_grad_norm=1.0, step_clipped_norm=0.5), None),
+    Case("clips-nothing", gradients(
+        step_grad_norm=0.0, step_clipped_norm=0.0, step_optimizer_steps=2), None),
     Case("clipping", of_steps(grad_norm=1.0, clipped_norm=1e-4), "likely"),
     Case("clipping", of_steps(grad_norm=20.0, clipped_norm=1.0), "possible"),
     Case("clipping", of_steps(grad_norm=8.0, clipped_norm=1.0), None),

@@ -10,6 +10,7 @@ import numpy as np
 from .....units import figure
 from ...facts import Facts
 from ...findings import Rule, Sign
+from .gradients import SAMPLING_S, sampled
 from .losses import LOSS_QUERY
 from .rates import FEW_STEPS, losses_around, middle_of, raised
 
@@ -18,6 +19,7 @@ _CUT = 50.0
 _CUT_STEPS = 8
 _ZERO_RATE = 1e-5
 _ZERO_STEPS = 30
+_MANY_CLIPPED = 20
 _ALWAYS, _MUCH_CUT = 0.95, 0.1
 """Large models are clipped to a norm of 1 in every step of their first hours, and meant to be."""
 
@@ -121,6 +123,30 @@ def _clipping(facts: Facts) -> Iterator[Sign]:
     )
 
 
+def _clips_nothing(facts: Facts) -> Iterator[Sign]:
+    """The norm that the script clips by is 0, and that of the gradients is not."""
+    now = facts.now(least=_MANY_CLIPPED)
+    norms, clipped = now.column("grad_norm"), now.column("clipped_norm")
+    are_clipped = np.isfinite(norms) & np.isfinite(clipped)
+    of_one = [row["optimizer_steps"] in {None, 1} for row in now.rows]
+    if are_clipped.sum() < _MANY_CLIPPED or (norms[are_clipped] > 0).any() or not all(of_one):
+        return
+    by_step: dict[int, float] = {}
+    for row in sampled(facts):
+        by_step[row["step"]] = by_step.get(row["step"], 0.0) + (row["norm"] or 0.0) ** 2
+    least = min((total**0.5 for total in by_step.values()), default=0.0)
+    if not least > 0:
+        return
+    yield Sign(
+        certainty="likely",
+        summary="clip_grad_norm_ clips nothing: the norm that it takes has been 0 in each of the"
+        f" last {int(are_clipped.sum())} steps, and the gradients have one of {figure(least, 3)}"
+        " and more",
+        evidence=(f"gradients of {len(by_step)} steps were looked at, parameter by parameter",),
+        weight=0.7,
+    )
+
+
 def _skipping(facts: Facts) -> Iterator[Sign]:
     """The gradient scaler leaves out most steps."""
     rows = [*facts.steps.rows[-40:], *filter(None, [facts.steps.open])]
@@ -218,6 +244,25 @@ RULES = (
         next='probing ENDPOINT query "SELECT step, grad_norm, clipped_norm FROM python.steps'
         ' ORDER BY step DESC LIMIT 20"',
         look=_clipping,
+    ),
+    Rule(
+        name="clips-nothing",
+        group="numbers",
+        subject="gradients",
+        symptom="The loss jumps or explodes, though the script clips gradients.",
+        evidence="`grad_norm` and `clipped_norm` of python.steps: the script clips, by a norm of 0"
+        f" in each of {_MANY_CLIPPED} steps or more, and gradients that are sampled are not 0. Steps"
+        " of several optimizers are not judged.",
+        certainty="likely",
+        gravity=63,
+        fix="Give clip_grad_norm_ the parameters anew, or a list of them: an iterator, as"
+        " filter(...) or model.parameters() kept in a variable, is used up by who goes through it"
+        " first, such as the optimizer.",
+        source="https://pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",
+        next='probing ENDPOINT query "SELECT step, grad_norm, clipped_norm FROM python.steps'
+        ' ORDER BY step DESC LIMIT 20"',
+        look=_clips_nothing,
+        cost_s=SAMPLING_S,
     ),
     Rule(
         name="scaler-skips",
