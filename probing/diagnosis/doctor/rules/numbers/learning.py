@@ -250,9 +250,9 @@ RULES = (
         group="numbers",
         subject="gradients",
         symptom="The loss jumps or explodes, though the script clips gradients.",
-        evidence="`grad_norm` and `clipped_norm` of python.steps: the script clips, by a norm of 0"
-        f" in each of {_MANY_CLIPPED} steps or more, and gradients that are sampled are not 0. Steps"
-        " of several optimizers are not judged.",
+        evidence="`grad_norm` and `clipped_norm` of python.steps: the script clips by a norm of 0"
+        f" in each of {_MANY_CLIPPED} steps or more, and gradients that are sampled are not 0."
+        " Steps of several optimizers are not judged.",
         certainty="likely",
         gravity=63,
         fix="Give clip_grad_norm_ the parameters anew, or a list of them: an iterator, as"
