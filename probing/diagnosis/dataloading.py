@@ -52,7 +52,11 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loader:
-    """An iterator of a loader, as python.dataloaders has it."""
+    """An iterator of a loader, or a loader between two, as python.dataloaders has it.
+
+    Attributes:
+        batch: How many batches were given in this epoch; None between two.
+    """
 
     loader: int
     dataset: str
@@ -62,7 +66,7 @@ class Loader:
     prefetch_factor: int | None
     pin_memory: bool
     persistent_workers: bool
-    batch: int
+    batch: int | None
     given: int
     mean_wait: float | None
     last_wait: float | None

@@ -44,7 +44,8 @@ DATALOADERS = Table(
     name="dataloaders",
     kind="live",
     doc="Every live iterator of a `torch.utils.data.DataLoader`: one row per worker process,"
-    " or one without workers; the loader's columns repeat in each.",
+    " or one without workers; the loader's columns repeat in each. A loader between two epochs,"
+    " which has none, has one row without those of an iterator.",
     columns=(
         _LOADER,
         text("dataset", "The class of its dataset."),

@@ -85,7 +85,7 @@ def test_the_training_is_fed_as_without_the_agent(
 
 def test_a_batch_is_a_row(feed: Feed) -> None:
     """Each wait is a row with what the batch is made of; the last of an epoch brings none."""
-    _, ask = feed("single")
+    target, ask = feed("single")
     made = "input_ids: int64[{0},6], labels: int64[{0},6]"
     expected: list[tuple[object, ...]] = [
         (index, samples, samples * 6, samples * 96, made.format(samples), "cpu", False, False)
@@ -98,6 +98,10 @@ def test_a_batch_is_a_row(feed: Feed) -> None:
     assert {(row["loader"], row["worker"], row["failed"], row["open"]) for row in rows} == {
         (0, None, False, False)
     }
+    between = "SELECT dataset, batches, epochs, given, waiting, batch FROM python.dataloaders"
+    assert [tuple(row.values()) for row in ask(between)] == [("Sums", 3, 1, 3, False, None)]
+    shown = target.run(str(target.pid), "dataloaders").stdout
+    assert "between two epochs; 3 batches given since the agent came" in shown
 
 
 def test_a_batch_belongs_to_the_step_that_uses_it(feed: Feed) -> None:
@@ -240,7 +244,7 @@ def test_no_loader_is_a_sentence(training: Target, program: Callable[..., Target
     """A process that has met none says so; one that has shows its workers as living processes."""
     target = program("idle", PROBING="all")
     target.wait_for_agent()
-    assert "no iterator of a DataLoader" in target.run(str(target.pid), "dataloaders").stdout
+    assert "no DataLoader is alive" in target.run(str(target.pid), "dataloaders").stdout
     done = training.run(str(training.pid), "dataloaders", "--format", "json")
     (loader,) = json.loads(done.stdout)["loaders"]
     assert (loader["dataset"], loader["num_workers"]) == ("CharDataset", 2)

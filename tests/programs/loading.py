@@ -136,7 +136,8 @@ def loader(dataset: Any, workers: int = 0, **options: Any) -> DataLoader[Any]:
 
 
 def single() -> None:
-    train(loader(Sums()))
+    globals()["kept"] = loader(Sums())
+    train(globals()["kept"])
 
 
 def two_workers() -> None:

@@ -22,20 +22,22 @@ from ....safety.other_stacks import current_stacks
 from ....stacks.wait_rules import FOR_A_WORKER
 from ....tables import DATALOADERS
 from ...eval.frame_names import locals_of
-from .dataloaders import DataLoaders, Feed, next_task
+from .dataloaders import DataLoaders, Feed, Loader, next_task
 from .loader_setup import setup_of
 
 _COLUMNS = tuple(column.name for column in DATALOADERS.columns)
 
 
 def dataloader_rows(loaders: DataLoaders | None) -> LiveRows:
-    """One row per worker of every iterator that is known, or that a thread waits for."""
+    """One row per worker of every iterator that is known, or waited for, and per other loader."""
     found: list[dict[str, Any]] = []
     if loaders is not None:
         unseen = _meet_waiting(loaders)
         for iterator, feed in loaders.feeds():
             about = _facts_of(iterator, feed, began_before=unseen.get(id(iterator)))
             found += [about | worker for worker in _workers_of(iterator)]
+        for shared, loader, setup in loaders.between_epochs():
+            found.append({**setup, **_counts_of(loader, shared), "waiting": False})
     rows = tuple(tuple(row.get(column) for column in _COLUMNS) for row in found)
     return LiveRows(table=DATALOADERS.name, columns=_COLUMNS, rows=rows)
 
@@ -105,13 +107,8 @@ def _facts_of(iterator: Any, feed: Feed, *, began_before: int | None) -> dict[st
     loader, since, thread_id = feed.loader, feed.since_ns, feed.thread_id
     return {
         **setup_of(iterator, feed.length),
-        "loader": loader.number,
-        "sampler_epoch": _epoch_of(iterator),
-        "epochs": loader.epochs,
+        **_counts_of(loader, iterator._index_sampler),
         "batch": iterator._num_yielded,
-        "given": loader.given,
-        "mean_wait": loader.waited_ns / loader.given * 1e-9 if loader.given else None,
-        "last_wait": loader.last_ns * 1e-9 if loader.given else None,
         "waiting": bool(since) or began_before is not None,
         "waited": (time.perf_counter_ns() - since) * 1e-9 if since else None,
         "thread_id": thread_id if since else began_before,
@@ -119,9 +116,24 @@ def _facts_of(iterator: Any, feed: Feed, *, began_before: int | None) -> dict[st
     }
 
 
-def _epoch_of(iterator: Any) -> int | None:
+def _counts_of(loader: Loader, of_batches: Any) -> dict[str, Any]:
+    """What a loader has done so far.
+
+    Args:
+        of_batches: Its sampler of batches, where it is known by that.
+    """
+    return {
+        "loader": loader.number,
+        "sampler_epoch": _epoch_of(of_batches),
+        "epochs": loader.epochs,
+        "given": loader.given,
+        "mean_wait": loader.waited_ns / loader.given * 1e-9 if loader.given else None,
+        "last_wait": loader.last_ns * 1e-9 if loader.given else None,
+    }
+
+
+def _epoch_of(of_batches: Any) -> int | None:
     """The epoch that was told to what says in which order samples come."""
-    of_batches = iterator._index_sampler
     epoch = getattr(getattr(of_batches, "sampler", of_batches), "epoch", None)
     return epoch if type(epoch) is int and epoch >= 0 else None
 

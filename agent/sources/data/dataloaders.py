@@ -159,6 +159,14 @@ class DataLoaders:
             if iterator is not None:
                 yield iterator, feed
 
+    def between_epochs(self) -> Iterator[tuple[Any, Loader, Setup]]:
+        """The loaders that are alive without an iterator, by what all theirs share."""
+        at_work = {feed.loader.number for _, feed in self.feeds()}
+        for reference, loader in list(self._loaders.values()):
+            shared, setup = reference(), self.setups.get(f"loader {loader.number}")
+            if shared is not None and setup is not None and loader.number not in at_work:
+                yield shared, loader, setup
+
     def feed_of(self, iterator: Any) -> Feed:
         """What is known of an iterator; it is met now at the latest."""
         feed = self._feeds.get(id(iterator))

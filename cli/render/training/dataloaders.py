@@ -21,8 +21,8 @@ def render_loaders(report: LoaderReport, *, width: int | None, color: bool) -> s
     share = _share(report)
     if not report.loaders:
         none = (
-            "no iterator of a DataLoader is alive that the agent has met: the training does not use"
-            " one, is between two epochs, or has fetched no batch since the agent came"
+            "no DataLoader is alive that the agent has met: the training does not use one, or has"
+            " fetched no batch since the agent came"
         )
         return "\n".join([*share, *wrap_text(none, width)])
     blocks = ["\n".join(share)] if share else []
@@ -69,7 +69,11 @@ def _made_of(loader: Loader) -> list[str]:
 
 def _progress(loader: Loader) -> str:
     """How far a loader is, and how long it is waited for."""
-    words = [f"{_batches(loader.batch)} given in this epoch, {loader.given:,} since the agent came"]
+    if loader.batch is None:
+        words = [f"between two epochs; {_batches(loader.given)} given since the agent came"]
+    else:
+        given = f"{_batches(loader.batch)} given in this epoch"
+        words = [f"{given}, {loader.given:,} since the agent came"]
     if loader.mean_wait is not None and loader.last_wait is not None:
         mean, last = duration(loader.mean_wait), duration(loader.last_wait)
         words.append(f"waited for {mean} on average, {last} for the last")
