@@ -58,6 +58,8 @@ _EXPLAINS: dict[str, frozenset[str]] = {
             "bad-statistics",
         }
     ),
+    "clips-nothing": frozenset({"loss-spike", "exploding-gradients", "diverging"}),
+    "gradients-not-finite": frozenset({"loss-flat", "no-update", "never-steps"}),
     "ended-quietly": frozenset({"loss-not-finite"}),
     "diverging": frozenset({"exploding-gradients", "loss-spike"}),
     "rate-raised": frozenset({"loss-spike", "diverging", "exploding-gradients", "rate-too-high"}),

@@ -129,7 +129,14 @@ CASES = (
     Case("loss-too-good", lambda: facts({"steps": steps(200, tokens=512,
          loss=lambda s: 4 * 0.9**s)}, labels=labels("shifted by one")), None),
     Case("loss-too-good", of_steps(tokens=512), None),
-    Case("clips-nothing", gradients(step_grad_norm=0.0, step_clipped_norm=0.0), "likely", None,
+    Case("gradients-not-finite", of_steps(grad_norm=math.nan, optimizer_steps=None), "certain", 0,
+         "no optimizer steps then"),
+    Case("gradients-not-finite", of_steps(grad_norm=after(120, 1.0, math.inf)), "certain"),
+    Case("gradients-not-finite", of_steps(grad_norm=math.nan, amp_scale=1024.0), None),
+    Case("gradients-not-finite", of_steps(grad_norm=math.nan, loss=math.nan), None),
+    Case("gradients-not-finite", of_steps(
+        grad_norm=lambda s: 1.0 if s % 5 else math.nan), None),  # bad samples, left out
+    Case("clips-nothing", gradients(step_grad_norm=0.0), "likely", None,
          "have one of 1.41"),
     Case("clips-nothing", gradients(step_grad_norm=0.0, step_clipped_norm=0.0, norm=0.0), None),
     Case("clips-nothing", gradients(step_grad_norm=1.0, step_clipped_norm=0.5), None),

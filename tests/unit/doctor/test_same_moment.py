@@ -75,9 +75,14 @@ class _Rank:
         raise UsageError("it has no settings")
 
 
-def _rank(number: int, calls: Calls, first: int) -> Facts:
-    """A rank with steps from `first` on and the numbers of the collectives in each."""
-    made = [row | {"step": first + n} for n, row in enumerate(steps(_STEPS))]
+def _rank(number: int, calls: Calls, first: int, lr: float = 0.1) -> Facts:
+    """A rank with steps from `first` on and the numbers of the collectives in each.
+
+    Args:
+        lr: Its learning rate from its 20th step on.
+    """
+    rates = steps(_STEPS, lr=lambda step: 0.1 if step < 20 else lr)
+    made = [row | {"step": first + n} for n, row in enumerate(rates)]
     rows = [
         {"step": step, "op": "all_reduce", "process_group": "0", "group_size": 2, "seq": seq}
         for step, numbers in calls.items()
@@ -97,9 +102,14 @@ def _calls(first: int, skipped: int = 0) -> dict[int, range]:
 
 
 def _compare(
-    other: Calls, *, first: int = 0, at: int = 50, rates: Mapping[int, str] | None = None
+    other: Calls,
+    *,
+    first: int = 0,
+    at: int = 50,
+    rates: Mapping[int, str] | None = None,
+    lr: float = 0.1,
 ) -> list[Sign]:
-    ranks = {0: _rank(0, _calls(0), 0), 1: _rank(1, other, first)}
+    ranks = {0: _rank(0, _calls(0), 0), 1: _rank(1, other, first, lr)}
     asking: Any = _Asking(ranks, at, rates)
     (rule,) = (one for one in JOB_RULES if one.rule.name == "different-parameters")
     return list(rule.look(Job(ranks=ranks, asking=asking, stands_still=False)))
@@ -116,6 +126,9 @@ def test_rates_that_differ_are_told_with_what_they_do() -> None:
     (sign,) = _compare(_calls(0), rates={1: "0.05"})
     assert sign.summary.endswith("first weight; SGD group 0 lr differs, too")
     assert sign.evidence[1] == "SGD group 0 lr is 0.1 on rank 0, 0.05 on rank 1"
+    assert "all_reduced" in sign.fix
+    (sign,) = _compare(_calls(0), lr=0.05)
+    assert sign.summary.endswith("in 40 steps, first in step 20: 0.1 on rank 0, 0.05 on rank 1")
     assert "all_reduced" in sign.fix
 
 

@@ -150,7 +150,7 @@ def _different_parameters(job: Job) -> Iterator[Sign]:
     if not found:
         return
     _need_same_moment(job, comparison.steps[-1].value if comparison.steps else None)
-    why = why_apart(next(iter(job.ranks.values())), comparison.differences)
+    why = why_apart(job.ranks, comparison.differences)
     yield Sign(
         certainty="likely",
         summary=f"The ranks have different parameters: {len(found)} of"

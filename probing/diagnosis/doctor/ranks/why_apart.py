@@ -5,10 +5,11 @@ Rules of this file: pure functions of what one rank tells and of what differs be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ....cluster.ranks.differences import OPTIMIZER, PARAMETER, Difference
+from ....units import figure
 from ..facts import Facts
 from ..rules.numbers.gradients import listed
 
@@ -38,18 +39,38 @@ class WhyApart(NamedTuple):
     fix: str = ""
 
 
-def why_apart(facts: Facts, differences: Sequence[Difference]) -> WhyApart:
+def why_apart(ranks: Mapping[int, Facts], differences: Sequence[Difference]) -> WhyApart:
     """Why parameters differ that should be equal.
 
     Args:
-        facts: Those of any of the ranks.
-        differences: What differs between all of them.
+        differences: What differs between the ranks.
     """
-    outside = _outside(facts, [one.name for one in differences if one.kind == PARAMETER])
+    outside = _outside(
+        next(iter(ranks.values())), [one.name for one in differences if one.kind == PARAMETER]
+    )
     options = [one for one in differences if one.kind == OPTIMIZER]
     too = f"; {listed([one.name for one in options])} differs, too" if options else ""
-    fix = _INTO_DDP if outside else _SAME_OPTIONS if options else ""
-    return WhyApart(outside + too, tuple(map(_values_of, options[:_NAMED])), fix)
+    rates = "" if options else _rates_apart(ranks)
+    fix = _INTO_DDP if outside else _SAME_OPTIONS if options or rates else ""
+    return WhyApart(outside + too + rates, tuple(map(_values_of, options[:_NAMED])), fix)
+
+
+def _rates_apart(ranks: Mapping[int, Facts]) -> str:
+    """That their learning rates were not the same in some step, which they may be again by now."""
+    by_step: dict[int, dict[int, float]] = {}
+    for rank, facts in ranks.items():
+        for row in facts.steps.rows:
+            if row["lr"] is not None:
+                by_step.setdefault(row["step"], {})[rank] = row["lr"]
+    apart = [step for step, rates in sorted(by_step.items()) if len(set(rates.values())) > 1]
+    if not apart:
+        return ""
+    first = by_step[apart[0]]
+    told = ", ".join(f"{figure(rate, 3)} on rank {rank}" for rank, rate in first.items())
+    return (
+        f"; their learning rates were not the same in {len(apart)} steps, first in step {apart[0]}:"
+        f" {told}"
+    )
 
 
 def _outside(facts: Facts, names: Sequence[str]) -> str:

@@ -30,6 +30,11 @@ _WATCH_S = 4.0
 """Steps are watched for so long: what is kept now and then takes many."""
 _UNWATCHED = "who keeps it takes a watch of some steps to see"
 _TOO_LATE = "who keeps it was not looked for: the looks before it took too long"
+_FAR_MORE = 8.0
+_FILLED = (
+    "that is far more than memory has grown by: it may be a queue that was filled while it was"
+    " watched"
+)
 _LARGE_RISE = 256 * MIB
 _RISE_PART = 0.2
 _NEAR = 0.9
@@ -78,16 +83,19 @@ def _growth(
         return
     start = (trend.last or 0.0) - trend.rise
     is_large = name != SERIES[RESIDENT] or trend.rise > max(_LARGE_RISE, _RISE_PART * start)
+    is_filled = sum(one.bytes_per_step or 0.0 for one in leaks) > _FAR_MORE * trend.slope
+    is_sure = (is_seen and not is_filled) or is_large
     yield Sign(
-        certainty="likely" if is_seen or is_large else "possible",
+        certainty="likely" if is_sure else "possible",
         summary=_growth_words(name, trend, report, standing),
         since_step=trend.first_step,
         evidence=(
             f"{name} has grown by {size(trend.rise)} since step {trend.first_step}",
             *(_leak_words(report) if report is not None else ()),
+            *((_FILLED,) if is_filled else ()),
             *((standing.evidence,) if standing is not None else (note,) if note else ()),
         ),
-        weight=1.0 if is_seen or is_large else 0.0,
+        weight=1.0 if is_sure else 0.0,
         fix=_fix(leaks[0].instead + "." if leaks else standing.fix if standing else ""),
     )
 

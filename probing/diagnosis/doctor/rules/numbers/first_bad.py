@@ -103,6 +103,16 @@ def first_bad(facts: Facts, since: int) -> FirstBad:
     )
 
 
+def bad_pass(facts: Facts) -> FirstBad:
+    """Which module makes gradients that are not finite, as far as a watch of one step shows it."""
+    row = _watched(facts)
+    if row is None or row["role"] != "producer" or row["stage"] != "backward":
+        return FirstBad(fix=_BACKWARD)
+    module = f"{row['module']} ({row['class']})" if row["module"] else "the code of the loss"
+    seen = f"in step {row['step']}, which was watched, the {row['what']} of {module} was the first"
+    return FirstBad(f"; {module} makes them so", (seen,), _BACKWARD)
+
+
 def _of_gradients(facts: Facts, since: int) -> FirstBad:
     """Whose gradients were the first that were not finite, by what was looked at then."""
     sampled = facts.rows(_SAMPLED.format(since=since))

@@ -126,10 +126,9 @@ def _clipping(facts: Facts) -> Iterator[Sign]:
 def _clips_nothing(facts: Facts) -> Iterator[Sign]:
     """The norm that the script clips by is 0, and that of the gradients is not."""
     now = facts.now(least=_MANY_CLIPPED)
-    norms, clipped = now.column("grad_norm"), now.column("clipped_norm")
-    are_clipped = np.isfinite(norms) & np.isfinite(clipped)
+    norms = [row["grad_norm"] for row in now.rows if row["grad_norm"] is not None]
     of_one = [row["optimizer_steps"] in {None, 1} for row in now.rows]
-    if are_clipped.sum() < _MANY_CLIPPED or (norms[are_clipped] > 0).any() or not all(of_one):
+    if len(norms) < _MANY_CLIPPED or any(norm != 0 for norm in norms) or not all(of_one):
         return
     by_step: dict[int, float] = {}
     for row in sampled(facts):
@@ -139,9 +138,8 @@ def _clips_nothing(facts: Facts) -> Iterator[Sign]:
         return
     yield Sign(
         certainty="likely",
-        summary="clip_grad_norm_ clips nothing: the norm that it takes has been 0 in each of the"
-        f" last {int(are_clipped.sum())} steps, and the gradients have one of {figure(least, 3)}"
-        " and more",
+        summary="The script's clip_grad_norm_ clips nothing: the norm that it takes is 0 in each of"
+        f" the last {len(norms)} steps, and the gradients have one of {figure(least, 3)} and more",
         evidence=(f"gradients of {len(by_step)} steps were looked at, parameter by parameter",),
         weight=0.7,
     )
@@ -250,8 +248,8 @@ RULES = (
         group="numbers",
         subject="gradients",
         symptom="The loss jumps or explodes, though the script clips gradients.",
-        evidence="`grad_norm` and `clipped_norm` of python.steps: the script clips by a norm of 0"
-        f" in each of {_MANY_CLIPPED} steps or more, and gradients that are sampled are not 0."
+        evidence="`grad_norm` of python.steps: the script clips by a norm of 0 in each"
+        f" of {_MANY_CLIPPED} steps or more, and gradients that are sampled are not 0."
         " Steps of several optimizers are not judged.",
         certainty="likely",
         gravity=63,

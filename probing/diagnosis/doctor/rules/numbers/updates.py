@@ -6,6 +6,7 @@ the gradients of the same few steps as those of `gradients`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from .....units import figure
 from ...facts import WINDOW, Facts, Steps, percent
 from ...findings import Rule, Sign
 from ...series import last_change
+from .first_bad import bad_pass
 from .gradients import SAMPLING_S, Row, sampled
 
 _LEAST_THROWN = 1.5
@@ -23,7 +25,8 @@ _DIVIDED = (
     " FROM python.micro_batches m JOIN python.steps s USING (step)"
     " WHERE m.step BETWEEN {first} AND {last} AND m.loss <> 0"
 )
-_EACH = 0.9
+_EACH, _HALF = 0.9, 0.5
+_NORMED = 20
 _SUBNORMAL = 0.05
 """Fewer come about here and there, and cost nothing."""
 _STATE, _MOST_OF_STATE = "state_subnormal_share", 0.4
@@ -224,6 +227,39 @@ def _slower(steps: Steps, phases: Sequence[str]) -> float:
     return last / first if first > 0 else 1.0
 
 
+def _not_finite(facts: Facts) -> Iterator[Sign]:
+    """Gradients are not finite, though the loss is."""
+    known = [
+        row
+        for row in facts.steps.rows
+        if row["grad_norm"] is not None and row["loss"] is not None and math.isfinite(row["loss"])
+    ]
+    newest = known[-WINDOW:]
+    bad = [row for row in newest if not math.isfinite(row["grad_norm"])]
+    if len(newest) < _NORMED or len(bad) < _HALF * len(newest):
+        return
+    if newest[-1]["amp_scale"] is not None:
+        return  # a scaler looks for a scale with which they are
+    finite = [row["step"] for row in known if math.isfinite(row["grad_norm"])]
+    first = bad_pass(facts)
+    is_left_out = not any(row["optimizer_steps"] for row in bad)
+    yield Sign(
+        certainty="certain",
+        summary=f"The gradients are NaN or infinite in {percent(len(bad) / len(newest))} of the"
+        f" steps, though the loss is finite{first.summary}"
+        + "; no optimizer steps then, and nothing is learned"
+        * is_left_out,
+        since_step=None if finite else known[0]["step"],
+        evidence=(
+            f"the norm that the script takes is not finite in {len(bad)} of the last {len(newest)}"
+            " steps with a finite loss",
+            *first.evidence,
+        ),
+        weight=1.0,
+        fix=first.fix,
+    )
+
+
 _QUERY = (
     'probing ENDPOINT query "SELECT step, parameter, {} FROM python.gradients'
     ' ORDER BY step DESC LIMIT 20"'
@@ -231,6 +267,21 @@ _QUERY = (
 
 
 RULES = (
+    Rule(
+        name="gradients-not-finite",
+        group="numbers",
+        subject="gradients",
+        symptom="The loss does not fall, and the script leaves out steps whose gradients are not"
+        " finite.",
+        evidence="`grad_norm` of python.steps: NaN or infinite in half of the last steps with a"
+        f" finite loss, {_NORMED} at least. Under a gradient scaler that is `scaler-skips`.",
+        certainty="certain",
+        gravity=78,
+        fix="Find what divides by 0, or takes a root of it, in the backward pass.",
+        source="https://pytorch.org/docs/stable/notes/numerical_accuracy.html",
+        next="probing ENDPOINT arm nan --steps 3",
+        look=_not_finite,
+    ),
     Rule(
         name="no-update",
         group="numbers",
