@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -103,6 +104,26 @@ def test_a_rank_that_waits_for_its_data_is_told_as_that() -> None:
     assert "no workers" in why.evidence[1]
     assert why.fix.endswith("num_workers=2 or more, and persistent_workers=True.")
     assert why_slow(_pace(data_wait=0.18), {1: facts()}).words == "it waits for its own data"
+
+
+@pytest.mark.parametrize(
+    ("samples", "own_s", "is_told"),
+    [
+        ((40, 88), 0.3, True),
+        ((40, 44), 0.3, False),
+        ((40, 88), 3.0, False),
+        ((None, 88), 0.3, False),
+    ],
+)
+def test_a_rank_that_is_given_more_is_told_as_that(
+    samples: tuple[int | None, int], own_s: float, *, is_told: bool
+) -> None:
+    """Where it takes longer by as much as it has more to do, which may be meant."""
+    ranks = {rank: facts({"steps": steps(60, samples=n)}) for rank, n in enumerate(samples)}
+    pace = dataclasses.replace(_pace(forward=0.1), own_s=own_s, excess_s=own_s - 0.13)
+    why = why_slow(pace, ranks)
+    assert why.may_be_meant == is_told
+    assert (why.words == "its batches are larger: 88 in a step, and 40 on the others") == is_told
 
 
 @pytest.mark.parametrize(

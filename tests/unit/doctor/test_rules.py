@@ -85,6 +85,8 @@ CASES = (
     Case("diverging", of_steps(loss=_NOISE), None),
     Case("loss-spike", of_steps(loss=after(150, _NOISE, lambda s: 9.0 if s == 150 else _NOISE(s))),
          "likely", 150),
+    Case("loss-spike", of_steps(loss=after(60, _NOISE, lambda s: 9.0 if s == 60 else _NOISE(s))),
+         "possible", 60),
     Case("loss-spike", of_steps(loss=after(150, _NOISE, lambda s: 9.0 - 0.1 * (s - 150))),
          "possible", 150),
     Case("loss-spike", of_steps(loss=lambda s: 0.2 if s == 150 else 0.001 + 0.7 * 0.95**s),

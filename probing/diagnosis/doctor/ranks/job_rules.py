@@ -95,7 +95,7 @@ def _straggler(job: Job) -> Iterator[Sign]:
     names = ", ".join(str(pace.rank) for pace in report.stragglers[:4])
     why = why_slow(worst, job.ranks)
     yield Sign(
-        certainty="likely",
+        certainty="possible" if why.may_be_meant else "likely",
         summary=f"Rank{'s' if len(report.stragglers) > 1 else ''} {names} hold"
         f"{'s' if len(report.stragglers) == 1 else ''} up the others: {duration(worst.excess_s)}"
         f" more per step than its like{f': {why.words}' if why.words else ''}",
@@ -294,8 +294,9 @@ JOB_RULES = (
             symptom="All ranks wait in collectives for one.",
             evidence="The verdict of `stragglers` over the last 40 steps; of up to 16 ranks, else"
             " over the last 120. The cause is named where half of the difference is in the wait for"
-            " data, or outside of the model while that rank alone writes checkpoints in most steps;"
-            " else what the kernel has counted.",
+            " data, or outside of the model while that rank alone writes checkpoints in most steps,"
+            " or its batches are larger by as much, which may be meant; else what the kernel has"
+            " counted.",
             certainty="likely",
             gravity=48,
             fix="Look at that rank alone: its data, its machine, its device.",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ....cluster.ranks.slow.reasons import reasons
 from ....messages.frozen import dataclass
 from ....units import duration
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _MOST = 0.5
 """What part of what a rank has more must be in a phase, and in how many of its steps a checkpoint
 be written, for it to be the cause."""
+_LARGER = 1.2
+_EVEN = "Give all ranks batches of one size, where it is not meant that one has more to do."
 _SAVED = (
     "SELECT count(DISTINCT step) AS steps, max(caller) AS caller FROM python.checkpoints"
     " WHERE duration IS NOT NULL AND step IN (SELECT step FROM python.steps"
@@ -39,12 +43,14 @@ class Why:
         evidence: What it follows from.
         fix: What to do; empty where that is not told by it.
         next: The command that shows more; empty likewise.
+        may_be_meant: Whether the script may have given it more to do on purpose.
     """
 
     words: str = ""
     evidence: tuple[str, ...] = ()
     fix: str = ""
     next: str = ""
+    may_be_meant: bool = False
 
 
 def why_slow(pace: RankPace, ranks: Mapping[int, Facts]) -> Why:
@@ -56,6 +62,11 @@ def why_slow(pace: RankPace, ranks: Mapping[int, Facts]) -> Why:
     counted = next(iter(reasons(pace)), "")
     phase, more = max(pace.phases.items(), key=lambda each: each[1], default=("", 0.0))
     facts = ranks.get(pace.rank) if isinstance(pace.rank, int) else None
+    given = {rank: _samples(one) for rank, one in ranks.items()}
+    if facts is not None and (larger := _larger(pace, given)):
+        return Why(
+            words=larger, evidence=(counted,) if counted else (), fix=_EVEN, may_be_meant=True
+        )
     if more < _MOST * pace.excess_s or facts is None:
         return Why(words=counted)
     figure = f"{duration(more)} more in {PHASE_WORDS[phase]} than others"
@@ -66,6 +77,32 @@ def why_slow(pace: RankPace, ranks: Mapping[int, Facts]) -> Why:
     if saver and not any(_saver(one, pace.steps) for one in others):
         return _of_checkpoints(saver, figure, counted)
     return Why(words=counted or f"most of it in {PHASE_WORDS[phase]}", evidence=(figure,))
+
+
+def _samples(facts: Facts) -> float:
+    """How many tokens, or else samples, a rank is given in a step, in the middle; 0 if unknown."""
+    try:
+        newest = facts.steps.last()
+    except NotLookedAt:
+        return 0.0
+    for name in ("tokens", "samples"):
+        known = newest.column(name)
+        if len(known) and np.isfinite(known).all():
+            return float(np.median(known))
+    return 0.0
+
+
+def _larger(pace: RankPace, given: Mapping[int, float]) -> str:
+    """That its batches are larger by what it takes longer; empty where they are not."""
+    own = given.get(pace.rank, 0.0) if isinstance(pace.rank, int) else 0.0
+    others = [number for rank, number in given.items() if rank != pace.rank]
+    if not others or not min(others) > 0 or own < _LARGER * max(others):
+        return ""
+    other = float(np.median(others))
+    usual_s = pace.own_s - pace.excess_s
+    if usual_s <= 0 or pace.own_s / usual_s > _LARGER * own / other:
+        return ""
+    return f"its batches are larger: {own:,.0f} in a step, and {other:,.0f} on the others"
 
 
 def _of_data(facts: Facts, figure: str) -> Why:

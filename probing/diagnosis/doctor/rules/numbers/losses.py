@@ -36,7 +36,7 @@ _SPIKE_PART = 0.15
 """and by this part of what the loss was at first: near its floor a loss is all noise."""
 _SURE_SPIKE, _SURE_RATIO = 15.0, 4.0
 _MOST_SPIKES = 3
-_STAYED = 40
+_STAYED, _UNSETTLED = 40, 100
 """A loss that has not come back in so many steps stays up."""
 _DIVERGED = 10.0
 _TOO_GOOD = 0.05
@@ -186,6 +186,7 @@ def _spike(facts: Facts) -> Iterator[Sign]:
     is_high = high > _SURE_SPIKE and losses[place] > _SURE_RATIO * usual
     # One sample that a model which has learned the rest gets wrong looks so in a healthy training.
     is_high &= stays or losses[place] > 0.5 * first
+    is_high &= not (back and steps.numbers[place] < _UNSETTLED)
     yield Sign(
         certainty="likely" if is_high and (back or rate or stays) else "possible",
         summary=f"The loss jumps at step {row['step']}: {figure(losses[place])}, and"
