@@ -132,7 +132,7 @@ CASES = (
          loss=lambda s: 4 * 0.9**s)}, labels=labels("shifted by one")), None),
     Case("loss-too-good", of_steps(tokens=512), None),
     Case("gradients-not-finite", of_steps(grad_norm=math.nan, optimizer_steps=None), "certain", 0,
-         "no optimizer steps then"),
+         "the script makes no optimizer step then"),
     Case("gradients-not-finite", of_steps(grad_norm=after(120, 1.0, math.inf)), "certain"),
     Case("gradients-not-finite", of_steps(grad_norm=math.nan, amp_scale=1024.0), None),
     Case("gradients-not-finite", of_steps(grad_norm=math.nan, loss=math.nan), None),

@@ -243,12 +243,11 @@ def _not_finite(facts: Facts) -> Iterator[Sign]:
     finite = [row["step"] for row in known if math.isfinite(row["grad_norm"])]
     first = bad_pass(facts)
     is_left_out = not any(row["optimizer_steps"] for row in bad)
+    left_out = "; the script makes no optimizer step then" if is_left_out else ""
     yield Sign(
         certainty="certain",
         summary=f"The gradients are NaN or infinite in {percent(len(bad) / len(newest))} of the"
-        f" steps, though the loss is finite{first.summary}"
-        + "; no optimizer steps then, and nothing is learned"
-        * is_left_out,
+        f" steps, though the loss is finite{first.summary}{left_out}",
         since_step=None if finite else known[0]["step"],
         evidence=(
             f"the norm that the script takes is not finite in {len(bad)} of the last {len(newest)}"
