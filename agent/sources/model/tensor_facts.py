@@ -75,8 +75,10 @@ def bad_statistics(module: Module) -> int | None:
         None of a module without any, and of what is not in main memory.
     """
     torch = sys.modules["torch"]
-    held = [module._buffers.get(name) for name in _STATISTICS]
-    tensors: list[Any] = [tensor for tensor in held if type(tensor) is torch.Tensor]
+    held = dict(module._buffers.items())  # a scripted module has no more than that of a dict
+    tensors: list[Any] = [
+        held[name] for name in _STATISTICS if type(held.get(name)) is torch.Tensor
+    ]
     if not tensors or any(tensor.device.type != "cpu" for tensor in tensors):
         return None
     try:
