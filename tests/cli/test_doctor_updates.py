@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -30,7 +31,7 @@ def test_what_becomes_of_gradients_is_named(program: Start, way: str, rule: str)
     target.wait_for_step(300 if way == "denormal" else 100)
     report = examine(target)
     found = {one["rule"]: one["certainty"] for one in report["findings"]}
-    assert rule in found, report
+    assert rule in found, json.dumps(report)
     assert way == "denormal" or found[rule] != "possible"  # it is not slower within seconds
 
 

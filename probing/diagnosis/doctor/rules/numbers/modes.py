@@ -257,7 +257,7 @@ RULES = (
         evidence="`bad_statistics` of python.modules: NaN or infinite numbers in `running_mean` or"
         " `running_var`. Those on an accelerator are not read.",
         certainty="certain",
-        gravity=79,
+        gravity=66,
         fix="Reset them (module.reset_running_stats()), train on, and leave out batches that are"
         " not finite before they are given to the model: to skip the step afterwards is too late.",
         source="https://pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html",

@@ -340,7 +340,7 @@ RULES = (
         " parameters are in an optimizer that steps. Averaging every so many steps (local SGD) is"
         " seen where it is more frequent than that.",
         certainty="likely",
-        gravity=75,
+        gravity=71,
         fix="Look for `no_sync()` that is on in every backward pass: the one before the optimizer"
         " steps has to be outside of it. Start again: by now the ranks have different parameters.",
         source="https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel"
