@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ...facts import Facts
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
-from .gradients import LONGEST_STEP_S, Row, listed
+from .gradients import LONGEST_STEP_S, SAMPLING_S, Row, listed
 
 _CALLED = (
     "SELECT model, root, training, min(step) AS first, max(step) AS last, count(*) AS calls"
@@ -26,6 +26,8 @@ _FIRST_CALLS = 0.25
 """The first call of an evaluation is not yet known for one: so few may be outside of them."""
 _ON_DEVICE = "torch device"
 _MOST_NAMED = 3
+_BEHIND_SAMPLES_S = SAMPLING_S + 0.1
+"""What asks for every module is judged once the next few steps have been looked at."""
 _WATCH_S, _MOST_LOOKS = 1.5, 32
 """So long, and so often, are random states looked at."""
 _WITH_MODES = ("BatchNorm", "Dropout", "InstanceNorm")
@@ -264,6 +266,7 @@ RULES = (
         next='probing ENDPOINT query "SELECT model, module, bad_statistics FROM python.modules'
         ' WHERE bad_statistics > 0"',
         look=_bad_statistics,
+        cost_s=_BEHIND_SAMPLES_S,
     ),
     Rule(
         name="reseeded",
