@@ -1,17 +1,17 @@
 """Why the parameters of ranks that average their gradients are not the same.
 
-Rules of this file: pure functions of what one rank tells and of what differs between all.
+Rules of this file: pure functions of what the ranks tell and of what differs between them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from ....cluster.ranks.differences import OPTIMIZER, PARAMETER, Difference
 from ....units import figure
 from ..facts import Facts
 from ..rules.numbers.gradients import listed
+from .why_slow import Why
 
 _NAMED = 4
 _INTO_DDP = (
@@ -25,21 +25,7 @@ _SAME_OPTIONS = (
 )
 
 
-class WhyApart(NamedTuple):
-    """What is known of it.
-
-    Attributes:
-        words: A clause that goes on a sentence about the parameters.
-        evidence: What was seen.
-        fix: What to do; empty where that is not told by it.
-    """
-
-    words: str = ""
-    evidence: tuple[str, ...] = ()
-    fix: str = ""
-
-
-def why_apart(ranks: Mapping[int, Facts], differences: Sequence[Difference]) -> WhyApart:
+def why_apart(ranks: Mapping[int, Facts], differences: Sequence[Difference]) -> Why:
     """Why parameters differ that should be equal.
 
     Args:
@@ -52,7 +38,11 @@ def why_apart(ranks: Mapping[int, Facts], differences: Sequence[Difference]) -> 
     too = f"; {listed([one.name for one in options])} differs, too" if options else ""
     rates = "" if options else _rates_apart(ranks)
     fix = _INTO_DDP if outside else _SAME_OPTIONS if options or rates else ""
-    return WhyApart(outside + too + rates, tuple(map(_values_of, options[:_NAMED])), fix)
+    return Why(
+        words=outside + too + rates,
+        evidence=tuple(map(_values_of, options[:_NAMED])),
+        fix=fix,
+    )
 
 
 def _rates_apart(ranks: Mapping[int, Facts]) -> str:

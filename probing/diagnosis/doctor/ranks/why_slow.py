@@ -36,10 +36,10 @@ _SAVED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
-    """Why a rank is slow.
+    """Why a rank is slow, or its parameters are not those of the others.
 
     Attributes:
-        words: A clause that goes on a sentence about the rank; empty where nothing is known.
+        words: A clause that goes on a sentence about that; empty where nothing is known.
         evidence: What it follows from.
         fix: What to do; empty where that is not told by it.
         next: The command that shows more; empty likewise.

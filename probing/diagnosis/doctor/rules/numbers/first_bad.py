@@ -76,7 +76,7 @@ def first_bad(facts: Facts, since: int) -> FirstBad:
     row = next(iter(facts.rows(_FOUND.format(since=since))), None) or _watched(facts)
     if row is None:
         return _of_gradients(facts, since)
-    module = f"{row['module']} ({row['class']})" if row["module"] else "the code of the loss"
+    module = _module_of(row)
     seen = f"in step {row['step']}, which was watched, "
     held = f"{row['tensor']} of {module} is not finite before anything is computed"
     if row["what"] == "parameter" and row["role"] == "given":
@@ -103,12 +103,17 @@ def first_bad(facts: Facts, since: int) -> FirstBad:
     )
 
 
+def _module_of(row: Row) -> str:
+    """The module of a finding, as a sentence names it."""
+    return f"{row['module']} ({row['class']})" if row["module"] else "the code of the loss"
+
+
 def bad_pass(facts: Facts) -> FirstBad:
     """Which module makes gradients that are not finite, as far as a watch of one step shows it."""
     row = _watched(facts)
     if row is None or row["role"] != "producer" or row["stage"] != "backward":
         return FirstBad(fix=_BACKWARD)
-    module = f"{row['module']} ({row['class']})" if row["module"] else "the code of the loss"
+    module = _module_of(row)
     seen = f"in step {row['step']}, which was watched, the {row['what']} of {module} was the first"
     return FirstBad(f"; {module} makes them so", (seen,), _BACKWARD)
 

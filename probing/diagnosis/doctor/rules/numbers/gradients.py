@@ -31,6 +31,8 @@ _SAMPLED = 3
 LONGEST_STEP_S = 4.0
 SAMPLING_S = 1.8
 """What waits for the same few steps is judged before samples are taken: it is graver."""
+BEHIND_SAMPLES_S = SAMPLING_S + 0.1
+"""What asks for every module is judged once the next few steps have been looked at."""
 _TRAINS = ("backward_s", "gradients_s", "optimizer_s", "optimizer")
 """What a step has one of where something is trained."""
 _VANISHED = 1e-7

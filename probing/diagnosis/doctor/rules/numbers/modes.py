@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ...facts import Facts
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
-from .gradients import LONGEST_STEP_S, SAMPLING_S, Row, listed
+from .gradients import BEHIND_SAMPLES_S, LONGEST_STEP_S, MOST_NAMED, Row, listed
 
 _CALLED = (
     "SELECT model, root, training, min(step) AS first, max(step) AS last, count(*) AS calls"
@@ -25,9 +25,6 @@ _EVALUATED = (
 _FIRST_CALLS = 0.25
 """The first call of an evaluation is not yet known for one: so few may be outside of them."""
 _ON_DEVICE = "torch device"
-_MOST_NAMED = 3
-_BEHIND_SAMPLES_S = SAMPLING_S + 0.1
-"""What asks for every module is judged once the next few steps have been looked at."""
 _WATCH_S, _MOST_LOOKS = 1.5, 32
 """So long, and so often, are random states looked at."""
 _WITH_MODES = ("BatchNorm", "Dropout", "InstanceNorm")
@@ -127,7 +124,7 @@ def _bad_statistics(facts: Facts) -> Iterator[Sign]:
         evidence=tuple(
             f"{row['bad_statistics']:,} numbers of running_mean and running_var of {row['module']}"
             " are NaN or infinite"
-            for row in found[:_MOST_NAMED]
+            for row in found[:MOST_NAMED]
         ),
         weight=0.9,
     )
@@ -266,7 +263,7 @@ RULES = (
         next='probing ENDPOINT query "SELECT model, module, bad_statistics FROM python.modules'
         ' WHERE bad_statistics > 0"',
         look=_bad_statistics,
-        cost_s=_BEHIND_SAMPLES_S,
+        cost_s=BEHIND_SAMPLES_S,
     ),
     Rule(
         name="reseeded",

@@ -16,7 +16,7 @@ from .....units import size
 from ...facts import Facts, percent
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
-from .gradients import SAMPLING_S, Row, listed
+from .gradients import BEHIND_SAMPLES_S, Row, listed
 
 _MANY_STEPS = 40
 _LISTED = re.compile(r"\.\d+\b")
@@ -349,6 +349,6 @@ RULES = (
         ' FROM python.collectives GROUP BY ALL"',
         asks=(_GROUPED, _STEPPED),
         look=_never_synced,
-        cost_s=SAMPLING_S + 0.1,
+        cost_s=BEHIND_SAMPLES_S,
     ),
 )
