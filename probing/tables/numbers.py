@@ -41,7 +41,8 @@ GRADIENTS = Table(
             ),
             count(
                 "passes",
-                "Backward passes of the step that gave it, where asked for; NULL with a closure.",
+                "Backward passes of the step that gave it, where asked for. NULL with a closure,"
+                " and in a step that had made some as it was asked for.",
             ),
             count(
                 "kept_passes",

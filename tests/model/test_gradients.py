@@ -102,6 +102,27 @@ def test_a_gradient_whose_squares_are_too_small_is_not_zero(
         assert 0 < row["max_abs"] <= row["norm"] * (1 + 1e-6) < 1e-20
 
 
+def test_a_step_whose_passes_had_begun_has_no_number_of_them(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for in the middle of four passes, the first step says nothing of them; others do."""
+    target = program("updating", "zeroed")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    target.wait_for_step(10)
+    process, found = probing.connect(target.pid), []
+    for _ in range(30):
+        armed = sample_gradients(process, 2, timeout_s=DEADLINE_S).armed
+        rows = process.query(
+            f"SELECT passes, kept_passes FROM python.gradients WHERE step >= {armed.first_step}"
+            f" AND step <= {armed.last_step} ORDER BY step"
+        ).to_pylist()
+        found.append([(row["passes"], row["kept_passes"]) for row in rows])
+    first, second = ({pair for rows in found for pair in rows[at : at + 4]} for at in (0, 4))
+    assert {len(rows) for rows in found} == {8}
+    assert first <= {(4, 1), (None, None)}
+    assert second == {(4, 1)}
+
+
 def test_every_so_many_steps_by_setting(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:

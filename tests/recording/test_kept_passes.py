@@ -96,3 +96,19 @@ def test_what_another_optimizer_let_accumulate_is_older(
             found.append(kept.take(used, used.grad))
             kept.clear()
     assert [counted and counted.has_older for counted in found[::2]] == [None, expected, expected]
+
+
+def test_a_step_that_had_begun_is_not_told() -> None:
+    """Of the passes before it was asked nothing is known; of the next step's all is."""
+    import torch
+
+    from probing.agent.sources.numbers.kept_passes import KeptPasses
+
+    kept, parameter, found = KeptPasses(), torch.nn.Parameter(torch.ones(3)), []
+    kept.knows_step = False
+    for _ in range(2):
+        (parameter * 2).sum().backward()
+        kept.passed([parameter])
+        found.append(kept.take(parameter, parameter.grad))
+        kept.clear()
+    assert found == [None, (1, 1, True)]

@@ -160,6 +160,7 @@ class GradientRows:
         are_several = len(self._recording.objects.counted_optimizers()) > 1
         self._from_step = self._recording.step + are_several
         self._kept, self._armed = KeptPasses(), steps
+        self._kept.knows_step = not self._recording.rows.has_passes  # looked at once it counts
 
     def disarm(self, steps: GradientSteps) -> None:
         """Write no more for these."""

@@ -122,9 +122,14 @@ def _is_zero(gradient: Any) -> bool:
 
 
 class KeptPasses:
-    """Counts backward passes, gradient by gradient."""
+    """Counts backward passes, gradient by gradient.
+
+    Attributes:
+        knows_step: Whether it has counted all passes of the step in progress.
+    """
 
     def __init__(self) -> None:
+        self.knows_step = True
         self._known: dict[int, _Gradient] = {}
         self._used: dict[int, _Used] = {}
 
@@ -152,12 +157,13 @@ class KeptPasses:
     def take(self, parameter: Any, gradient: Any) -> Counted | None:
         """What a gradient that is about to be used is made of.
 
-        None where no pass was seen, or it cannot be told: the script has put another in its place.
+        None where no pass was seen, not all were, or it cannot be told: the script has put another
+        in its place.
         """
         known = self._known.pop(id(parameter), None)
         if not gradient.is_inference():
             self._used[id(parameter)] = _Used(weakref.ref(gradient), gradient._version)
-        if known is None or known.kept is None or known.reference is None:
+        if not self.knows_step or known is None or known.kept is None or known.reference is None:
             return None  # none was seen that changed it
         if known.reference() is not gradient:
             return None
@@ -172,3 +178,4 @@ class KeptPasses:
             if known.has_older and known.reference is not None:
                 self._used[key] = _Used(known.reference, known.version)
         self._known.clear()
+        self.knows_step = True

@@ -345,6 +345,7 @@ def gradients(count: int = 60, *, live: dict[str, Any] | None = None, **columns:
 
     Args:
         count: Steps of the training, of which columns are given with `step_` before their name.
+        columns: A tuple has a value for each parameter, a list one for each of the three steps.
     """
     base = {"norm": 1.0, "weight_norm": 1.0, "update_ratio": 0.01, "passes": 1, "kept_passes": 1,
             "has_older": False, "numel": 100, "subnormal_share": 0.0, "weight_subnormal_share": 0.0,
@@ -356,6 +357,7 @@ def gradients(count: int = 60, *, live: dict[str, Any] | None = None, **columns:
         for number, name in enumerate(("first.weight", "last.weight")):
             row = {**base, **own}
             row = {k: v[number] if isinstance(v, tuple) else v for k, v in row.items()}
+            row = {k: v[step - count] if isinstance(v, list) else v for k, v in row.items()}
             made.append({**row, "step": step, "parameter": name})
     all_steps = steps(count, **{"lr": 0.1, "micro_batches": 1, "first_loss": 1.0, **of_step})
     batches_of = [

@@ -198,6 +198,10 @@ CASES = (
          None, "leaves out its steps"),
     Case("thrown-gradients", gradients(passes=4, step_micro_batches=4), "possible"),  # an attack?
     Case("thrown-gradients", gradients(passes=4, kept_passes=4, step_micro_batches=4), None),
+    Case("thrown-gradients", gradients(passes=[None, 4, 4], kept_passes=[None, 1, 1],
+                                       step_micro_batches=4, step_wait=0.01), "likely"),
+    Case("thrown-gradients", gradients(passes=4, kept_passes=[1, None, None],
+                                       step_micro_batches=4, step_wait=0.01), None),
     Case("thrown-gradients", gradients(passes=(2, 1), step_micro_batches=2), None),  # GAN
     Case("not-zeroed", gradients(has_older=True), "likely", None, "Gradients are not set to zero"),
     Case("not-zeroed", gradients(has_older=(False, True)), "likely", None,

@@ -267,6 +267,11 @@ class StepRows:
         """The number of the micro-batch in progress; None between two of them."""
         return None if self._batch is None else self._count
 
+    @property
+    def has_passes(self) -> bool:
+        """Whether a backward pass of the step in progress has ended."""
+        return self._count > 0 or (self._batch is not None and self._batch.has_pass)
+
     def abandon(self) -> None:
         """Recording stops: the rows in progress stay open."""
         self.phases.is_on = False

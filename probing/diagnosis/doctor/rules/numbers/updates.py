@@ -93,8 +93,10 @@ def _lost_steps(rows: Sequence[Row]) -> list[Row]:
     for row in rows:
         by_step.setdefault(row["step"], []).append(row)
     found = []
-    for own in by_step.values():
+    for number, own in enumerate(by_step.values()):
         if any(row["kept_passes"] is None for row in own):
+            if number == 0:
+                continue  # its passes had begun as it was asked for
             return []
         if all(row["passes"] < 2 for row in own):
             continue  # there was nothing to lose
