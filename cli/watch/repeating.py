@@ -123,7 +123,7 @@ def _has_ended(target: Target) -> bool:
         folder = connect(target.endpoints[0], token=target.token).folder
     except ProbingError:
         return False
-    return folder is not None and not folder.is_alive() and not folder.may_run_elsewhere()
+    return folder is not None and folder.has_ended()
 
 
 class _Writing:

@@ -14,7 +14,7 @@
 enum { OPEN_STATE = 0, FAILED_STATE = 2, MOST_COLUMNS = 512, MOST_THREADS = 16 };
 
 typedef struct {
-    int fd;
+    int fd, is_still;
     int64_t row_size, capacity, hint;
     int64_t *numbers;
     uint8_t *states, *empty;
@@ -78,7 +78,7 @@ static void copy_column(uint8_t *to, const uint8_t *from, int64_t step, int64_t 
             memcpy(to + i * width, from + i * step, (size_t)width);
 }
 
-/* Read a piece twice and take over its rows; 0, or an error number. */
+/* Read a piece twice, or once if nobody writes, and take over its rows; 0, or an error number. */
 static int read_piece(const Scan *scan, uint8_t *first, uint8_t *second, int64_t at, int64_t slot,
                       int64_t count)
 {
@@ -88,11 +88,12 @@ static int read_piece(const Scan *scan, uint8_t *first, uint8_t *second, int64_t
         memset(scan->empty + at, 1, (size_t)count);
         return 0;
     }
-    int64_t again = got < 0 ? -1 : fill(scan, second, size, slot);
+    int64_t again = got < 0 || scan->is_still ? got : fill(scan, second, size, slot);
     if (again < 0)
         return errno;
     int64_t rows = (got < again ? got : again) / scan->row_size;
-    int is_same = memcmp(first, second, (size_t)(rows * scan->row_size)) == 0;
+    int is_same = scan->is_still
+        || memcmp(first, second, (size_t)(rows * scan->row_size)) == 0;
     int64_t expected = scan->hint - (scan->hint - slot) % scan->capacity;
     if (scan->hint < slot || expected <= 0)
         expected = INT64_MIN / 8;
@@ -164,9 +165,9 @@ static void read_by_threads(Share *share, int64_t threads)
         pthread_join(others[i], NULL);
 }
 
-/* read_slots(fd, row_size, capacity, hint, at, slot, count, step, threads, numbers, states, empty,
- * columns): read `count` slots from `slot` on, `step` at a time, and put what they hold from the
- * place `at` on; `hint` is about the newest number. */
+/* read_slots(fd, row_size, capacity, hint, at, slot, count, step, threads, is_still, numbers, states,
+ * empty, columns): read `count` slots from `slot` on, `step` at a time, and put what they hold from
+ * the place `at` on; `hint` is about the newest number. Once each if `is_still`: nobody writes. */
 static PyObject *read_slots(PyObject *module, PyObject *arguments)
 {
     (void)module;
@@ -174,9 +175,9 @@ static PyObject *read_slots(PyObject *module, PyObject *arguments)
     long long row_size, capacity, hint, at, slot, count, step, threads;
     Py_buffer numbers, states, empty, buffers[MOST_COLUMNS];
     PyObject *columns;
-    if (!PyArg_ParseTuple(arguments, "iLLLLLLLLw*w*w*O!", &scan.fd, &row_size, &capacity, &hint, &at,
-                          &slot, &count, &step, &threads, &numbers, &states, &empty, &PyTuple_Type,
-                          &columns))
+    if (!PyArg_ParseTuple(arguments, "iLLLLLLLLpw*w*w*O!", &scan.fd, &row_size, &capacity, &hint,
+                          &at, &slot, &count, &step, &threads, &scan.is_still, &numbers, &states,
+                          &empty, &PyTuple_Type, &columns))
         return NULL;
     int64_t places = states.len, taken = 0;
     scan.row_size = row_size;
@@ -511,7 +512,7 @@ static PyObject *lost(PyObject *module, PyObject *arguments)
 }
 
 PyMethodDef reading_functions[] = {
-    {"read_slots", read_slots, METH_VARARGS, "Read slots of a ring twice and take over their rows."},
+    {"read_slots", read_slots, METH_VARARGS, "Read slots of a ring and take over their rows."},
     {"most", most, METH_O, "The greatest number."},
     {"forget", forget, METH_VARARGS, "Let no place hold a number."},
     {"missing", missing, METH_VARARGS, "Where rows should be that were not found."},

@@ -4,11 +4,11 @@ Rules of this file: never maps the file (one that shrinks would kill the reader)
 length and no marker, and gives a number for everything it could not show. The writer may be
 running, stopped, killed or another version; the file may be cut short or damaged.
 
-Each piece is read twice, back to back. A row counts when both readings are the same, its two
-markers name the same number and that number belongs into its slot. Whatever else should be
-there is read again up to `ATTEMPTS` times and is ``torn`` if it never settles. The reading
-starts at the oldest row, so that rows come out in ascending order without being sorted, and
-columns are taken out of each piece while it is in the processor's cache.
+Each piece is read twice, back to back; once by the C part, where the writer has ended. A row counts
+when both readings are the same, its two markers name the same number and that number belongs into
+its slot. Whatever else should be there is read again up to `ATTEMPTS` times and is ``torn`` if it
+never settles. The reading starts at the oldest row, so that rows come out in ascending order
+without being sorted, and columns are taken out of each piece while it is in the processor's cache.
 """
 
 from __future__ import annotations

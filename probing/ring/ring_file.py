@@ -102,16 +102,23 @@ class RingFile:
         return _dtype_of(self.header)
 
     def read_slots(
-        self, hint: int, run: tuple[int, int, int], step: int, threads: int, *buffers: Any
+        self,
+        hint: int,
+        run: tuple[int, int, int],
+        step: int,
+        threads: int,
+        *buffers: Any,
+        is_still: bool = False,
     ) -> None:
         """Read slots by the C part, see there; only where it was built.
 
         Args:
             run: The place of the first one, its slot, and how many they are.
+            is_still: Whether nobody writes to it any more: then each is read once.
         """
         ring = self._fd, self.header.row_size, self.header.capacity
         try:
-            IN_C.read_slots(*ring, hint, *run, step, threads, *buffers)
+            IN_C.read_slots(*ring, hint, *run, step, threads, is_still, *buffers)
         except OSError as error:
             raise RingError(self._source, f"it cannot be read ({error.strerror})") from error
 

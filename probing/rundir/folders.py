@@ -218,18 +218,19 @@ class ProcessFolder:
         return card is None or card.boot_id == process.boot_id()
 
     def may_run_elsewhere(self) -> bool:
-        """Whether its process may run though its pid is nobody's here.
-
-        It is of another container or machine that shares the run directory, or shows that it lives.
-        One of this machine that took a lock and holds it no more has ended.
-        """
+        """Whether its process may run though its pid is nobody's here, as in a container."""
         card = self.read_card()
         if card is None or not self.is_foreign():
             return False
         if self.is_listened_to() or self.is_held():
             return True
+        # One of this machine that took a lock and holds it no more has ended.
         is_told = card.boot_id == process.boot_id() and self.held.exists()
         return not is_told and card.host != socket.gethostname()
+
+    def has_ended(self) -> bool:
+        """Whether its process runs nowhere, as far as can be told: its record stays as it is."""
+        return not self.is_alive() and not self.may_run_elsewhere()
 
     def is_listened_to(self) -> bool:
         """Whether an agent holds the socket: it is alive, whatever its pid is to us."""

@@ -46,6 +46,9 @@ class _Source:
         self.obj = columns
         self.__arrow_c_schema__ = columns.__arrow_c_schema__
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.obj.__arrow_c_stream__()
+
     def rows(self) -> None:
         """How many rows there are; not known before they are read."""
 
@@ -54,8 +57,9 @@ class _Source:
         return False
 
     def stream(self, columns: Any, filters: Any) -> tuple[Any, bool]:
-        """A stream of all columns."""
-        return self.obj.__arrow_c_stream__(), False
+        """A stream, and whether it has those columns alone: their places; None for all."""
+        stream: tuple[Any, bool] = self.obj.stream(columns)
+        return stream
 
 
 class _Condition:
@@ -83,6 +87,15 @@ def can_read_columns() -> bool:
     if IS_KNOWN and "duckdb" not in sys.modules:
         duckdb._set_arrow_sources(_Sources)  # type: ignore[attr-defined]  # noqa: SLF001
     return IS_KNOWN
+
+
+def source_of(columns: Any) -> Any:
+    """What a known engine registers for an object with Arrow columns, alone or loaded whole."""
+    if "duckdb" not in sys.modules:
+        return columns
+    from duckdb._sources import ArrowScanSource
+
+    return type("_WholeSource", (_Source, ArrowScanSource), {})(columns)
 
 
 def load_whole() -> None:

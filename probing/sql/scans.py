@@ -15,7 +15,7 @@ from ..errors import InternalError
 from ..ring.columns.batch import fields_of
 from ..ring.native import IN_C
 from ..tables import OWN_SCHEMA, SCHEMA, Table
-from .database import can_read_columns, duckdb, load_whole
+from .database import can_read_columns, duckdb, load_whole, source_of
 from .quoting import text_literal
 
 if TYPE_CHECKING:
@@ -126,15 +126,19 @@ class Scan:
         return pa.schema([field.with_name(name) for name, field in fields]).__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.stream(None)[0]
+
+    def stream(self, places: Sequence[int] | None) -> tuple[Any, bool]:
+        """A stream, and whether it has the columns at those places alone; all of them for None."""
         if self._loaded is None:
             try:
                 self._loaded = self._load()
             except BaseException as error:
                 self.error = error
                 raise
-        if self.is_native:
-            return self._loaded.stream(f"{self.name}.")
-        return self._loaded.__arrow_c_stream__()
+        if not self.is_native:
+            return self._loaded.__arrow_c_stream__(), False
+        return self._loaded.stream(f"{self.name}.", places), bool(places)
 
     def _load(self) -> Any:
         if self.is_native:
@@ -158,7 +162,7 @@ def named_in(scans: Sequence[Scan], sql: str) -> Sequence[Scan]:
 
 def _create_view(connection: duckdb.DuckDBPyConnection, scan: Scan) -> None:
     """One view by the engine alone, as its Python makes it."""
-    source = connection._register_source(scan)  # noqa: SLF001
+    source = connection._register_source(source_of(scan))  # noqa: SLF001
     statement = f'SELECT {scan.projection} FROM "{source.name}"'  # noqa: S608 - names of ours
     connection._create_view(  # noqa: SLF001
         scan.name, statement, replace=False, sources=[source]

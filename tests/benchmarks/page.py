@@ -27,6 +27,8 @@ from .measures import Measure, rounds_for, slowdowns
 
 _STEPS, _BOXES, _RANKS = 1_000_000, 100_000, 8
 _WINDOW_S = 20.0
+_LOOKED_S = 1.0
+"""How long a person looks at a plot, at least."""
 _WATCH = """
 window.firstSeen = new Promise((resolve) => {
   const look = () => {
@@ -85,6 +87,7 @@ def _record(folder: Path, effort: float) -> Iterator[Measure]:
             page.wait_for("document.querySelector('.summary')?.textContent.includes('on record')")
             for number in range(1, rounds + 1):
                 address = json.dumps(f"#/steps?of={of}&from={number}")
+                time.sleep(_LOOKED_S)  # until the one before is drawn, with what stands beside it
                 plots.append(page.evaluate(_ZOOM % address) / 1e3)
             page.evaluate(f"location.hash = '#/step?of={of}'")
             page.wait_for("document.querySelector('.told')?.textContent.includes('are shown of')")

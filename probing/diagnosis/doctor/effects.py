@@ -62,7 +62,10 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "gradients-not-finite": frozenset({"loss-flat", "no-update", "never-steps"}),
     "ended-quietly": frozenset({"loss-not-finite"}),
     "diverging": frozenset({"exploding-gradients", "loss-spike"}),
-    "rate-raised": frozenset({"loss-spike", "diverging", "exploding-gradients", "rate-too-high"}),
+    "loss-spike": frozenset({"loss-flat"}),  # it stays up
+    "rate-raised": frozenset(
+        {"loss-flat", "loss-spike", "diverging", "exploding-gradients", "rate-too-high"}
+    ),
     "rate-too-high": frozenset({"loss-flat", "loss-spike", "diverging", "exploding-gradients"}),
     "scaler-skips": frozenset({"never-steps"}),
     "no-optimizer": frozenset({"never-a-gradient"}),  # of what was replaced

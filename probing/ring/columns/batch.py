@@ -64,14 +64,17 @@ class Batch:
         step = min(max(_STEP, 4 * words), _MOST_STEP, max(1, self.length))
         self._how = length, runs, places, -(-step // 8) * 8
 
-    def stream(self, prefix: str = "") -> Any:
+    def stream(self, prefix: str = "", places: Sequence[int] | None = None) -> Any:
         """A capsule of a stream of them.
 
         Args:
             prefix: What stands in front of each column's name.
+            places: Those of the columns that it has, in this order; all of them without any.
         """
-        fields = fields_of(self.table, prefix)
-        return IN_C.arrow_stream(fields, *self._how, self._columns, NULL_INT, NULL_FLOAT_BITS)
+        fields, columns = fields_of(self.table, prefix), self._columns
+        if places:
+            fields, columns = [fields[at] for at in places], tuple(columns[at] for at in places)
+        return IN_C.arrow_stream(fields, *self._how, columns, NULL_INT, NULL_FLOAT_BITS)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.stream()

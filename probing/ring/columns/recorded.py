@@ -55,7 +55,12 @@ class Recorded:
         path = self._folder.ring(self.table.name)
         with self._our_errors(path):
             try:
-                found = read_columns(path, stored_names(self.table, columns), threads=threads)
+                found = read_columns(
+                    path,
+                    stored_names(self.table, columns),
+                    threads=threads,
+                    is_still=self._folder.has_ended(),
+                )
                 texts = names.decode_names(read_or_empty(self._folder))
             except FileNotFoundError:
                 self._tell_removed(path)

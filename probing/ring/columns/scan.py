@@ -59,19 +59,24 @@ class Columns(NamedTuple):
 
 
 def read_columns(
-    path: Path, columns: Collection[str] | None = None, *, threads: int = 1
+    path: Path,
+    columns: Collection[str] | None = None,
+    *,
+    threads: int = 1,
+    is_still: bool = False,
 ) -> Columns:
     """Read all rows of a ring file; see `reader.read_ring`.
 
     Args:
         threads: How many may read at a time, at most 16.
+        is_still: Whether nobody writes to it any more, so that one reading shows what it holds.
 
     Raises:
         RingError: The file does not begin with a valid header, or cannot be read.
         OSError: The file cannot be opened.
     """
     with RingFile(path) as ring:
-        scan = _Scan(ring, ring.newest(), columns, threads)
+        scan = _Scan(ring, ring.newest(), columns, threads, is_still=is_still)
         scan.read_all()
         scan.settle()
         return scan.result()
@@ -95,7 +100,13 @@ class _Scan:
     """One reading of all slots, from the oldest row on; see `reader._Scan`."""
 
     def __init__(
-        self, ring: RingFile, newest: int, columns: Collection[str] | None, threads: int
+        self,
+        ring: RingFile,
+        newest: int,
+        columns: Collection[str] | None,
+        threads: int,
+        *,
+        is_still: bool,
     ) -> None:
         self._ring = ring
         self._capacity = ring.header.capacity
@@ -111,11 +122,11 @@ class _Scan:
             for field, width in zip(wanted, widths, strict=True)
         }
         self._columns = tuple((raw.field.offset, raw.width, raw.data) for raw in self._raw.values())
-        self._step = max(1, _CHUNK_BYTES // ring.header.row_size)
+        self._step, self._is_still = max(1, _CHUNK_BYTES // ring.header.row_size), is_still
         self._threads = max(1, min(threads, count * ring.header.row_size // _THREAD_BYTES))
 
     def read_all(self) -> None:
-        """Read every slot once (that is, twice back to back)."""
+        """Read every slot once (that is, twice back to back, unless nobody writes)."""
         at = 0
         for first, stop in self._pieces:
             self._read(at, first, stop - first)
@@ -177,6 +188,8 @@ class _Scan:
         return newest + NEWER
 
     def _read(self, at: int, slot: int, count: int) -> None:
-        """Read `count` slots twice and take over the rows that are whole."""
-        buffers = self._numbers, self._states, self._empty, self._columns
-        self._ring.read_slots(self._hint, (at, slot, count), self._step, self._threads, *buffers)
+        """Read `count` slots and take over the rows that are whole."""
+        self._ring.read_slots(
+            self._hint, (at, slot, count), self._step, self._threads,
+            self._numbers, self._states, self._empty, self._columns, is_still=self._is_still,
+        )  # fmt: skip

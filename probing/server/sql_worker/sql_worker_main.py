@@ -153,6 +153,7 @@ def _run(folder: ProcessFolder, request: WorkerRequest) -> tuple[pa.Schema, list
     """The whole answer: whether it had to be cut stands in the schema, which goes first."""
     from probing.client.providers import providers_for
     from probing.sql.process_columns import OneProcess
+    from probing.sql.threads import available
 
     limit_s = request.timeout_s
     limit_processor_time(limit_s)
@@ -162,6 +163,7 @@ def _run(folder: ProcessFolder, request: WorkerRequest) -> tuple[pa.Schema, list
         folder.read_card(),
         memory_mib=engine_mib(request.memory_mib),
         max_sql_bytes=request.max_sql_bytes,
+        threads=available() if folder.has_ended() else 1,
     )
     with engine.run(
         request.sql,

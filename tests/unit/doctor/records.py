@@ -88,6 +88,18 @@ def after(step: int, before: Any, since: Any) -> Callable[[int], Any]:
     return at
 
 
+def relearned(low: int, back: int) -> Callable[[int], float]:
+    """A loss that falls from 4.4 to 2.3 until a step, and is where it began from another one on."""
+    noise = (0.0, 0.05, -0.05, 0.02)
+
+    def at(step: int) -> float:
+        falls = 4.4 - 2.1 * step / low
+        rises = 2.3 + 2.0 * (step - low) / (back - low)
+        return (falls if step < low else min(rises, 4.3)) + noise[step % 4]
+
+    return at
+
+
 def batches(count: int, **columns: Any) -> list[dict[str, Any]]:
     """Batches of a loader."""
     base: dict[str, Any] = {"loader": 0, "duration": 0.01, "exhausted": False, "failed": False}

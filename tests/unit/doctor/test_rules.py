@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from probing.diagnosis.doctor.hot_lines import lines_in
+from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.rules import RULES
 
 from .failing_cases import FAILING
@@ -44,6 +45,7 @@ from .records import (
     on_device,
     optimizer,
     parameters,
+    relearned,
     reserved,
     swapped,
     trace,
@@ -125,6 +127,11 @@ CASES = (
     Case("loss-flat", of_steps(300, loss=_NOISE, lr=3.6e-7), "possible", 0,
          "the learning rate was 3.6e-7 at most"),
     Case("loss-flat", of_steps(300), None),
+    Case("loss-flat", of_steps(800, loss=relearned(60, 150)), "possible", 122,
+         "2.573 near step 54, 4.31 now"),
+    Case("loss-flat", of_steps(340, loss=relearned(60, 150)), None),  # it may fall again
+    Case("loss-flat", of_steps(800, optimizer_steps=2, loss=relearned(60, 150)), None),  # GAN
+    Case("loss-flat", of_steps(800, loss=lambda s: relearned(60, 150)(s % 400)), None),
     Case("loss-too-good", of_steps(tokens=512, loss=lambda s: 4 * 0.9**s), None),
     Case("loss-too-good", lambda: facts({"steps": steps(200, tokens=512,
          loss=lambda s: 4 * 0.9**s)}, labels=labels("equal")), "likely"),
@@ -519,6 +526,13 @@ def test_settings_for_a_steadier_training_are_those_of_this_one(
         assert words in sign.fix
     (bare,) = signs(rule, of_steps(**of_step)())
     assert bare.fix.startswith("Lower the learning rate to a tenth")
+
+
+def test_a_loss_whose_start_is_not_on_record_is_not_called_healthy() -> None:
+    """A flat one may have fallen before: that nothing is found says nothing then."""
+    rows = [row | {"step": row["step"] + 5000} for row in steps(300, loss=_NOISE)]
+    with pytest.raises(NotLookedAt, match="the start of the training is not on record any more"):
+        signs("loss-flat", facts({"steps": rows}))
 
 
 def test_each_rule_is_tested_both_ways() -> None:

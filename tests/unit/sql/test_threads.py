@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,3 +88,43 @@ def test_a_plot_of_the_page_may_have_threads(folder: ProcessFolder, name: str) -
     sql = (Path(probing.__file__).parent / "page" / "src" / "sql" / f"{name}.sql").read_text()
     scan = Scan(RecordedTable(TORCH_TRACE, folder))
     assert threads_for(sql.replace("$range", "true"), [scan], 4) == 4
+
+
+_TOLD = """
+import sys
+from pathlib import Path
+if sys.argv[2] == "whole":
+    import duckdb
+from probing.client.providers import over_record
+from probing.ring.columns.batch import Batch
+from probing.rundir.folders import ProcessFolder
+
+stream = Batch.stream
+
+def told(self, prefix="", places=None):
+    print(*sorted(self.table.columns[at].name for at in places or ()))
+    return stream(self, prefix, places)
+
+Batch.stream = told
+record = over_record(ProcessFolder(Path(sys.argv[1]), 1, 1), [], timeout_s=60)
+sql = (
+    "WITH m AS (SELECT max(step) AS most FROM torch_trace) SELECT count(*) AS rows,"
+    " count(module) AS named, sum(duration) > 0 AS took FROM torch_trace, m WHERE step <= most"
+)
+with record.run_plain(sql, timeout_s=60) as answer:
+    print([[list(column.values) for column in batch.columns] for batch in answer.batches()])
+assert ("duckdb" in sys.modules) is (sys.argv[2] == "whole")
+"""
+
+
+@pytest.mark.parametrize("how", ["alone", "whole"])
+def test_each_reading_of_a_table_has_the_columns_that_it_needs(
+    folder: ProcessFolder, how: str
+) -> None:
+    """A statement that looks at a table twice has only the step the first time."""
+    argv = [sys.executable, "-c", _TOLD, str(folder.path), how]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    *readings, answer = done.stdout.splitlines()
+    assert sorted(readings) == ["duration module step", "step"]
+    assert answer == "[[[600000], [600000], [True]]]"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..findings import Rule
 from . import data, device, failing, machine, piling, setup, shares, speed, stops
 from .memory import frozen, growth, workers
-from .numbers import gradients, learning, losses, modes, parameters, too_high, updates, warned
+from .numbers import gradients, learning, losses, modes, parameters, unlearned, updates, warned
 from .pace import long_steps, piled_hooks, waiting_calls
 
 RULES: tuple[Rule, ...] = tuple(
@@ -18,8 +18,8 @@ RULES: tuple[Rule, ...] = tuple(
         stops,
         failing,
         losses,
+        unlearned,
         learning,
-        too_high,
         gradients,
         updates,
         warned,

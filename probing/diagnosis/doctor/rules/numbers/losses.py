@@ -16,12 +16,12 @@ from .....errors import ProbingError
 from .....postmortem.not_finite import SINCE, since_of
 from .....units import figure
 from ....restarting import newest_before
-from ...facts import WINDOW, Facts, Steps
+from ...facts import Facts, Steps
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from ...series import Floats
 from .first_bad import first_bad
-from .rates import FEW_STEPS, RATE_JUMP, cause_of, middle_of, tiny_rate
+from .rates import FEW_STEPS, RATE_JUMP, cause_of, middle_of, rate_words
 from .steadier import STEADIER, steadier
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _diverging(facts: Facts) -> Iterator[Sign]:
         f" {steps.numbers[place]}",
         since_step=steps.numbers[place],
         weight=0.8,
-        evidence=_rate_words(steps),
+        evidence=rate_words(steps),
         fix=steadier(steps),
     )
 
@@ -217,32 +217,6 @@ def _spikes(losses: Floats) -> list[int]:
                 continue
             found.append(place)
     return found
-
-
-def _flat(facts: Facts) -> Iterator[Sign]:
-    """The loss is where it was at the start."""
-    steps = facts.steps
-    losses = losses_of(steps)
-    if not steps.begins_at_start or len(losses) < 2 * WINDOW or len(losses) != len(steps):
-        return
-    first, last = losses[:20], losses[-WINDOW:]
-    before, now = float(np.median(first)), float(np.median(last))
-    if (
-        before <= 0
-        or now < 0.9 * before
-        or now > 2 * before
-        or min(smooth(losses, 40)[40:]) < 0.85 * before
-    ):
-        return
-    has_fallen = "hardly" if now < before - float(np.std(first)) else "not"
-    yield Sign(
-        certainty="possible",
-        summary=f"The loss has {has_fallen} fallen in {len(losses)} steps: {figure(before)} in the"
-        f" first, {figure(now)} now{tiny_rate(steps)}",
-        since_step=steps.numbers[0],
-        evidence=_rate_words(steps),
-        weight=0.5,
-    )
 
 
 def _too_good(facts: Facts) -> Iterator[Sign]:
@@ -306,11 +280,6 @@ def _norm_words(steps: Steps, place: int) -> tuple[str, ...]:
     )
 
 
-def _rate_words(steps: Steps) -> tuple[str, ...]:
-    rate = steps.rows[-1]["lr"]
-    return () if rate is None else (f"the learning rate is {figure(rate, 3)}",)
-
-
 LOSS_QUERY = (
     'probing ENDPOINT query "SELECT step, loss, grad_norm, lr FROM python.steps'
     ' ORDER BY step DESC LIMIT 30"'
@@ -361,21 +330,6 @@ RULES = (
         fix="Look at what changed there: data, learning rate, precision.",
         next=LOSS_QUERY,
         look=_spike,
-    ),
-    Rule(
-        name="loss-flat",
-        group="numbers",
-        subject="loss",
-        symptom="Nothing is learned from the first step on.",
-        evidence="`loss` of python.steps from the start, 200 steps or more: its running median was"
-        " never a seventh below that of the first 20 steps.",
-        certainty="possible",
-        gravity=50,
-        fix="Check that labels belong to their inputs (look at a batch), and that the rate is not"
-        " far too small; a model must be able to learn one batch by heart.",
-        source="https://karpathy.github.io/2019/04/25/recipe/",
-        next=LOSS_QUERY,
-        look=_flat,
     ),
     Rule(
         name="loss-too-good",

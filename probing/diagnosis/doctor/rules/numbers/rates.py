@@ -71,6 +71,12 @@ def tiny_rate(steps: Steps) -> str:
     return f"; the learning rate was {figure(most, 2)} at most" if most < _TINY_RATE else ""
 
 
+def rate_words(steps: Steps) -> tuple[str, ...]:
+    """The rate of the newest step, as evidence."""
+    rate = steps.rows[-1]["lr"]
+    return () if rate is None else (f"the learning rate is {figure(rate, 3)}",)
+
+
 class Around(NamedTuple):
     """The losses in the middle, before the rate was raised and after it."""
 

@@ -1,0 +1,159 @@
+"""Rules about a training that learns nothing, or has lost what it had learned.
+
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .....units import figure
+from ...facts import WINDOW, Facts, Steps
+from ...findings import Rule, Sign
+from ...not_looked_at import NotLookedAt
+from ...series import Floats
+from .losses import LOSS_QUERY, losses_of, smooth
+from .rates import FEW_STEPS, rate_words, tiny_rate
+
+_LEAST = 2 * WINDOW
+_SMOOTHED = 40
+_BEGAN = 0.9
+"""Of the first losses: from there on it is where it began,"""
+_FALLEN = 0.85
+"""and below this it has fallen."""
+_ENTANGLED = 1.5
+"""Optimizer steps per step: the losses of a generator and its critic depend on each other."""
+_WHAT_CHANGED = (
+    "Look at what changes between steps {lowest} and {since}: labels that no longer belong to their"
+    " inputs, as columns that a new epoch shuffles apart, weights that are replaced, harder data."
+)
+_BY_RATE = ("Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Lion")
+"""They divide a gradient by its own size, so that a weight moves by about the rate in a step."""
+_HIGH = 0.05
+"""As large as a weight of a layer with 400 inputs is at first (1/sqrt(inputs) at most); what is
+customary is 1e-2 and less."""
+_NOT_LEARNED, _LOST = 0.9, 1.5
+_PART = 0.15
+"""Of what the loss was at first: near its floor a loss is all noise."""
+_MIDDLE = 20
+
+
+def _flat(facts: Facts) -> Iterator[Sign]:
+    """The loss is where it was at the start."""
+    steps = facts.steps
+    losses = losses_of(steps)
+    if len(losses) < _LEAST or len(losses) != len(steps):
+        return
+    if not steps.begins_at_start:
+        raise NotLookedAt("the start of the training is not on record any more")
+    before, now = float(np.median(losses[:20])), float(np.median(losses[-WINDOW:]))
+    if before <= 0 or not _BEGAN * before <= now <= 2 * before:
+        return
+    smoothed = smooth(losses, _SMOOTHED)[_SMOOTHED:]
+    if smoothed.min() < _FALLEN * before:
+        yield from _lost(steps, losses, smoothed / before)
+        return
+    has_fallen = "hardly" if now < before - float(np.std(losses[:20])) else "not"
+    yield Sign(
+        certainty="possible",
+        summary=f"The loss has {has_fallen} fallen in {len(losses)} steps: {figure(before)} in the"
+        f" first, {figure(now)} now{tiny_rate(steps)}",
+        since_step=steps.numbers[0],
+        evidence=rate_words(steps),
+        weight=0.5,
+    )
+
+
+def _lost(steps: Steps, losses: Floats, parts: Floats) -> Iterator[Sign]:
+    """The loss had fallen, has risen to where it began, and stays there.
+
+    Args:
+        parts: The smoothed losses from the fortieth step on, of what they were at first.
+    """
+    low = int(np.argmin(parts))
+    risen = low + np.flatnonzero(parts[low:] >= _BEGAN)
+    if not len(risen) or len(parts) - risen[0] < _LEAST or parts[risen[0] :].min() < _FALLEN:
+        return
+    if losses.min() <= 0 or steps.column("optimizer_steps", missing=1.0).mean() > _ENTANGLED:
+        return
+    lowest, since = (steps.numbers[int(at) + _SMOOTHED // 2] for at in (low, risen[0]))
+    before, now = float(np.median(losses[:20])), float(np.median(losses[-WINDOW:]))
+    yield Sign(
+        certainty="possible",
+        summary=f"The loss is back where it began: {figure(before)} in the first steps,"
+        f" {figure(parts[low] * before)} near step {lowest}, {figure(now)} now and since about step"
+        f" {since}",
+        since_step=since,
+        evidence=rate_words(steps),
+        weight=0.6,
+        fix=_WHAT_CHANGED.format(lowest=lowest, since=since),
+    )
+
+
+def _too_high(facts: Facts) -> Iterator[Sign]:
+    """The rate is far above what is customary, and what had been learned is gone, or nothing is."""
+    steps = facts.steps
+    if len(steps) < 2 * FEW_STEPS or steps.rows[-1]["optimizer"] not in _BY_RATE:
+        return
+    rates, losses = steps.column("lr"), losses_of(steps)
+    high = np.flatnonzero(rates >= _HIGH)
+    if not len(high) or len(losses) < 2 * FEW_STEPS:
+        return
+    best = smooth(losses, _MIDDLE)[_MIDDLE - 1 :]
+    first, least, now = float(best[0]), float(best.min()), float(np.median(losses[-WINDOW:]))
+    if 0 < _LOST * least < now and now - least > _PART * first:
+        words = f"the loss is {figure(now)}, and was {figure(least)} before"
+    elif steps.begins_at_start and 0 < _NOT_LEARNED * first < now:
+        words = f"the loss has not fallen: {figure(first)} in the first steps, {figure(now)} now"
+    else:
+        return
+    most, last = float(np.nanmax(rates)), float(rates[high[-1]])
+    yield Sign(
+        certainty="likely",
+        summary=f"The learning rate is too high: {steps.rows[-1]['optimizer']} moves each weight by"
+        f" up to its rate in each step, and that was {figure(most, 3)}; {words}",
+        since_step=steps.numbers[high[0]],
+        evidence=(
+            f"{len(high)} of {len(steps)} steps had a rate of {_HIGH} or more, the last"
+            f" {figure(last, 3)}; what is customary is 1e-2 and less",
+        ),
+        weight=0.9,
+    )
+
+
+RULES = (
+    Rule(
+        name="loss-flat",
+        group="numbers",
+        subject="loss",
+        symptom="Nothing is learned, from the first step on or any more.",
+        evidence=f"`loss` of python.steps from the start, {_LEAST} steps or more: its running"
+        " median was never a seventh below that of the first 20 steps; or was, and has been back"
+        f" for {_LEAST} steps. Not judged once the first steps are not on record any more.",
+        certainty="possible",
+        gravity=50,
+        fix="Check that labels belong to their inputs (look at a batch), and that the rate is not"
+        " far too small; a model must be able to learn one batch by heart.",
+        source="https://karpathy.github.io/2019/04/25/recipe/",
+        next=LOSS_QUERY,
+        look=_flat,
+    ),
+    Rule(
+        name="rate-too-high",
+        group="numbers",
+        subject="learning rate",
+        symptom="The loss falls at first or not at all, and is then as high as at the start.",
+        evidence=f"`lr` of python.steps {_HIGH} or more under an optimizer that divides gradients"
+        f" by their size ({', '.join(_BY_RATE)}), and `loss` within a tenth of that of the first"
+        f" steps, or {_LOST} times its least.",
+        certainty="likely",
+        gravity=81,
+        fix="Lower it to 1e-3 or less, and look at what multiplies it: a warm-up or schedule with a"
+        " wrong exponent or factor, a scaling by batch size or ranks, a rate meant for SGD.",
+        source="https://arxiv.org/abs/1412.6980",
+        next=LOSS_QUERY,
+        look=_too_high,
+    ),
+)
