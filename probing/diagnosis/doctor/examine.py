@@ -70,6 +70,7 @@ def examine(
     how = How(clock, token, asked, is_thorough)
     groups = diagnosed(members, how)
     judged, outcomes = _judge_groups(groups, how, began_ns)
+    judged, beside = _without_launchers(judged)
     findings, missed = _of_groups(groups, judged, _unseen(judged, outcomes, clock), how)
     seen = [member for group in groups for member in group.seen]
     steps = max((_steps_of(one) for one in judged), default=0)
@@ -83,7 +84,7 @@ def examine(
         steps=steps,
         seconds=clock.passed_s(),
         has_ended=bool(judged) and not any(one.facts.is_alive for one in judged),
-        notes=_notes(groups, outcomes),
+        notes=_notes(groups, outcomes) + beside,
     )
 
 
@@ -140,6 +141,24 @@ def _of_groups(
         found = without_effects(found)
         findings += [_with_name(one, group) for one in found] if len(groups) > 1 else found
     return findings, _missed(missed)
+
+
+def _without_launchers(judged: Sequence[_Judged]) -> tuple[list[_Judged], tuple[str, ...]]:
+    """That rules about steps could not be judged for what only starts ranks is no news."""
+    launchers = {id(one): one.member for one in judged if _makes_no_steps(one)}
+    if not launchers or not any(one.facts.known_steps for one in judged):
+        return list(judged), ()
+    kept = [dataclasses.replace(o, missed={}) if id(o) in launchers else o for o in judged]
+    note = (
+        f"{names_of([*launchers.values()])} {'makes' if len(launchers) == 1 else 'make'} no steps"
+    )
+    return kept, (f"{note}: only rules that need none were judged there",)
+
+
+def _makes_no_steps(judged: _Judged) -> bool:
+    """Whether it is no rank, and has no step, not even one that goes on."""
+    steps = judged.facts.known_steps
+    return judged.member.rank is None and steps is not None and not steps and steps.open is None
 
 
 def _unseen(
@@ -337,4 +356,4 @@ def _too_early(
 
 
 def _steps_of(judged: _Judged) -> int:
-    return judged.facts.known_steps
+    return len(judged.facts.known_steps or ())

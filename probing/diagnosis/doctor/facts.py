@@ -200,10 +200,10 @@ class Facts:
         return self._once("steps", lambda: Steps(self.rows(sql)[::-1]))
 
     @property
-    def known_steps(self) -> int:
-        """How many of its steps have been read; nothing is asked for it."""
+    def known_steps(self) -> Steps | None:
+        """Its steps, where they have been read; nothing is asked for it."""
         found = self._known.get("steps")
-        return len(found) if isinstance(found, Steps) else 0
+        return found if isinstance(found, Steps) else None
 
     @property
     def undisturbed(self) -> Steps:

@@ -243,6 +243,22 @@ def test_the_surest_of_several_ranks_is_told() -> None:
     assert (finding.certainty, finding.summary) == ("certain", "Ranks 0-1: Is")
 
 
+def test_what_only_starts_ranks_does_not_fill_the_page() -> None:
+    """That it makes no steps is told once, and only beside others that do."""
+    of_rank, of_launcher = facts({"steps": steps(40)}), facts({"steps": []})
+    first = facts({"steps": [steps(1)[0] | {"duration": None}]})  # it may hang in its first step
+    missed = {"data-wait": "only 0 steps"}
+    rank, launcher, opening = (
+        examine._Judged(dataclasses.replace(of.member, rank=number), of, [], dict(missed))
+        for of, number in ((of_rank, 0), (of_launcher, None), (first, None))
+    )
+    assert [len(of.steps) for of in (of_rank, of_launcher, first)] == [40, 0, 0]  # they are read
+    kept, notes = examine._without_launchers([rank, launcher, opening])
+    assert [one.missed for one in kept] == [missed, {}, missed]
+    assert notes == ("process 1 makes no steps: only rules that need none were judged there",)
+    assert examine._without_launchers([launcher, opening]) == ([launcher, opening], ())
+
+
 def test_what_follows_from_another_finding_is_not_told_twice() -> None:
     """Each cause that is named hides its effects only, and every name is one of a rule."""
     names = {rule.name for rule in ALL_RULES}

@@ -5,12 +5,13 @@ Rules of this file: pure functions of `Facts`; each is named by one `Rule` at th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from .....units import figure
-from ...facts import WINDOW, Facts, Steps
+from ...facts import WINDOW, Facts
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from ...series import Floats
@@ -18,7 +19,14 @@ from .losses import LOSS_QUERY, losses_of, smooth
 from .rates import FEW_STEPS, rate_words, tiny_rate
 
 _LEAST = 2 * WINDOW
-_SMOOTHED = 40
+_PIECE = 20
+_LOSSES = (
+    "SELECT min(step) AS first, count(*) AS steps, count(x) AS losses, median(x) AS loss,"  # noqa: S608 - a number of ours
+    " min(x) AS least, stddev_pop(x) AS spread FROM (SELECT step, CASE WHEN isfinite(loss) THEN"
+    f" loss END AS x FROM python.steps WHERE duration IS NOT NULL) GROUP BY step // {_PIECE}"
+    " ORDER BY 1"
+)
+"""All that are on record, which are more than the doctor looks at one by one."""
 _BEGAN = 0.9
 """Of the first losses: from there on it is where it began,"""
 _FALLEN = 0.85
@@ -42,51 +50,55 @@ _MIDDLE = 20
 
 def _flat(facts: Facts) -> Iterator[Sign]:
     """The loss is where it was at the start."""
-    steps = facts.steps
-    losses = losses_of(steps)
-    if len(losses) < _LEAST or len(losses) != len(steps):
+    pieces = facts.rows(_LOSSES)
+    steps = sum(piece["steps"] for piece in pieces)
+    if steps < _LEAST or sum(piece["losses"] for piece in pieces) < steps:
         return
-    if not steps.begins_at_start:
+    if pieces[0]["first"] > 1:
         raise NotLookedAt("the start of the training is not on record any more")
-    before, now = float(np.median(losses[:20])), float(np.median(losses[-WINDOW:]))
+    losses = np.array([piece["loss"] for piece in pieces])
+    before, now = float(losses[0]), float(np.median(losses[-WINDOW // _PIECE :]))
     if before <= 0 or not _BEGAN * before <= now <= 2 * before:
         return
-    smoothed = smooth(losses, _SMOOTHED)[_SMOOTHED:]
-    if smoothed.min() < _FALLEN * before:
-        yield from _lost(steps, losses, smoothed / before)
+    smoothed = (losses[1:] + losses[:-1]) / 2
+    if smoothed[1:].min() < _FALLEN * before:
+        yield from _lost(facts, pieces, smoothed / before)
         return
-    has_fallen = "hardly" if now < before - float(np.std(losses[:20])) else "not"
+    has_fallen = "hardly" if now < before - pieces[0]["spread"] else "not"
     yield Sign(
         certainty="possible",
-        summary=f"The loss has {has_fallen} fallen in {len(losses)} steps: {figure(before)} in the"
-        f" first, {figure(now)} now{tiny_rate(steps)}",
-        since_step=steps.numbers[0],
-        evidence=rate_words(steps),
+        summary=f"The loss has {has_fallen} fallen in {steps:,} steps: {figure(before)} in the"
+        f" first, {figure(now)} now{tiny_rate(facts.steps)}",
+        since_step=pieces[0]["first"],
+        evidence=rate_words(facts.steps),
         weight=0.5,
     )
 
 
-def _lost(steps: Steps, losses: Floats, parts: Floats) -> Iterator[Sign]:
+def _lost(facts: Facts, pieces: Sequence[Mapping[str, Any]], parts: Floats) -> Iterator[Sign]:
     """The loss had fallen, has risen to where it began, and stays there.
 
     Args:
-        parts: The smoothed losses from the fortieth step on, of what they were at first.
+        parts: The losses of each piece and the next one, of what they were at first.
     """
     low = int(np.argmin(parts))
     risen = low + np.flatnonzero(parts[low:] >= _BEGAN)
-    if not len(risen) or len(parts) - risen[0] < _LEAST or parts[risen[0] :].min() < _FALLEN:
+    if not len(risen) or _PIECE * (len(parts) - risen[0]) < _LEAST:
         return
-    if losses.min() <= 0 or steps.column("optimizer_steps", missing=1.0).mean() > _ENTANGLED:
+    if parts[risen[0] :].min() < _FALLEN or min(piece["least"] for piece in pieces) <= 0:
         return
-    lowest, since = (steps.numbers[int(at) + _SMOOTHED // 2] for at in (low, risen[0]))
-    before, now = float(np.median(losses[:20])), float(np.median(losses[-WINDOW:]))
+    optimizer_steps = facts.steps.column("optimizer_steps", missing=1.0)
+    if optimizer_steps.mean() > _ENTANGLED:
+        return
+    lowest, since = (pieces[int(at) + 1]["first"] for at in (low, risen[0]))
+    before, now = pieces[0]["loss"], pieces[-1]["loss"]
     yield Sign(
         certainty="possible",
         summary=f"The loss is back where it began: {figure(before)} in the first steps,"
-        f" {figure(parts[low] * before)} near step {lowest}, {figure(now)} now and since about step"
-        f" {since}",
+        f" {figure(parts[low] * before)} near step {lowest:,}, {figure(now)} now and since about"
+        f" step {since:,}",
         since_step=since,
-        evidence=rate_words(steps),
+        evidence=rate_words(facts.steps),
         weight=0.6,
         fix=_WHAT_CHANGED.format(lowest=lowest, since=since),
     )
@@ -139,6 +151,7 @@ RULES = (
         source="https://karpathy.github.io/2019/04/25/recipe/",
         next=LOSS_QUERY,
         look=_flat,
+        asks=(_LOSSES,),
     ),
     Rule(
         name="rate-too-high",
