@@ -80,7 +80,7 @@ def _rests_on(report: Report) -> str:
     """How many steps were looked at, and how long that took."""
     if report.is_blind:
         return f"after {report.seconds:.0f} s; --timeout SECONDS gives it more"
-    return f"{plural(report.steps, 'step')} on record, {report.seconds:.0f} s"
+    return f"{plural(report.steps, 'step')} looked at, {report.seconds:.0f} s"
 
 
 def nothing_found(report: Report) -> str:

@@ -43,7 +43,7 @@ class Report(InNotebooks):
         healthy: Subjects all of whose rules were judged, and found nothing.
         not_looked_at: What was not judged, and why.
         about: Whom it is about, in a few words.
-        steps: How many steps are on record, at most of all ranks.
+        steps: How many steps were looked at, the newest ones, at most of all ranks.
         seconds: How long the looks took.
         has_ended: Whether nothing of it runs any more.
         notes: What the reader should know.

@@ -57,7 +57,7 @@ function Report({ report }) {
     <p>${healthy.length ? healthy.join(", ") : "Nothing could be judged whole."}</p>
     ${missed.length ? html`<h3>Not looked at</h3>
       <ul>${missed.map((/** @type {any} */ one) => html`<li>${one.rules.join(", ")} <span class="faint">(${one.why})</span></li>`)}</ul>` : null}
-    <p class="faint">${`${about}: ${steps.toLocaleString("en")} steps on record, ${Math.round(seconds)} s`}</p>
+    <p class="faint">${`${about}: ${steps.toLocaleString("en")} steps looked at, ${Math.round(seconds)} s`}</p>
   </div>`;
 }
 
