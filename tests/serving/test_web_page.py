@@ -297,7 +297,7 @@ def test_names_are_text(page: Browser) -> None:
     named = "[...document.querySelectorAll('figcaption')]"
     page.wait_for(f"{named}.some(one => one.textContent.includes(\"hit = 'metric'\"))")
     view(page, "model")
-    page.wait_for("document.querySelector('.tree')")
+    page.wait_for("document.querySelector('.tree thead')?.textContent.includes('parameters')")
     wide = "document.querySelector('.tree').scrollWidth"
     assert page.evaluate(f"{wide} <= document.documentElement.clientWidth"), "a name hides figures"
     view(page, "sql", sql="SELECT DISTINCT module, class FROM python.torch_trace")

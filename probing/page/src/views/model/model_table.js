@@ -92,7 +92,7 @@ function Line({ node, number, measures, hasShapes, most, isOpen, isFlat, turn })
     <td style=${{ paddingLeft: `${0.4 + (isFlat ? 0 : node.depth * 1.1)}rem` }} title=${node.name}>
       ${hasInner ? html`<button class="fold" aria-expanded=${isOpen} aria-label=${`${isOpen ? "Fold" : "Unfold"} ${node.name}`} onClick=${() => turn(!isOpen)} onKeyDown=${press}>${isOpen ? "▾" : "▸"}</button>` : html`<span class="fold"></span>`}
       ${isFlat ? node.name : node.label}</td>
-    <td class="faint">${node.kind}</td>
+    <td class="faint" title=${node.kind}>${node.kind}</td>
     ${measures.map((one) => html`<${Figure} measure=${one} node=${node} most=${most} />`)}
     ${hasShapes ? html`<td class="faint">${node.output ? `${node.input} → ${node.output}` : ""}</td>` : null}
   </tr>`;
