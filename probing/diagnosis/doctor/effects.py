@@ -62,7 +62,6 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "gradients-not-finite": frozenset({"loss-flat", "no-update", "never-steps"}),
     "ended-quietly": frozenset({"loss-not-finite"}),
     "diverging": frozenset({"exploding-gradients", "loss-spike"}),
-    "loss-spike": frozenset({"loss-flat"}),  # it stays up
     "rate-raised": frozenset(
         {"loss-flat", "loss-spike", "diverging", "exploding-gradients", "rate-too-high"}
     ),

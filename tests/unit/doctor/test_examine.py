@@ -272,6 +272,12 @@ def test_what_follows_from_another_finding_is_not_told_twice() -> None:
     ]
     kept = {finding.rule for finding in effects.without_effects(made)}
     assert kept == {"loss-not-finite", "data-wait"}
+    both = [
+        finding_of(rule, Sign(certainty="possible", summary=""), asked="1")
+        for rule in ALL_RULES
+        if rule.name in {"loss-flat", "loss-spike"}  # a spike may come back to where it was
+    ]
+    assert effects.without_effects(both) == both
 
 
 def test_what_was_wrong_before_the_loss_was_nan_is_told_first() -> None:
