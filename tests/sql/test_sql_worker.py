@@ -22,12 +22,12 @@ from probing.errors import Busy, QueryTimedOut, RemoteError, SqlWorkerDied
 from probing.linux import process
 from probing.messages import common as wire
 from probing.rundir.folders import ProcessFolder
-from probing.server.sql_worker import worker as worker_module
+from probing.server.sql_worker import sql_worker_main, worker as worker_module
 from probing.server.sql_worker.courtesy import FAR, NEAR, Courtesy
 from probing.server.sql_worker.worker import SqlWorker
 from probing.server.sql_worker.worker_process import WorkerProcess
 from probing.settings import Settings
-from probing.sql import frames as sql_frames
+from probing.sql import frames as sql_frames, threads
 from probing.sql.answer import Answer
 from probing.sql.frames import WorkerRequest
 from tests.faults import Reached
@@ -564,3 +564,21 @@ def test_what_is_long_stands_far_behind_and_what_follows_does_not() -> None:
     assert os.getpriority(os.PRIO_PROCESS, own) == before
     with pytest.raises(ZeroDivisionError):
         courtesy.run(lambda: seen.append(1 // 0))
+
+
+def test_each_thread_of_a_statement_has_its_processor_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that nobody writes is read by several threads, which use up their limit together."""
+    limits: list[float] = []
+    monkeypatch.setattr(sql_worker_main, "limit_processor_time", limits.append)
+    monkeypatch.setattr(threads, "available", lambda: 3)
+    request = WorkerRequest(
+        sql="SELECT 1 AS one", timeout_s=20.0, max_rows=9, max_bytes=1 << 20, memory_mib=512,
+        max_sql_bytes=1000,
+    )  # fmt: skip
+    folder = recorded_folder(tmp_path)
+    _, batches = sql_worker_main._run(folder, request)
+    assert [batch.to_pylist() for batch in batches] == [[{"one": 1}]]
+    assert folder.has_ended()
+    assert limits == [60.0]

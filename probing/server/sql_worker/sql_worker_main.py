@@ -156,14 +156,15 @@ def _run(folder: ProcessFolder, request: WorkerRequest) -> tuple[pa.Schema, list
     from probing.sql.threads import available
 
     limit_s = request.timeout_s
-    limit_processor_time(limit_s)
+    threads = available() if folder.has_ended() else 1
+    limit_processor_time(limit_s * threads)
     providers = providers_for(folder, limit_s=limit_s, timeout_s=min(_LIVE_S, limit_s))
     engine = OneProcess(
         providers,
         folder.read_card(),
         memory_mib=engine_mib(request.memory_mib),
         max_sql_bytes=request.max_sql_bytes,
-        threads=available() if folder.has_ended() else 1,
+        threads=threads,
     )
     with engine.run(
         request.sql,
