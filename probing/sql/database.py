@@ -9,6 +9,7 @@ the cost of the engine. Of the versions named here the engine is loaded alone; o
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -91,11 +92,15 @@ def can_read_columns() -> bool:
 
 def source_of(columns: Any) -> Any:
     """What a known engine registers for an object with Arrow columns, alone or loaded whole."""
-    if "duckdb" not in sys.modules:
-        return columns
+    return _whole_source()(columns) if "duckdb" in sys.modules else columns
+
+
+@functools.cache
+def _whole_source() -> type[_Source]:
+    """A source that the engine takes for one of its own, once it is loaded whole."""
     from duckdb._sources import ArrowScanSource
 
-    return type("_WholeSource", (_Source, ArrowScanSource), {})(columns)
+    return type("_WholeSource", (_Source, ArrowScanSource), {})
 
 
 def load_whole() -> None:
