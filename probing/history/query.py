@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from ..errors import DamagedHistory, HistoryBusy, NoHistory
+from ..settings import Settings
 from ..sql import gate as sql_gate
 from ..sql.answer import Answer
 from ..sql.database import fresh_database, lock
@@ -33,6 +34,7 @@ from .scanning.source import Source, TornFile
 from .tables import HISTORY_TABLES, KEPT_TABLES, in_history
 
 _MEMORY_MIB = 1024
+"""What a statement may use, unless a setting allows it more."""
 _MEMORY = "memory"
 """What DuckDB calls a database in memory."""
 _MOST_THREADS = 4
@@ -139,7 +141,7 @@ class History:
             sql=sql,
             tables=[in_history(table) for table in KEPT_TABLES],
             timeout_s=timeout_s,
-            memory_mib=_MEMORY_MIB,
+            memory_mib=max(_MEMORY_MIB, Settings.from_env(os.environ).query_memory_mib),
         )
         tries = _TRIES
         while True:
@@ -238,7 +240,7 @@ class _HistoryQuery(Query):
         self._end = self.history.source.begin()
         self.history.list_anew()
         threads = min(_MOST_THREADS, os.cpu_count() or 1)
-        self._connection = connection = fresh_database(_MEMORY_MIB, threads=threads)
+        self._connection = connection = fresh_database(self._context.memory_mib, threads=threads)
         with contextlib.suppress(duckdb.Error):  # a version that has no such setting
             connection.execute("SET parquet_metadata_cache = true")  # read thrice otherwise
         _create_views(connection, self.history, self._context.sql)

@@ -36,6 +36,7 @@ NAMES = (
     "union",
     "actions",
     "page",
+    "history",
 )
 
 _SMOKE = 0.001

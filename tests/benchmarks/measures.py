@@ -85,9 +85,9 @@ def scaled(values: Sequence[float], factor: float) -> tuple[float, ...]:
     return tuple(value * factor for value in values)
 
 
-def rounds_for(rounds: int, effort: float) -> int:
-    """How many rounds an effort allows: `rounds` for 1, and never less than 3."""
-    return max(3, round(rounds * effort))
+def rounds_for(rounds: int, effort: float, *, least: int = 3) -> int:
+    """How many rounds an effort allows: `rounds` for 1, and never less than `least`."""
+    return max(least, round(rounds * effort))
 
 
 def bootstrap_median(values: Sequence[float]) -> tuple[float, float]:

@@ -108,10 +108,12 @@ class Cost:
     Attributes:
         wall: From its start to its end.
         cpu: Processor time, which a busy machine changes less.
+        peak_mib: What was resident of it at most.
     """
 
     wall: float
     cpu: float
+    peak_mib: float
 
 
 def cost_of(argv: Sequence[str], env: Mapping[str, str]) -> Cost:
@@ -132,4 +134,4 @@ def cost_of(argv: Sequence[str], env: Mapping[str, str]) -> Cost:
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{' '.join(argv)} failed with {process.returncode}: {complaint}")
-    return Cost(wall=wall, cpu=used.ru_utime + used.ru_stime)
+    return Cost(wall=wall, cpu=used.ru_utime + used.ru_stime, peak_mib=used.ru_maxrss / 1024)

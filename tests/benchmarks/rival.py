@@ -39,7 +39,7 @@ def measure(effort: float) -> Iterator[Measure]:
             ways[_THEIRS] = str(python)
         for model, what in (("gpt", "GPT: step"), ("calls", "call of a small module")):
             found: dict[str, list[float]] = {way: [] for way in ways}
-            for _ in range(rounds_for(4, effort)):
+            for _ in range(rounds_for(4, effort, least=1)):
                 bare = _run(sys.executable, model, home, "nothing")
                 for way, interpreter in ways.items():
                     found[way].append(100 * (_run(interpreter, model, home, way) / bare - 1))

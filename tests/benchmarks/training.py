@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .measures import Measure, bootstrap_median, scaled, slowdowns
+from .measures import Measure, bootstrap_median, rounds_for, scaled, slowdowns
 from .processes import run_program, temporary_home
 
 _BUDGET_S = 180.0
@@ -21,9 +21,10 @@ def measure(effort: float) -> Iterator[Measure]:
 
 def _measure(model: str, name: str, effort: float) -> Iterator[Measure]:
     """One model."""
-    budget_s = _BUDGET_S * effort / _PROCESSES
+    processes = min(_PROCESSES, rounds_for(_PROCESSES, effort, least=1))
+    budget_s = _BUDGET_S * effort / processes
     runs = []
-    for _ in range(_PROCESSES):
+    for _ in range(processes):
         with temporary_home() as home:
             runs.append(run_program("training_ab", home, model=model, budget_s=budget_s))
     steps = runs[0]["steps"]

@@ -32,7 +32,7 @@ def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr
     measures = json.loads(results.read_text("utf-8"))["measures"]

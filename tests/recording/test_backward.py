@@ -52,10 +52,20 @@ def ran(
     return run
 
 
-@pytest.mark.parametrize("kind", ["user_hooks", "compiled", "compiled_backward"])
-def test_gradients_are_those_of_torch(kind: str, ran: Callable[[str], tuple[Any, Ask]]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        ("user_hooks", "1"),
+        ("compiled", "1"),
+        ("compiled_backward", "1"),
+        ("compiled_backward", "0"),
+    ],
+)
+def test_gradients_are_those_of_torch(
+    kind: str, way: str, ran: Callable[..., tuple[Any, Ask]]
+) -> None:
     """The program itself compares them bit for bit."""
-    _, ask = ran(kind)
+    _, ask = ran(kind, PROBING_NATIVE=way)
     rows = ask("SELECT count(*) AS n FROM python.torch_trace WHERE stage = 'backward'")
     assert rows[0]["n"] > 0
 

@@ -104,6 +104,14 @@ def test_every_message_becomes_one_of_our_errors(message: str, kind: type[Probin
     assert translate(RuntimeError(message), context).message
 
 
+def test_what_keeps_all_values_is_told_how_to_do_without() -> None:
+    """A median may be estimated; a sort may not."""
+    for sql, is_told in (("SELECT Median(duration) FROM t", True), ("SELECT 1 AS median", False)):
+        context = SqlContext(sql=sql, tables=(), timeout_s=3, memory_mib=64)
+        error = translate(RuntimeError("Out of Memory Error: failed to allocate"), context)
+        assert ("approx_quantile(x, 0.5)" in error.help) == is_told
+
+
 @pytest.mark.parametrize(
     ("drawn", "found"),
     [

@@ -21,6 +21,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from .....ring.format import DONE, HEADER_SIZE
@@ -310,19 +311,22 @@ class ModuleBackward:
     def _make_hooks(self, hooked: Hooked) -> tuple[Hook, Hook]:
         """The hook of a module's outputs and that of its input."""
         began, finished, fault = self._began, self._finished, self.guard.fault
+        # To who compiles a backward pass they are what `_hook_for_compilers` is.
+        is_compiling: Callable[[], bool] = self._torch.compiler.is_dynamo_compiling
 
         def at_output(_: object) -> None:
-            if self._is_on:
+            if self._is_on and not is_compiling():
                 try:
                     began(hooked)
                 except Exception:  # noqa: BLE001 - never harm the host
                     fault()
 
         def at_input(_: object) -> None:
-            try:
-                finished(hooked)
-            except Exception:  # noqa: BLE001 - never harm the host
-                fault()
+            if not is_compiling():
+                try:
+                    finished(hooked)
+                except Exception:  # noqa: BLE001 - never harm the host
+                    fault()
 
         return at_output, at_input
 

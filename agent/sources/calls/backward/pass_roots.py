@@ -100,8 +100,11 @@ class PassRoots:
         self._words[ids] = class_name(plain), name
         reached = self._reached
 
+        is_compiling: Callable[[], bool] = self._torch.compiler.is_dynamo_compiling
+
         def at_output(_: object) -> None:
-            reached[ids] = None
+            if not is_compiling():  # else a pass would be compiled anew for each set of roots
+                reached[ids] = None
 
         dynamo.leave_out_with_calls([at_output.__code__])
         self._hooks[ids] = {0: at_output}
