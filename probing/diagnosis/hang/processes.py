@@ -28,8 +28,7 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
     case = Case.of([_as_rank(evidence)])
     still_s, doing = evidence.still_s, doing_words(evidence)
     if evidence.state == "stopped":
-        kill = f"kill -CONT {evidence.pid}"
-        return _verdict(evidence, case, f"{name} {doing}; {kill} lets it go on.", is_hang=True)
+        return _verdict(evidence, case, f"{name} {doing}.", is_hang=True, kind="stopped")
     if evidence.doing is not None and evidence.doing.is_deadlock and not evidence.moved:
         return _verdict(evidence, case, f"{name} {doing}.", is_hang=True)
     if evidence.moved or (still_s is not None and still_s < case.calm_s):
@@ -92,9 +91,11 @@ def doing_words(evidence: RankEvidence) -> str:
     """What a rank does and where, in words that fit behind its name."""
     doing = evidence.doing
     words = doing.words if doing else "is somewhere that could not be told"
+    if evidence.state == "stopped":
+        words = "is stopped by a signal"
     if doing and doing.where and not doing.is_deadlock:
         words += f", at {doing.where}"
-    if evidence.module is not None:
+    if evidence.module is not None and evidence.state != "stopped":
         words += f", inside module {evidence.module}"
     return words
 

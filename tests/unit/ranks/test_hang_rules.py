@@ -351,7 +351,7 @@ PROCESSES = [
     ({"moved": True}, "healthy", False, "is making progress in step 40"),
     ({}, "process", True, "has not moved for 15 s, in step 40: it is in the DataLoader"),
     ({"still_s": 4.0}, "process", False, "has not moved for 4.0 s so far"),
-    ({"state": "stopped"}, "process", True, "kill -CONT 4100"),
+    ({"state": "stopped"}, "stopped", True, "is stopped by a signal"),
     ({"step": None}, "process", False, "No training step"),
     ({"state": "dead", "ending": "it was killed"}, "ended", False, "has ended: it was killed"),
 ]

@@ -55,7 +55,8 @@ def next_steps(
     steps += [remedy.format(asked=asked) for remedy in _REMEDIES.get(kind, ())]
     if verdict.kind == "stopped":
         steps += [
-            f"`kill -CONT {c.pid}`{f' on {c.host}' if c.host else ''}: let rank {c.rank} go on."
+            f"`kill -CONT {c.pid}`{f' on {c.host}' if c.host else ''}: let"
+            f" {'it' if c.rank is None else f'rank {c.rank}'} go on."
             for c in verdict.causes
         ]
     return (*looks, *steps) if verdict.kind not in {"ended", "dead"} else (*steps, *looks)

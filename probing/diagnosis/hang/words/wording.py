@@ -298,9 +298,6 @@ def _what(evidence: RankEvidence) -> str:
     """What is the matter with a rank."""
     if evidence.state == "dead":
         return f"has ended: {evidence.ending or 'how is not on record'}"
-    if evidence.state == "stopped":
-        where = evidence.doing.where if evidence.doing else None
-        return "is stopped by a signal" + (f", at {where}" if where else "")
     if evidence.state == "missing":
         return "was not found on any machine that was asked"
     if evidence.state == "unreachable":
