@@ -19,9 +19,6 @@ from tests.house.test_docs import HANG, blocks
 HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
-pytestmark = pytest.mark.alone  # `list --all` looks at every process
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """What the commands of a section are typed at.
@@ -45,8 +42,9 @@ COLLECTIVE = ("hung", "all_reduce", "in the collective all_reduce")
 INSIDE = ("hung", "forward", "forward\n")
 LOCKED = ("hung", "gil", "holds the interpreter lock in gil")
 STOPPED = ("stuck", "stopped", "stopped by a signal")
+FIRST = "Which process is it?"
 SECTIONS = {
-    "Which process is it?": Section(way=COLLECTIVE, shows=("no agent", "hung.py all_reduce")),
+    FIRST: Section(way=COLLECTIVE, shows=("no agent", "hung.py all_reduce")),
     "Where is it?": Section(
         way=COLLECTIVE, shows=("collective all_reduce", "py-spy", 'Native "', "work = ")
     ),
@@ -94,7 +92,14 @@ def test_every_section_with_commands_is_typed() -> None:
 
 @pytest.mark.torch
 @pytest.mark.slow
-@pytest.mark.parametrize("heading", SECTIONS)
+@pytest.mark.parametrize(
+    "heading",
+    [
+        # `list --all` looks at every process.
+        pytest.param(heading, marks=pytest.mark.alone if heading == FIRST else ())
+        for heading in SECTIONS
+    ],
+)
 def test_a_section(
     heading: str,
     program: Callable[..., Target],
