@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -126,6 +127,7 @@ def test_the_dashboard_asks_for_what_there_is(training: Target, node: Node) -> N
 @pytest.mark.nightly
 def test_promtool_accepts_format_and_rules(training: Target, node: Node, tmp_path: Path) -> None:
     """Prometheus' own tool finds nothing in the figures, and the alerts fire where they should."""
+    assert shutil.which("promtool"), "this test needs promtool: apt-get install prometheus"
     _, _, text = node.get(node.token)
     plain = text.replace("# EOF\n", "")
     done = subprocess.run(
