@@ -50,6 +50,7 @@ def worker(rank, truth=None):
         step += 1
     if truth is not None:
         ended.set()
+        second.join()  # whose last step would else be one of a thread that trains alone
 
 
 first = threading.Thread(target=worker, args=(0, truth), name="worker 0")
