@@ -19,7 +19,7 @@ from ..rundir import node_card
 from ..rundir.folders import ProcessFolder, RunDirectory, write_private
 from ..settings import Settings, find
 
-_NAMES = tuple(find(name).env for name in ("token", "read_token"))
+_NAMES = tuple([find(name).env for name in ("token", "read_token")])
 _MOST_PARENTS = 16
 
 

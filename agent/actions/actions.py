@@ -118,7 +118,7 @@ class Actions:
     def told(self) -> Acts:
         """The last actions."""
         with self._lock:
-            return Acts(acts=tuple(kept.to_message() for kept in self._kept))
+            return Acts(acts=tuple([kept.to_message() for kept in self._kept]))
 
     def close(self) -> None:
         """End what waits and what is in force, and wait a little for hooks to be taken off."""
@@ -310,9 +310,11 @@ class _Undoing:
         assert self._kept.undo is not None
         undone = self._kept.undo()
         notes = tuple(
-            f"{change.what}: the script has overwritten what the action had set"
-            f" ({change.before} -> {change.after}), so that was left as it is"
-            for change in undone.overwritten
+            [
+                f"{change.what}: the script has overwritten what the action had set"
+                f" ({change.before} -> {change.after}), so that was left as it is"
+                for change in undone.overwritten
+            ]
         )
         notes += undone.notes
         return Applied(changes=undone.changes, notes=notes)

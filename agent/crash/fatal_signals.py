@@ -151,7 +151,7 @@ def _taken() -> list[signal.Signals]:
 def _handlers() -> _Handlers:
     """Who handles the fatal signals: by Python's account, and by C's where ctypes is loaded."""
     with _without_rings():
-        return tuple(signal.getsignal(number) for number in _SIGNALS), _addresses()
+        return tuple([signal.getsignal(number) for number in _SIGNALS]), _addresses()
 
 
 def _addresses() -> tuple[int, ...] | None:

@@ -98,7 +98,7 @@ class Evaluator:
         """The pending and running evals."""
         with self._lock:
             in_hand = sorted(self._in_hand.items())
-        return EvalJobs(jobs=tuple(_job(number, one) for number, one in in_hand))
+        return EvalJobs(jobs=tuple([_job(number, one) for number, one in in_hand]))
 
     def cancel(self, number: int, sender: Sender) -> None:
         """Interrupt an eval, or do not run it at all.

@@ -60,8 +60,12 @@ class OwnRows:
         self._pack = layout.open_struct.pack_into
         self._has_step = any(field.column.name == "step" for field in layout.opening)
         self._places = tuple(
-            _Place(f.column.name, _store_of(f.code, f.column.type), null_of(f.code), f.column.type)
-            for f in layout.closing
+            [
+                _Place(
+                    f.column.name, _store_of(f.code, f.column.type), null_of(f.code), f.column.type
+                )
+                for f in layout.closing
+            ]
         )
         self._known = frozenset(place.name for place in self._places)
         self._is_on = False

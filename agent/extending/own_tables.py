@@ -63,4 +63,4 @@ class OwnTables:
 
     def close(self) -> None:
         """Record no more; what is recorded stays."""
-        try_each(tuple(rows.close for rows in self._rows.values()))
+        try_each(tuple([rows.close for rows in self._rows.values()]))

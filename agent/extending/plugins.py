@@ -92,9 +92,11 @@ class PluginLive:
         """
         if self.guard.has_failed:
             raise PluginFailed(self._plugin, f"{self.guard.problem}")
-        names = tuple(column.name for column in self.table.columns)
+        names = tuple([column.name for column in self.table.columns])
         try:
-            rows = tuple(tuple(row.get(name) for name in names) for row in self._asked.compute())
+            rows = tuple(
+                [tuple([row.get(name) for name in names]) for row in self._asked.compute()]
+            )
         except Exception as error:  # noqa: BLE001 - a plugin may fail as it likes
             self.guard.fault()
             raise PluginFailed(self._plugin, failure(error)) from None
@@ -127,7 +129,7 @@ class PluginAction:
 
         try:
             changed = self._action.apply(scene.training.names(), self._arguments)
-            return Applied(changes=tuple(_change(*one) for one in changed or ()))
+            return Applied(changes=tuple([_change(*one) for one in changed or ()]))
         except Exception as error:  # noqa: BLE001 - as above
             raise ActRefused(
                 f"{self._action.name} failed: {failure(error)}",
@@ -226,7 +228,7 @@ class Plugins:
             origin=f"plugin {one.name}",
         )
         if isinstance(asked, LiveTable):
-            columns = tuple(c for c in made.declared.columns if c.name in asked.columns)
+            columns = tuple([c for c in made.declared.columns if c.name in asked.columns])
             table = made.declared._replace(kind="live", columns=columns)
             self._live[asked.name] = PluginLive(asked, table, one.name)
             return
@@ -238,8 +240,10 @@ class Plugins:
         """Have who asks know which live tables there are."""
         told = OwnLiveTables(
             tables=tuple(
-                OwnLiveTable(name=live.table.name, own=OwnTable.of(live.table))
-                for live in self._live.values()
+                [
+                    OwnLiveTable(name=live.table.name, own=OwnTable.of(live.table))
+                    for live in self._live.values()
+                ]
             )
         )
         try:

@@ -66,5 +66,5 @@ def _wait(look: ChecksumLook, question: LiveQuestion) -> str | None:
 
 
 def _rows(rows: tuple[Any, ...], note: str | None) -> LiveRows:
-    columns = tuple(column.name for column in PARAMETER_CHECKSUMS.columns)
+    columns = tuple([column.name for column in PARAMETER_CHECKSUMS.columns])
     return LiveRows(table=PARAMETER_CHECKSUMS.name, columns=columns, rows=rows, note=note)

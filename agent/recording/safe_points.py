@@ -246,7 +246,7 @@ class SafePoints:
     def end_look(self, look: Look) -> None:
         """Show it nothing any more."""
         with self._lock:
-            self.looks = tuple(other for other in self.looks if other is not look)
+            self.looks = tuple([other for other in self.looks if other is not look])
             self._settle()
 
     def request(self, hold_s: float) -> Visit:
@@ -300,7 +300,7 @@ class SafePoints:
         with self._lock:
             if job in self._jobs:
                 self._jobs.remove(job)
-            self._hurried = tuple(other for other in self._hurried if other is not job)
+            self._hurried = tuple([other for other in self._hurried if other is not job])
             self._settle()
 
     def hurry(self, job: StepEndJob) -> None:

@@ -49,9 +49,9 @@ def source_rows(training: TorchTraining | NoTraining, own: Sequence[SourceReport
     """
     compiled = _compiled(training)
     reports = [*training.source_reports(), *own]
-    rows = tuple(_row(_noted(report, compiled)) for report in reports)
+    rows = tuple([_row(_noted(report, compiled)) for report in reports])
     note = None if rows else "torch has not been imported, so nothing is recorded"
-    columns = tuple(column.name for column in SOURCES.columns)
+    columns = tuple([column.name for column in SOURCES.columns])
     return LiveRows(table=SOURCES.name, columns=columns, rows=rows, note=note)
 
 

@@ -102,7 +102,7 @@ class Sources:
         """Have every part whose calls run on a device hand its times over."""
         calls = self.calls
         timed = (calls.calls, calls.hooks, calls.graphs, calls.passes, self.collectives)
-        self.device_times.timed_by = tuple(part.time_by for part in timed)
+        self.device_times.timed_by = tuple([part.time_by for part in timed])
         self._recording.rows.watch_device(self.device_times, self.devices.used)
 
     def _in_order(self) -> tuple[Source, ...]:

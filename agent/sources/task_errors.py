@@ -29,7 +29,7 @@ from .stand_in import StandIn
 from .torch_types import Optimizer
 
 _ASKING = ("result", "exception")
-_PLAIN = tuple(getattr(Future, name) for name in _ASKING)
+_PLAIN = tuple([getattr(Future, name) for name in _ASKING])
 _OPEN = frozenset({"PENDING", "RUNNING"})
 _LONGEST = 200
 _MOST_TEXTS = 256
@@ -165,7 +165,7 @@ class TaskErrors:
         kind = type(future)
         if not isinstance(error, BaseException) or len(self._kept) >= _MOST_KEPT:
             return
-        if tuple(getattr(kind, name, None) for name in _ASKING) != _PLAIN:
+        if tuple([getattr(kind, name, None) for name in _ASKING]) != _PLAIN:
             return
         if future._state not in _OPEN or _is_of_agent():
             return

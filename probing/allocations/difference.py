@@ -52,9 +52,11 @@ def shared_devices(one: Recording, other: Recording) -> tuple[tuple[str, int, in
     """
     used = [{event.device for event in recording.events} for recording in (one, other)]
     both = tuple(
-        (name, at, other.devices.index(name))
-        for at, name in enumerate(one.devices)
-        if name in other.devices and (at in used[0] or other.devices.index(name) in used[1])
+        [
+            (name, at, other.devices.index(name))
+            for at, name in enumerate(one.devices)
+            if name in other.devices and (at in used[0] or other.devices.index(name) in used[1])
+        ]
     )
     return both or ((one.devices[0], 0, 0),)
 
@@ -70,8 +72,8 @@ def compare(one: Recording, other: Recording, devices: tuple[int, int] = (0, 0))
         steps=(_steps(one), _steps(other)),
         peaks=(both[0].peak_bytes, both[1].peak_bytes),
         lows=(_low(both[0]), _low(both[1])),
-        categories=_changes(tuple(_by_category(h) for h in both)),
-        sites=_changes(tuple(_by_site(h) for h in both)),
+        categories=_changes(tuple([_by_category(h) for h in both])),
+        sites=_changes(tuple([_by_site(h) for h in both])),
     )
 
 

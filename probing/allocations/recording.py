@@ -169,7 +169,7 @@ class _Reading:
         return Recording(
             how=head["how"],
             devices=tuple(head["devices"]),
-            marks=tuple((step, time_ns) for step, time_ns in head["marks"]),
+            marks=tuple([(step, time_ns) for step, time_ns in head["marks"]]),
             events=tuple(self._events),
             segments=tuple(self._segments),
             happened=head["events"],

@@ -20,20 +20,22 @@ def event_rows(recording: Recording | None) -> LiveRows:
         return _rows(ALLOC_EVENTS, (), _NONE)
     texts = _Texts()
     rows = tuple(
-        (
-            recording.step_at(event.time_ns),
-            event.time_ns,
-            event.action if event.action in ALLOC_ACTIONS else None,
-            event.address,
-            event.bytes,
-            recording.devices[event.device],
-            _stream(recording, event.device, event.stream),
-            event.module,
-            *texts.of(event.stack),
-            event.category if event.category in CATEGORIES else None,
-        )
-        for event in recording.events
-        if event.action != EXISTING
+        [
+            (
+                recording.step_at(event.time_ns),
+                event.time_ns,
+                event.action if event.action in ALLOC_ACTIONS else None,
+                event.address,
+                event.bytes,
+                recording.devices[event.device],
+                _stream(recording, event.device, event.stream),
+                event.module,
+                *texts.of(event.stack),
+                event.category if event.category in CATEGORIES else None,
+            )
+            for event in recording.events
+            if event.action != EXISTING
+        ]
     )
     return _rows(ALLOC_EVENTS, rows, recording.cut)
 
@@ -51,7 +53,7 @@ def block_rows(recording: Recording | None) -> LiveRows:
         if one.end is None
     ]
     live.sort(key=lambda one: -one.event.bytes)
-    rows = tuple(_block(one, recording, texts, last) for one in live)
+    rows = tuple([_block(one, recording, texts, last) for one in live])
     return _rows(ALLOC_BLOCKS, rows, recording.cut)
 
 
@@ -98,5 +100,5 @@ def _stream(recording: Recording, device: int, stream: int) -> int | None:
 
 
 def _rows(table: Table, rows: tuple[tuple[Value, ...], ...], note: str | None) -> LiveRows:
-    columns = tuple(column.name for column in table.columns)
+    columns = tuple([column.name for column in table.columns])
     return LiveRows(table=table.name, columns=columns, rows=rows, note=note)

@@ -90,9 +90,9 @@ def _recording(plain: Any) -> Recording:
     return Recording(
         how=_text(own.get("how", "file")),
         devices=tuple(devices),
-        marks=tuple((int(step), int(time_ns)) for step, time_ns in own.get("marks", ())),
+        marks=tuple([(int(step), int(time_ns)) for step, time_ns in own.get("marks", ())]),
         events=(*there, *events),
-        segments=tuple(reading.segment(segment) for segment in plain["segments"]),
+        segments=tuple([reading.segment(segment) for segment in plain["segments"]]),
         happened=max(int(own.get("happened", 0)), len(events)),
         pid=_number(own.get("pid")),
         step_s=_seconds(own.get("step_s")),

@@ -88,8 +88,10 @@ def curves_of(recording: Recording, device: int) -> tuple[StepCurve, ...]:
     """Each step that was recorded from its beginning to its end."""
     allocations = history_of(recording, device).allocations
     return tuple(
-        StepCurve(step, _changes(allocations, begin, end))
-        for (step, begin), (_, end) in pairwise(recording.marks)
+        [
+            StepCurve(step, _changes(allocations, begin, end))
+            for (step, begin), (_, end) in pairwise(recording.marks)
+        ]
     )
 
 

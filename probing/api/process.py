@@ -202,7 +202,7 @@ class Process(base.Process, InNotebooks):
         from ..cluster.job.members import find_members
 
         members = find_members((self.label,), token=self._token, timeout_s=self._timeout_s)
-        return tuple(member for member in members.members if member.state != "missing")
+        return tuple([member for member in members.members if member.state != "missing"])
 
 
 def connect(

@@ -284,7 +284,7 @@ def command(pid: int) -> tuple[str, ...]:
     data = _of_memory(pid, "cmdline")
     if not data:
         return ()
-    return tuple(part.decode("utf-8", "replace") for part in data.rstrip(b"\0").split(b"\0"))
+    return tuple([part.decode("utf-8", "replace") for part in data.rstrip(b"\0").split(b"\0")])
 
 
 def owner(pid: int) -> int | None:
@@ -299,7 +299,7 @@ def user(pid: int) -> User | None:
     uid, gid, groups = (lines.get(name, "").split() for name in ("Uid", "Gid", "Groups"))
     if not (uid and gid):
         return None
-    return User(uid=int(uid[0]), gid=int(gid[0]), groups=tuple(map(int, groups)))
+    return User(uid=int(uid[0]), gid=int(gid[0]), groups=tuple([int(group) for group in groups]))
 
 
 def status(pid: int) -> dict[str, str]:

@@ -128,8 +128,10 @@ def _build(kind: Any, raw: Any, where: str, *, is_request: bool) -> Any:
             raise BadRequest(f"{where} must be a list")
         item = typing.get_args(kind)[0]
         return tuple(
-            _build(item, entry, f"{where}[{i}]", is_request=is_request)
-            for i, entry in enumerate(raw)
+            [
+                _build(item, entry, f"{where}[{i}]", is_request=is_request)
+                for i, entry in enumerate(raw)
+            ]
         )
     if dataclasses.is_dataclass(kind):
         return _build_object(kind, raw, where, is_request=is_request)

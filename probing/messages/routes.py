@@ -388,9 +388,11 @@ NODE_ROUTES: tuple[Route, ...] = (
 """What a node server answers for itself."""
 
 RANK_ROUTES: tuple[Route, ...] = tuple(
-    dataclasses.replace(route, path=rank_paths.path_of("{key}", route.path))
-    for route in ROUTES
-    if route.name != "openapi"
+    [
+        dataclasses.replace(route, path=rank_paths.path_of("{key}", route.path))
+        for route in ROUTES
+        if route.name != "openapi"
+    ]
 )
 """What it answers for each of its processes, or passes on to the agent there."""
 

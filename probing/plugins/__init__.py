@@ -165,7 +165,7 @@ def _found() -> tuple[Installed, ...]:
         points = {point.name: point for point in entry_points(group=GROUP)}
     except Exception as error:  # noqa: BLE001 - the metadata of any package may be damaged
         return (Installed(name="any", plugin=Plugin(), problem=failure(error)),)
-    return tuple(_load(points[name]) for name in sorted(points))
+    return tuple([_load(points[name]) for name in sorted(points)])
 
 
 def _load(point: EntryPoint) -> Installed:

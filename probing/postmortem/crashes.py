@@ -235,8 +235,10 @@ def _read_exception(path: Path) -> CrashRecord | None:
     if record.kind not in {EXCEPTION, THREAD_EXCEPTION} or not 0 <= record.when_ns <= _MAX_NS:
         return _damaged(path, when_ns)
     threads = tuple(
-        replace(thread, frames=tuple(f for f in thread.frames if not is_ours(f.file)))
-        for thread in record.threads
+        [
+            replace(thread, frames=tuple([f for f in thread.frames if not is_ours(f.file)]))
+            for thread in record.threads
+        ]
     )
     return replace(record, threads=threads)
 
@@ -294,7 +296,7 @@ def _thread(header: re.Match[str], frames: tuple[Frame, ...], pid: int, main: in
     number = int(header[2] or "0", 16)
     is_main = number != 0 and number == main
     name = "MainThread" if is_main else _unescaped(header[3] or "") or f"thread {number:#x}"
-    shown = tuple(frame for frame in frames if not is_ours(frame.file))
+    shown = tuple([frame for frame in frames if not is_ours(frame.file)])
     return ThreadStack(thread_id=pid if is_main else 0, name=name, is_main=is_main, frames=shown)
 
 

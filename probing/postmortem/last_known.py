@@ -161,7 +161,7 @@ def _assemble(
                 thread_id=number,
                 name="MainThread" if is_main else f"thread {number}",
                 is_main=is_main,
-                frames=tuple(_frame(rows, place, texts) for place in inside),
+                frames=tuple([_frame(rows, place, texts) for place in inside]),
             )
         )
     threads.sort(key=lambda thread: not thread.is_main)

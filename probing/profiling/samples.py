@@ -126,4 +126,6 @@ def _path(module: str | None) -> tuple[str, ...]:
     """The modules that one is in, and itself; a number alone would not say which block it is."""
     parts = [] if module is None else module.split(".")
     inside = zip(["", *parts], parts, strict=False)
-    return tuple(f"{outer}.{part}" if outer and part.isdigit() else part for outer, part in inside)
+    return tuple(
+        [f"{outer}.{part}" if outer and part.isdigit() else part for outer, part in inside]
+    )

@@ -182,8 +182,10 @@ def summarize(trace: Trace) -> Profile:
         wall_ns=marks[-1].start_ns - marks[0].start_ns,
         busy_ns=busy_ns,
         steps=tuple(
-            StepSpan(step=a.step, start_ns=a.time_ns, duration_ns=b.start_ns - a.start_ns)
-            for a, b in pairwise(marks)
+            [
+                StepSpan(step=a.step, start_ns=a.time_ns, duration_ns=b.start_ns - a.start_ns)
+                for a, b in pairwise(marks)
+            ]
         ),
         kernels=(*_kernels(trace.kernels, "kernel"), *_kernels(trace.ops, "operator")),
         categories=_categories(counted),
@@ -219,7 +221,7 @@ def kernel_rows(profile: Profile | None) -> LiveRows:
             )
             for k in profile.kernels
         ]  # fmt: skip
-    columns = tuple(column.name for column in KERNELS.columns)
+    columns = tuple([column.name for column in KERNELS.columns])
     return LiveRows(table=KERNELS.name, columns=columns, rows=tuple(rows))
 
 

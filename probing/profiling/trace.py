@@ -143,15 +143,17 @@ def read_trace(data: bytes, calls: tuple[ModuleCall, ...] = ()) -> Trace:
     return Trace(
         raw=raw,
         marks=marks,
-        ops=tuple(op for op in ops if not op.is_double),
+        ops=tuple([op for op in ops if not op.is_double]),
         kernels=tuple(sorted(kernels, key=_by_time)),
         annotations=tuple(sorted(notes, key=_by_time)),
         modules=tuple(modules),
         launches=tuple(launches),
         delays_ns=tuple(
-            kernel.start_ns - launched[kernel.correlation].start_ns
-            for kernel in kernels
-            if kernel.correlation in launched
+            [
+                kernel.start_ns - launched[kernel.correlation].start_ns
+                for kernel in kernels
+                if kernel.correlation in launched
+            ]
         ),
     )
 

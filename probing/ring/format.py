@@ -257,7 +257,7 @@ def decode_header(header: bytes, *, source: str) -> RingHeader:
         raise RingError(source, "its header gives impossible sizes")
     try:
         described: dict[str, Any] = json.loads(text)
-        fields = tuple(_decode_field(item, row_size) for item in described["fields"])
+        fields = tuple([_decode_field(item, row_size) for item in described["fields"]])
         table = str(described["table"])
         doc, origin = str(described.get("doc", "")), str(described.get("origin", ""))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
@@ -291,7 +291,7 @@ def _decode_field(item: dict[str, Any], row_size: int) -> StoredField:
         offset=offset,
         unit=item["unit"],
         doc=str(item["doc"]),
-        values=tuple(str(value) for value in item["values"]),
+        values=tuple([str(value) for value in item["values"]]),
     )
 
 

@@ -229,7 +229,7 @@ def table_status(folder: ProcessFolder, table: Table) -> TableStatus:
 
 def tables_answer(folder: ProcessFolder) -> TablesAnswer:
     """Every table's counts."""
-    return TablesAnswer(tables=tuple(table_status(folder, table) for table in tables_of(folder)))
+    return TablesAnswer(tables=tuple([table_status(folder, table) for table in tables_of(folder)]))
 
 
 def tables_of(folder: ProcessFolder) -> tuple[Table, ...]:

@@ -43,7 +43,7 @@ class Rows(Protocol):
 
 def nulls_of(layout: RingLayout) -> tuple[Any, ...]:
     """Closing columns that are all NULL, in layout order."""
-    return tuple(null_of(field.code) for field in layout.closing)
+    return tuple([null_of(field.code) for field in layout.closing])
 
 
 def null_of(code: str) -> Any:
@@ -64,7 +64,7 @@ def rows_of(layout: RingLayout, buffer: memoryview, words: PlainWords, *, in_c: 
     rows: Rows = IN_C.Rows(
         ring=buffer,
         words=words,
-        columns=tuple((field.offset, field.code) for field in layout.fields),
+        columns=tuple([(field.offset, field.code) for field in layout.fields]),
         opening=len(layout.opening),
         nulls=nulls_of(layout),
         row_size=layout.row_size,

@@ -171,7 +171,7 @@ class RingWriter:
         self.no_closing: Callable[[], list[Any]] = list(self._closing_nulls).copy
         places = {field.column.name: field.offset for field in self.layout.opening}
         self._start_at = places.get("start_ns", 0)
-        self._closing_names = tuple(field.column.name for field in self.layout.closing)
+        self._closing_names = tuple([field.column.name for field in self.layout.closing])
         self._released = 0
         written = self._rows = rows_of(self.layout, self.buffer, self.words, in_c=in_c)
         self.open_row, self.reopen_row = written.open_row, written.reopen_row

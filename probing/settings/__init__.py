@@ -293,13 +293,15 @@ def _default_of(spec: dataclasses.Field[Any]) -> Any:
 
 
 SETTINGS: tuple[Setting, ...] = tuple(
-    Setting(
-        name=f.name,
-        type=str(f.type),
-        default=_default_of(f),
-        **{**f.metadata, "env": f.metadata["env"] or f"PROBING_{f.name.upper()}"},
-    )
-    for f in dataclasses.fields(Settings)
+    [
+        Setting(
+            name=f.name,
+            type=str(f.type),
+            default=_default_of(f),
+            **{**f.metadata, "env": f.metadata["env"] or f"PROBING_{f.name.upper()}"},
+        )
+        for f in dataclasses.fields(Settings)
+    ]
 )
 
 

@@ -128,7 +128,7 @@ def unknown_in(env: Mapping[str, str], settings: Sequence[Setting]) -> tuple[str
     """A sentence for each variable that is called as settings are, and is none."""
     known = [setting.env for setting in settings]
     names = sorted(name for name in env if name.startswith(_PREFIX) and name not in known)
-    return tuple(_unknown(name, known) for name in names[:_MOST_UNKNOWN])
+    return tuple([_unknown(name, known) for name in names[:_MOST_UNKNOWN]])
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:

@@ -64,8 +64,10 @@ def added_columns(table: Table) -> tuple[Column, ...]:
     """These columns as they are called in a table of one process."""
     own = {column.name for column in table.columns}
     return tuple(
-        column._replace(name=f"process_{column.name}") if column.name in own else column
-        for column in _ADDED
+        [
+            column._replace(name=f"process_{column.name}") if column.name in own else column
+            for column in _ADDED
+        ]
     )
 
 

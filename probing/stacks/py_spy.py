@@ -213,7 +213,7 @@ def _thread(raw: dict[str, Any], pid: int, numbers: dict[int, int]) -> ThreadSta
         thread_id=number,
         name=name or f"thread {number or hex(raw['thread_id'])}",
         is_main=number == pid,
-        frames=tuple(_frame(frame) for frame in raw["frames"]),
+        frames=tuple([_frame(frame) for frame in raw["frames"]]),
         holds_gil=bool(raw["owns_gil"]),
     )
 
@@ -235,6 +235,8 @@ def _locals(raw: list[dict[str, Any]] | None) -> tuple[Local, ...] | None:
     if raw is None:
         return None
     return tuple(
-        Local(name=str(item["name"]), value=str(item["repr"] or "?")[:_LONGEST_VALUE])
-        for item in raw
+        [
+            Local(name=str(item["name"]), value=str(item["repr"] or "?")[:_LONGEST_VALUE])
+            for item in raw
+        ]
     )

@@ -44,7 +44,7 @@ HELD = "standing still at a safe point, as a question asks it to"
 def rows_of(table: Table, backtrace: Backtrace) -> LiveRows:
     """The rows of `python.backtrace` or `python.threads` at the moment of a backtrace."""
     make = _backtrace_rows if table is BACKTRACE else _thread_rows
-    columns = tuple(column.name for column in table.columns)
+    columns = tuple([column.name for column in table.columns])
     return LiveRows(table=table.name, columns=columns, rows=tuple(make(backtrace)))
 
 
@@ -185,7 +185,7 @@ def task_stack(
         owner: Words about who has that, to be put behind.
     """
     source = SourceLines()
-    shown = tuple(_with_line(frame, source) for frame in frames)
+    shown = tuple([_with_line(frame, source) for frame in frames])
     words = waits.describe(Sight(frames=shown)) or otherwise
     return TaskStack(
         kind=kind, name=name, frames=shown, thread_id=thread_id, waiting=f"{words}{owner}"

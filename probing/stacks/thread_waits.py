@@ -67,7 +67,7 @@ def deadlocks(threads: Sequence[ThreadStack]) -> tuple[tuple[ThreadStack, ...], 
     for thread in threads:
         circle = _circle(chain(threads, thread))
         found.setdefault(frozenset(one.thread_id for one in circle), circle)
-    return tuple(circle for circle in found.values() if circle)
+    return tuple([circle for circle in found.values() if circle])
 
 
 def is_stuck_behind(threads: Sequence[ThreadStack], thread: ThreadStack) -> bool:

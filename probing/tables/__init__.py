@@ -131,9 +131,9 @@ _FIRST = (
 )
 _ALL = {table.name: table for table in _declared()}
 
-TABLES: tuple[Table, ...] = tuple(_ALL[name] for name in dict.fromkeys((*_FIRST.split(), *_ALL)))
+TABLES: tuple[Table, ...] = tuple([_ALL[name] for name in dict.fromkeys((*_FIRST.split(), *_ALL))])
 """All tables: those that people ask most come first, in that order."""
 
 TABLES_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
 
-RECORDED_TABLES: tuple[Table, ...] = tuple(t for t in TABLES if t.kind == "recorded")
+RECORDED_TABLES: tuple[Table, ...] = tuple([t for t in TABLES if t.kind == "recorded"])

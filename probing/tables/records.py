@@ -85,7 +85,7 @@ class Table(NamedTuple):
         """The columns that a row holds, without those computed from others."""
         computed = (c.name for c in self.columns if c.scaled is not None or c.part_of is not None)
         names = frozenset(computed)
-        return tuple(column for column in self.columns if column.name not in names)
+        return tuple([column for column in self.columns if column.name not in names])
 
 
 def text(name: str, doc: str) -> Column:
@@ -130,4 +130,4 @@ def moment(name: str, doc: str) -> Column:
 
 def closing(*columns: Column) -> tuple[Column, ...]:
     """Columns whose values are known only as a row is completed."""
-    return tuple(column._replace(closing=True) for column in columns)
+    return tuple([column._replace(closing=True) for column in columns])

@@ -272,7 +272,9 @@ class Cuda:
     def allocator_bytes(self, index: int) -> tuple[int | None, int | None]:
         """See `Accelerator`."""
         stats = device_api().memory_stats_as_nested_dict(index)
-        return tuple(stats[f"{what}_bytes"]["all"]["current"] for what in ("allocated", "reserved"))
+        return tuple(
+            [stats[f"{what}_bytes"]["all"]["current"] for what in ("allocated", "reserved")]
+        )
 
     @_noted("the states of the device's random number generators are not known")
     def generator_states(self) -> list[Any] | None:

@@ -88,7 +88,7 @@ class LearningRate:
         self._watches = [rates.watch(scene.recording) for rates in self._rates]
         for watch in self._watches:
             watch.begin()
-        changes = tuple(change for rates in self._rates for change in rates.changes())
+        changes = tuple([change for rates in self._rates for change in rates.changes()])
         return Applied(changes=changes, notes=self._notes, undo=self._take_back)
 
     def finish(self, scene: Scene, applied: Applied, until: float) -> Applied:
@@ -125,9 +125,9 @@ class LearningRate:
         gone = [r for r in self._rates if (o := r.optimizer()) is None or replaced(o)]
         undone = [rates.take_back() for rates in self._rates if rates not in gone]
         return Undone(
-            tuple(change for one in undone for change in one.changes),
-            tuple(change for one in undone for change in one.overwritten),
-            tuple(rates.told_replaced() for rates in gone),
+            tuple([change for one in undone for change in one.changes]),
+            tuple([change for one in undone for change in one.overwritten]),
+            tuple([rates.told_replaced() for rates in gone]),
         )
 
 
@@ -272,7 +272,7 @@ class _Rates:
     def _named(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
         if not self._name:
             return changes
-        return tuple(dataclasses.replace(c, what=f"{self._name}: {c.what}") for c in changes)
+        return tuple([dataclasses.replace(c, what=f"{self._name}: {c.what}") for c in changes])
 
     def _carries(self, holder: object, key: object, has_moved: bool) -> bool:  # noqa: FBT001 - as the ledger calls it
         """Whether a number is still what was made of it, or what a scheduler has made of that."""

@@ -140,8 +140,10 @@ def _told(entries: list[_Entry]) -> tuple[Change, ...]:
             key = (entry.what, f"{entry.before:g}", f"{entry.after:g}")
             groups.setdefault(key, []).extend([] if entry.group is None else [str(entry.group)])
     return tuple(
-        Change(what=f"{what}{_of_groups(numbers)}", before=before, after=after)
-        for (what, before, after), numbers in groups.items()
+        [
+            Change(what=f"{what}{_of_groups(numbers)}", before=before, after=after)
+            for (what, before, after), numbers in groups.items()
+        ]
     )
 
 

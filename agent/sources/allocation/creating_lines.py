@@ -40,8 +40,10 @@ def with_frames(moments: Sequence[Moment], snapshot: Mapping[str, object]) -> li
     return [
         moment._replace(
             storages=tuple(
-                one._replace(frame=frames.get((one.device, one.address), one.frame))
-                for one in moment.storages
+                [
+                    one._replace(frame=frames.get((one.device, one.address), one.frame))
+                    for one in moment.storages
+                ]
             )
         )
         for moment, frames in zip(moments, found, strict=True)

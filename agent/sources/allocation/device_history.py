@@ -69,7 +69,7 @@ class DeviceHistory:
         segments = found.segments(snapshot.pop("segments", []))
         head = AllocationHead(
             how=self.how,
-            devices=tuple(f"cuda:{number}" for number in range(found.devices)),
+            devices=tuple([f"cuda:{number}" for number in range(found.devices)]),
             marks=tuple(self._marks),
             entries=self.entries or len(events),
         )

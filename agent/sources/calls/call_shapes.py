@@ -54,7 +54,7 @@ def read_tensors(value: object, torch: ModuleType) -> Tensors:
     is_known = True
     for name, tensor in _tensors_in(value, "", torch.Tensor, _DEEPEST):
         try:
-            shape = tuple(int(size) for size in tensor.shape)
+            shape = tuple([int(size) for size in tensor.shape])
             size = math.prod(shape) * tensor.element_size()
         except (RuntimeError, TypeError, ValueError):  # a nested or symbolic one has none to tell
             is_known = False

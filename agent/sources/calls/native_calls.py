@@ -67,7 +67,7 @@ class NativeCalls:
                 function=wrapper,
                 original=original,
                 is_direct=is_direct,
-                layout=tuple((f.column.name, f.offset, f.code) for f in trace.layout.fields),
+                layout=tuple([(f.column.name, f.offset, f.code) for f in trace.layout.fields]),
                 ring=trace.buffer,
                 words=trace.words,
                 now=self._recording.now,

@@ -205,7 +205,7 @@ class Observation:
             seen = self._current[id(module)] = Observed(module, self._step)
         seen.calls += 1
         seen.given, seen.returned = given, returned
-        shapes = Shapes(dict(given.named), tuple(shape for _, shape in returned.named))
+        shapes = Shapes(dict(given.named), tuple([shape for _, shape in returned.named]))
         flops = self._formulas.count(module, shapes)
         is_exact = flops is not None
         if flops is None:

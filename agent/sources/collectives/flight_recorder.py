@@ -127,6 +127,6 @@ def _number(value: Any) -> int | None:
 
 
 def _rows(found: list[dict[str, Any]], note: str | None) -> LiveRows:
-    columns = tuple(column.name for column in FLIGHT_RECORDER.columns)
-    rows = tuple(tuple(row[column] for column in columns) for row in found)
+    columns = tuple([column.name for column in FLIGHT_RECORDER.columns])
+    rows = tuple([tuple([row[column] for column in columns]) for row in found])
     return LiveRows(table=FLIGHT_RECORDER.name, columns=columns, rows=rows, note=note)

@@ -291,7 +291,7 @@ class CollectiveRows:
         if tensors is None:
             return 0, 0, 0
         flat = flat_tensors(tensors)
-        key = tuple((tensor.shape, tensor.dtype) for tensor in flat)
+        key = tuple([(tensor.shape, tensor.dtype) for tensor in flat])
         facts = self._facts.get(key)
         if facts is None:
             facts = self._tell(flat)

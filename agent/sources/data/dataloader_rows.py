@@ -25,7 +25,7 @@ from ...eval.frame_names import locals_of
 from .dataloaders import DataLoaders, Feed, Loader, next_task
 from .loader_setup import setup_of
 
-_COLUMNS = tuple(column.name for column in DATALOADERS.columns)
+_COLUMNS = tuple([column.name for column in DATALOADERS.columns])
 
 
 def dataloader_rows(loaders: DataLoaders | None) -> LiveRows:
@@ -38,7 +38,7 @@ def dataloader_rows(loaders: DataLoaders | None) -> LiveRows:
             found += [about | worker for worker in _workers_of(iterator)]
         for shared, loader, setup in loaders.between_epochs():
             found.append({**setup, **_counts_of(loader, shared), "waiting": False})
-    rows = tuple(tuple(row.get(column) for column in _COLUMNS) for row in found)
+    rows = tuple([tuple([row.get(column) for column in _COLUMNS]) for row in found])
     return LiveRows(table=DATALOADERS.name, columns=_COLUMNS, rows=rows)
 
 
@@ -49,10 +49,12 @@ def with_workers_named(trace: Backtrace, loaders: DataLoaders) -> Backtrace:
     except (AttributeError, LookupError, TypeError):  # an iterator of another library's making
         return trace
     threads = tuple(
-        dataclasses.replace(thread, waiting=awaited[thread.thread_id])
-        if thread.waiting == FOR_A_WORKER and thread.thread_id in awaited
-        else thread
-        for thread in trace.threads
+        [
+            dataclasses.replace(thread, waiting=awaited[thread.thread_id])
+            if thread.waiting == FOR_A_WORKER and thread.thread_id in awaited
+            else thread
+            for thread in trace.threads
+        ]
     )
     return dataclasses.replace(trace, threads=threads)
 

@@ -69,7 +69,7 @@ def answer_about(pair: Pair, *, shown: int, waited_s: float) -> LabelsAnswer:
     trained = [int((row != IGNORED).sum()) for row in pair.labels]
     shares = _shares(pair)
     count = max(0, min(shown, _MOST_SHOWN, len(trained)))
-    samples = tuple(_sample(pair, index) for index in range(count))
+    samples = tuple([_sample(pair, index) for index in range(count)])
     tokenizer = _tokenizer()
     texts = _texts(tokenizer, samples) if tokenizer is not None else ()
     return LabelsAnswer(
@@ -82,7 +82,7 @@ def answer_about(pair: Pair, *, shown: int, waited_s: float) -> LabelsAnswer:
         read=len(trained),
         trained=sum(trained),
         ignored=int(pair.labels.numel()) - sum(trained),
-        all_ignored=tuple(index for index, n in enumerate(trained) if not n)[:_MOST_NAMED],
+        all_ignored=tuple([index for index, n in enumerate(trained) if not n])[:_MOST_NAMED],
         same=shares[0].value,
         next=shares[1].value,
         previous=shares[2].value,
@@ -172,6 +172,8 @@ def _texts(tokenizer: Any, samples: Iterable[LabelledSample]) -> tuple[TokenText
     except Exception:  # noqa: BLE001 - it is the user's, and may not know every number
         return ()
     return tuple(
-        TokenText(token=number, text=str(text)[:_LONGEST_TEXT])
-        for number, text in zip(wanted, found, strict=False)
+        [
+            TokenText(token=number, text=str(text)[:_LONGEST_TEXT])
+            for number, text in zip(wanted, found, strict=False)
+        ]
     )

@@ -119,7 +119,7 @@ def read_loss(loss: Tensor, results: list[object], addresses: Sequence[int] = ()
         addresses: Where the tensors lie that the model was given.
     """
     chain = chain_of(loss, results)
-    ordered = tuple(LossNode(type(node).__name__, _facts_of(node)) for node in reversed(chain))
+    ordered = tuple([LossNode(type(node).__name__, _facts_of(node)) for node in reversed(chain)])
     branches = any(len(_inner(node)) > 1 for node in chain)
     ends = _inner(chain[-1])[:1] if chain else [loss.grad_fn]
     place = next((i for i, node in enumerate(results) if any(node is end for end in ends)), 0)

@@ -203,5 +203,5 @@ def _record(peak: Peak, shape: FitShape) -> FitPeak:
         shape=shape,
         bytes=peak.bytes,
         phase=peak.phase,
-        parts=tuple(FitPart(category=name, bytes=size) for name, size in parts if size),
+        parts=tuple([FitPart(category=name, bytes=size) for name, size in parts if size]),
     )

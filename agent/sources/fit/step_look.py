@@ -347,7 +347,7 @@ def givens_in(value: object) -> list[Given]:
 def _shapes_of(value: Any, torch: ModuleType) -> Any:
     """The same with a `Given` in the place of every tensor."""
     if isinstance(value, torch.Tensor):
-        shape = tuple(int(size) for size in value.shape)
+        shape = tuple([int(size) for size in value.shape])
         return Given(shape, value.dtype, value.device, bool(value.requires_grad))
     if type(value) in {list, tuple}:
         return type(value)(_shapes_of(part, torch) for part in value)

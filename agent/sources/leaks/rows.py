@@ -88,8 +88,8 @@ def referrer_rows(search: ReferrerSearch | None) -> LiveRows:
 
 
 def _rows(table: Table, found: Iterable[dict[str, Any]], note: str | None) -> LiveRows:
-    columns = tuple(column.name for column in table.columns)
-    rows = tuple(tuple(row.get(column) for column in columns) for row in found)
+    columns = tuple([column.name for column in table.columns])
+    rows = tuple([tuple([row.get(column) for column in columns]) for row in found])
     return LiveRows(table=table.name, columns=columns, rows=rows, note=note)
 
 

@@ -298,7 +298,7 @@ class LeakWatch(ArmedJob):
             storages.sort(key=lambda s: s.born or 0)
             grown = last[kind][0] - first.get(kind, none)[0]
             if len(set(births)) >= LEAST_BIRTHS and grown >= LEAST_BIRTHS:
-                places = tuple((s.device, s.address) for s in storages)
+                places = tuple([(s.device, s.address) for s in storages])
                 modules = {s.module for s in storages}
                 module = modules.pop() if len(modules) == 1 else kind.module
                 begin, name = first.get(kind, none), storages[-1].name

@@ -42,8 +42,8 @@ def repeated_blocks(model: Module) -> list[Blocks]:
         row = _longest_row(module)
         if len(row) < _FEWEST:
             continue
-        names = tuple(f"{path}.{key}" if path else key for key, _ in row)
-        blocks = tuple(block for _, block in row)
+        names = tuple([f"{path}.{key}" if path else key for key, _ in row])
+        blocks = tuple([block for _, block in row])
         inside.update(id(part) for part in module.modules())
         found.append(Blocks(path or type(module).__name__, names, blocks, module))
     return found

@@ -49,8 +49,10 @@ def model_rows(recording: Recording | None) -> LiveRows:
     """The rows of ``python.models`` now."""
     roots = _roots(recording)
     rows = tuple(
-        _model_row(number, root, name)
-        for number, (root, name) in enumerate(zip(roots, _named(recording, roots), strict=True))
+        [
+            _model_row(number, root, name)
+            for number, (root, name) in enumerate(zip(roots, _named(recording, roots), strict=True))
+        ]
     )
     return LiveRows(
         table=MODELS.name, columns=_names(MODELS), rows=rows, note=_missing(recording, roots)
@@ -120,7 +122,7 @@ def _unseen(compiled: int, modules: int) -> str | None:
 
 
 def _names(table: Any) -> tuple[str, ...]:
-    return tuple(column.name for column in table.columns)
+    return tuple([column.name for column in table.columns])
 
 
 def _model_row(number: int, root: Module, name: str) -> Row:

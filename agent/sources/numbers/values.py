@@ -40,9 +40,11 @@ def read_locals(frame: FrameType) -> tuple[Local, ...]:
     try:
         names = [name for name in list(values) if not name.startswith("__")]
         return tuple(
-            Local(name=name, value=describe(values[name]))
-            for name in names[:_LOCALS]
-            if name in values
+            [
+                Local(name=name, value=describe(values[name]))
+                for name in names[:_LOCALS]
+                if name in values
+            ]
         )
     finally:
         # Before 3.13 this is a copy that the frame keeps until it returns: left as it is, it would

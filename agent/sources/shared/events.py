@@ -32,7 +32,7 @@ class Events:
 
     def forget(self, *calls: object) -> None:
         """Call these no more."""
-        self.before_step = tuple(call for call in self.before_step if call not in calls)
-        self.after_step = tuple(call for call in self.after_step if call not in calls)
-        self.before_backward = tuple(call for call in self.before_backward if call not in calls)
-        self.after_backward = tuple(call for call in self.after_backward if call not in calls)
+        self.before_step = tuple([call for call in self.before_step if call not in calls])
+        self.after_step = tuple([call for call in self.after_step if call not in calls])
+        self.before_backward = tuple([call for call in self.before_backward if call not in calls])
+        self.after_backward = tuple([call for call in self.after_backward if call not in calls])

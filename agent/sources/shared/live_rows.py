@@ -16,5 +16,5 @@ def live_rows_of(
     table: Table, rows: Iterable[tuple[Any, ...]], note: str | None = None
 ) -> LiveRows:
     """Rows with the names of their columns."""
-    names = tuple(column.name for column in table.columns)
+    names = tuple([column.name for column in table.columns])
     return LiveRows(table=table.name, columns=names, rows=tuple(rows), note=note)

@@ -94,10 +94,12 @@ class ThreadState(Thread):
         self.backward: list[Any] = []
         self.backward_facts = _facts(self.native_id, BACKWARD, recomputing=False, training=True)
         self.collective_facts = tuple(
-            _COLLECTIVE_FACTS.pack(
-                self.native_id, is_async, NULL_NAME, NULL_INT, NULL_FLOAT, NULL_INT, NULL_INT
-            )
-            for is_async in (False, True)
+            [
+                _COLLECTIVE_FACTS.pack(
+                    self.native_id, is_async, NULL_NAME, NULL_INT, NULL_FLOAT, NULL_INT, NULL_INT
+                )
+                for is_async in (False, True)
+            ]
         )
         self._all_facts: dict[tuple[bool, bool], list[bytes]] = {}
         self.enter(recomputing=False, training=True)

@@ -83,7 +83,7 @@ def take_backtrace(*, locals: bool = False) -> Backtrace:
             is_main=thread.is_main,
             daemon=thread.daemon,
             alive=thread.is_alive,
-            frames=tuple(place.frame() for place in places.get(thread.ident, ())),
+            frames=tuple([place.frame() for place in places.get(thread.ident, ())]),
         )
         for thread in seen.threads
     ]
@@ -149,7 +149,7 @@ def _spans_of(places: dict[int, list[_Place]], numbers: Mapping[int, int]) -> di
 
 def _head_of(stack: list[FrameType]) -> _Head:
     """Where a thread is: its innermost frames and the instruction that each is at."""
-    return tuple((one.f_code, one.f_lasti) for one in stack[:_HEAD])
+    return tuple([(one.f_code, one.f_lasti) for one in stack[:_HEAD]])
 
 
 def _places_of(stack: list[FrameType], *, locals: bool) -> list[_Place]:

@@ -86,7 +86,9 @@ def awaited_futures(frames: Sequence[FrameType]) -> Futures | None:
         if frames[2].f_code is getattr(getattr(module, function), "__code__", None):
             found = local(frames[2], variable)
             these = tuple(found) if type(found) is set else ()
-            pending = tuple(one for one in these if own_attributes(one).get("_state") not in _ENDED)
+            pending = tuple(
+                [one for one in these if own_attributes(one).get("_state") not in _ENDED]
+            )
             needs_all = local(frames[2], "return_when") == "ALL_COMPLETED"
             return Futures(pending, needs_all or len(pending) == 1)
     return None

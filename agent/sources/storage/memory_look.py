@@ -123,7 +123,7 @@ class MemoryLook:
         tensors = [one for one in results if isinstance(one, plain)]
         moment = look(self._recording, BEFORE_BACKWARD, self._recording.step, tensors, self._survey)
         assert self._calls is not None
-        named = tuple(self._calls.named(storage) for storage in moment.storages)
+        named = tuple([self._calls.named(storage) for storage in moment.storages])
         self.moments.append(moment._replace(storages=named))
 
     def _leave(self) -> None:

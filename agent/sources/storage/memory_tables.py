@@ -157,7 +157,7 @@ def _pinned_rows(pinned: PinnedMemory | None) -> Iterator[Row]:
         "free_bytes": None if used is None else pinned.bytes - used,
         "blocks": pinned.pieces,
     }
-    yield tuple(known.get(column.name) for column in MEMORY_SEGMENTS.columns)
+    yield tuple([known.get(column.name) for column in MEMORY_SEGMENTS.columns])
 
 
 def _largest(storages: list[Storage]) -> str | None:

@@ -127,7 +127,10 @@ def _saved_by(kind: type) -> tuple[tuple[str, str], ...]:
     packed = [name for name in there if name.startswith(_PREFIX)]
     unpacked = [f"_saved_{name.removeprefix(_PREFIX)}" for name in packed]
     return tuple(
-        (name, one if one in there else one[1:]) for name, one in zip(packed, unpacked, strict=True)
+        [
+            (name, one if one in there else one[1:])
+            for name, one in zip(packed, unpacked, strict=True)
+        ]
     )
 
 

@@ -334,6 +334,6 @@ def _storage(key: tuple[str, int], claim: _Claim) -> Storage:
 def _shape(tensor: Tensor) -> tuple[int, ...]:
     """A tensor's sizes; none of one that has no common ones, such as a nested one."""
     try:
-        return tuple(int(size) for size in tensor.shape)
+        return tuple([int(size) for size in tensor.shape])
     except RuntimeError:
         return ()

@@ -222,7 +222,7 @@ def find_largest(
 def accumulation_pairs(samples: int, largest: int) -> tuple[tuple[int, int], ...]:
     """Micro-batches up to `largest` and how often to accumulate each, with one product."""
     fitting = [size for size in range(min(samples, largest), 0, -1) if samples % size == 0]
-    return tuple((size, samples // size) for size in fitting[:4])
+    return tuple([(size, samples // size) for size in fitting[:4]])
 
 
 def _next_batch(known: dict[int, FitAnswer], limit: int) -> int | None:

@@ -73,7 +73,7 @@ class Batch:
         """
         fields, columns = fields_of(self.table, prefix), self._columns
         if places:
-            fields, columns = [fields[at] for at in places], tuple(columns[at] for at in places)
+            fields, columns = [fields[at] for at in places], tuple([columns[at] for at in places])
         return IN_C.arrow_stream(fields, *self._how, columns, NULL_INT, NULL_FLOAT_BITS)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:

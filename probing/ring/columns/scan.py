@@ -121,7 +121,9 @@ class _Scan:
             field.name: Raw(field, width, _room(width * count))
             for field, width in zip(wanted, widths, strict=True)
         }
-        self._columns = tuple((raw.field.offset, raw.width, raw.data) for raw in self._raw.values())
+        self._columns = tuple(
+            [(raw.field.offset, raw.width, raw.data) for raw in self._raw.values()]
+        )
         self._step, self._is_still = max(1, _CHUNK_BYTES // ring.header.row_size), is_still
         self._threads = max(1, min(threads, count * ring.header.row_size // _THREAD_BYTES))
 

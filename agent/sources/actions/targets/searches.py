@@ -38,6 +38,6 @@ class Searches:
             if time.monotonic() - last.when < _KEPT_S and None not in found:
                 return found
         found = search()
-        kept = tuple(weakref.ref(thing) for thing in found)
+        kept = tuple([weakref.ref(thing) for thing in found])
         self._done[what] = _Search(weakref.ref(optimizer), kept, time.monotonic())
         return found

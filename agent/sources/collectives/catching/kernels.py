@@ -256,7 +256,7 @@ class Kernels:
 
     def _issued(self, call: Call, outputs: Any, result: object) -> None:
         """Torch has called it."""
-        call.outputs = tuple(map(_place_of, flat_tensors(outputs)))
+        call.outputs = tuple([_place_of(tensor) for tensor in flat_tensors(outputs)])
         work = result[-1] if isinstance(result, tuple) else result
         self._rows.issued(call, self._unbox_work(work), is_own=True)
         me = threading.get_ident()

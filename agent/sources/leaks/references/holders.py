@@ -190,7 +190,7 @@ class HolderSearch:
         wanted = {walk.place for walk in rest if walk.place is not None}
         keepers = graph_keepers(wanted) if wanted else {}
         begun = [walk for walk in rest if walk.place in keepers]
-        keys = [tuple(map(id, keepers[walk.place])) for walk in begun if walk.place]
+        keys = [tuple([id(k) for k in keepers[walk.place]]) for walk in begun if walk.place]
         for walk in begun:
             walk.begin_at_graph(keepers[walk.place] if walk.place else ())
         keepers.clear()  # what is on the way would be referred to from here, too

@@ -16,7 +16,7 @@ from ..phases import PHASES
 
 def columns_of(ring: RingWriter, phases: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """The numbers of phases, each with the place of its column, for `Phases.fill_seconds`."""
-    return tuple((number, ring.places_of(f"{PHASES[number]}_s")[0]) for number in phases)
+    return tuple([(number, ring.places_of(f"{PHASES[number]}_s")[0]) for number in phases])
 
 
 class StepEnd(NamedTuple):
