@@ -13,7 +13,7 @@ energy = nn.Sequential(
 )
 truth = Truth(energy=energy)
 optimizer = torch.optim.Adam(energy.parameters(), lr=1e-4, betas=(0.0, 0.999))
-scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5, gamma=0.9)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5, gamma=0.98)
 buffer = [torch.rand(1, 128) * 2 - 1 for _ in range(64)]
 
 
