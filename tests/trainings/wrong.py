@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+SOMETIMES = frozenset({("a3c", "attach")})
+"""What of `SAYS` is right in some runs: it goes by which thread is the first to make a step."""
 WRONG: Mapping[str, Mapping[str, str]] = {}
 
 _BEFORE_OPTIMIZER = r"\d+ calls of a model before the training included"
