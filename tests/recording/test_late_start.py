@@ -92,10 +92,21 @@ def test_bare_tensors_are_recorded_from_the_second_pass_on(run: Run) -> None:
     assert [row["loss"] for row in rows] == pytest.approx(printed[3:5])
 
 
-@pytest.mark.parametrize("place", ["before actor", "before critic"])
-def test_optimizers_in_turns_make_one_step_from_the_first_on(place: str, run: Run) -> None:
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("in_turns", "before actor"),
+        ("in_turns", "before critic"),
+        ("against", "before actor"),
+        ("against", "before critic"),
+        ("against", "behind both"),
+    ],
+)
+def test_optimizers_in_turns_make_one_step_from_the_first_on(
+    kind: str, place: str, run: Run
+) -> None:
     """Before the pattern is known, a critic's step belongs to the actor's before it."""
-    _, ask = run("in_turns", place)
+    _, ask = run(kind, place)
     rows = ask(
         "SELECT list(optimizer ORDER BY seq) AS steps FROM python.optimizer_steps"
         " GROUP BY step ORDER BY step"

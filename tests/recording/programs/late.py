@@ -205,6 +205,27 @@ def in_turns(place: str) -> None:
         print("step", step)
 
 
+def against(place: str) -> None:
+    """A generator's step, for which the discriminator is frozen, and then that one's."""
+    occasion = Occasion(place)
+    generator, discriminator = nn.Linear(8, 8), nn.Linear(8, 1)
+    optimizers = [torch.optim.Adam(model.parameters()) for model in (generator, discriminator)]
+    for step in range(3 * LAST_STEP):
+        occasion.step = step
+        made = generator(torch.ones(4, 8))
+        discriminator.requires_grad_(False)
+        discriminator(made).mean().backward()
+        occasion.at("before actor")
+        optimizers[0].step()
+        discriminator.requires_grad_(True)
+        optimizers[1].zero_grad()
+        discriminator(made.detach()).mean().backward()
+        occasion.at("before critic")
+        optimizers[1].step()
+        occasion.at("behind both")
+        print("step", step)
+
+
 def in_thread(place: str) -> None:
     """The training is not in the main thread."""
     thread = threading.Thread(target=train, args=(place,), kwargs={"closure": False})
