@@ -321,10 +321,8 @@ def _forget_gone(known: dict[int, _Root] | dict[int, _Parts]) -> None:
 
 
 def _trainable(optimizer: Optimizer) -> list[Any]:
-    """Its parameters that are trained, or were: a discriminator's rest while others are stepped."""
-    groups, state = list(getattr(optimizer, "param_groups", ())), getattr(optimizer, "state", ())
-    own = [p for group in groups for p in list(group["params"])]
-    return [p for p in own if p.requires_grad or p in state]
+    groups = list(getattr(optimizer, "param_groups", ()))
+    return [p for group in groups for p in list(group["params"]) if p.requires_grad]
 
 
 def _are_bare(tensors: list[Tensor]) -> bool:

@@ -48,6 +48,7 @@ class StepPattern:
         self._cycle: list[int] = []
         self._at = 0  # in the cycle
         self._rounds = self._ended = 0  # rounds and ends of steps since what is collected began
+        self._ended_at = (0, 0)  # how many were seen at the last two ends
         self._seen: list[int] = []
         self._places: list[Place] = []
         self._borders: list[int] = []
@@ -105,6 +106,7 @@ class StepPattern:
         """The step that has ended last, while no pattern is known, is not over after all."""
         self._since = [*self._last, *self._since]
         self._ended -= 1 + self.missed
+        self._ended_at = (0, self._ended_at[0])
 
     def _is_round(self) -> bool:
         """Whether a round of the pattern is over, and is not counted yet."""
@@ -124,6 +126,7 @@ class StepPattern:
         """Collect anew, from some that have been seen."""
         self._seen, self._places, self._borders = [], [], []
         self._rounds = self._ended = 0
+        self._ended_at = (0, 0)
         for who in kept:
             self._note(who, NO_PLACE)
 
@@ -179,7 +182,9 @@ class StepPattern:
         self._at = (seen - shift) % period
         self._rounds = (seen - shift) // period - (0 if self._at else 1)
         if self.is_late:
-            self._ended = self._rounds
+            # The end of the round in hand was told already, before the pattern was known.
+            is_told = self._ended_at[1] > seen - (self._at or period)
+            self._ended = self._rounds + is_told
         self.period = period
         runs = [1]
         for one, other in zip(self._cycle, self._cycle[1:], strict=False):
@@ -204,6 +209,7 @@ class StepPattern:
         """The training's step has ended."""
         self._last, self._since = self._since, []
         self._ended += 1 + self.missed
+        self._ended_at = (self._ended_at[1], len(self._seen))
         if self._restarts:
             self._restarts = False
             self._forget([])
