@@ -174,7 +174,8 @@ class Settings:
     query_memory_mib: int = _setting(
         512,
         "The resident memory of a helper process that runs queries of others, about 100 MiB"
-        " of it libraries, 192 at least. A node server's may hold four times that.",
+        " of it libraries, 192 at least. A node server's may hold four times that. What a"
+        " statement over a history may use, if that is more than 1,024.",
         live=True,
         minimum=64,
     )

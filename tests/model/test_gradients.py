@@ -110,7 +110,7 @@ def test_a_step_whose_passes_had_begun_has_no_number_of_them(
     monkeypatch.setenv("PROBING_HOME", str(target.home))
     target.wait_for_step(10)
     process, found = probing.connect(target.pid), []
-    for _ in range(30):
+    for _ in range(15):
         armed = sample_gradients(process, 2, timeout_s=DEADLINE_S).armed
         rows = process.query(
             f"SELECT passes, kept_passes FROM python.gradients WHERE step >= {armed.first_step}"
