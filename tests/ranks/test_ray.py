@@ -65,7 +65,7 @@ def test_the_lines_of_the_page_find_the_ranks(cluster: ray_cluster.RayCluster) -
     for line in (f"probing {listing}", "probing -t ray: doctor"):
         done = cluster.run(line, **trust)
         assert (done.returncode, done.stderr.count("error")) == (0, 0), (line, done)
-        told = "steps on record" if "doctor" in line else "ray:: 2 of 2 ranks seen"
+        told = "steps looked at" if "doctor" in line else "ray:: 2 of 2 ranks seen"
         assert told in done.stdout, (line, done)
     (cluster.folder / "stop").touch()
     steps = [cluster.folder / f"steps-{rank}" for rank in (0, 1)]

@@ -9,7 +9,7 @@ from .records import MIB, Case
 
 
 def _wrapped(count: int = 300, exchanged: float = 0.0, first: int = 0, **columns: Any) -> Facts:
-    """A model of 8 MiB inside a wrapper that was never called.
+    """A model of some bytes, by default 8 MiB, inside a wrapper that was never called.
 
     Args:
         exchanged: What part of it collectives move in every tenth step.
@@ -56,6 +56,7 @@ def unsynced(
     note: str = "",
     until: int = 0,
     ranks: int = 2,
+    parameters: int = 8 * MIB,
 ) -> Facts:
     """A model of 8 MiB inside a wrapper that is called.
 
@@ -63,7 +64,7 @@ def unsynced(
         size: What collectives of every so many steps move, in bytes.
         until: The last step whose gradients were averaged.
     """
-    row = {"model": "net", "parameter": "weight", "trainable": True, "bytes": 8 * MIB,
+    row = {"model": "net", "parameter": "weight", "trainable": True, "bytes": parameters,
            "optimizer": "opt"}  # fmt: skip
     calls = [{"step": step, "op": "all_reduce", "bytes": size} for step in range(0, count, every)]
     calls += [{"step": step, "op": "all_reduce", "bytes": 8 * MIB} for step in range(until)]

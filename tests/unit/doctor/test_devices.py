@@ -53,7 +53,12 @@ def test_tf32_is_asked_for_where_there_is_an_accelerator() -> None:
 def test_gradients_that_are_not_averaged_need_collectives_on_record() -> None:
     """And enough steps: whoever averages every so many of them is healthy."""
     unseen = unsynced(note="there are collectives that are not seen")
-    for there, why in ((unseen, "collectives"), (unsynced(count=100), "100 steps")):
+    few = unsynced(size=36, every=1, parameters=36)
+    for there, why in (
+        (unseen, "collectives"),
+        (unsynced(count=100), "100 steps"),
+        (few, "36 B only"),
+    ):
         with pytest.raises(NotLookedAt, match=why):
             signs("never-synced", there)
 

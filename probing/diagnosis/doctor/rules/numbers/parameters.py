@@ -223,6 +223,9 @@ def _never_synced(facts: Facts) -> Iterator[Sign]:
         for row in facts.live("parameters")
         if row["model"] in wrapped and row["trainable"] and stepped & _optimizers(row)
     ]
+    total = sum(row["bytes"] or 0 for row in found)
+    if found and total <= 2 * _OF_GRADIENTS:  # in half precision as few as metrics
+        raise NotLookedAt(f"the parameters of {found[0]['model']} are {size(total)} only")
     since = steps.numbers[-_SURE_STEPS]
     last = facts.rows(_LAST_EXCHANGE.format(bytes=_OF_GRADIENTS, since=since))[0]
     if not found or (last["last"] is not None and last["last"] >= since):
@@ -235,8 +238,7 @@ def _never_synced(facts: Facts) -> Iterator[Sign]:
         since_step=(last["last"] or 0) + 1 if is_new and steps.begins_at_start else None,
         evidence=(
             f"the newest {_SURE_STEPS} steps have no collective of more than"
-            f" {size(last['most'] or 0)}, and its {len(found)} parameters are"
-            f" {size(sum(row['bytes'] or 0 for row in found))}",
+            f" {size(last['most'] or 0)}, and its {len(found)} parameters are {size(total)}",
         ),
         weight=1.0,
     )
@@ -337,7 +339,8 @@ RULES = (
         " one.",
         evidence=f"python.collectives: none of more than {_OF_GRADIENTS} bytes in the newest"
         f" {_SURE_STEPS} steps, of a model inside DistributedDataParallel on several ranks whose"
-        " parameters are in an optimizer that steps. Averaging every so many steps (local SGD) is"
+        f" parameters, more than {2 * _OF_GRADIENTS} bytes, are in an optimizer that steps."
+        " Averaging every so many steps (local SGD) is"
         " seen where it is more frequent than that.",
         certainty="likely",
         gravity=71,
