@@ -21,7 +21,7 @@ import pyarrow as pa
 from ..cluster.job.members import find_members
 from ..cluster.union.query import Union
 from ..errors import InternalError, ProbingError, SqlTooLarge
-from ..history.query import History
+from ..history.query import History, statement_memory_mib
 from ..history.tables import in_history
 from ..linux.limited_memory import limit_memory
 from ..messages import common as wire
@@ -32,7 +32,8 @@ from ..sql.quoting import text_literal
 from ..tables import TABLES as ALL_TABLES, Table
 from .asked import HISTORY, LIVE, ROWS, SCHEMA, Asked, Place, meant
 
-_MEMORY_MIB = 2048
+_TIMES_A_STATEMENT = 2
+"""So much of what the engine may use for a statement is the whole process's."""
 _LOOK_S = 5.0
 """How long a list of tables looks into files for columns that are not declared."""
 _TABLES = pa.schema(
@@ -48,7 +49,7 @@ _TABLES = pa.schema(
 
 def main() -> int:
     """Answer what stdin asks; returns the exit code."""
-    limit_memory(_MEMORY_MIB)
+    limit_memory(_TIMES_A_STATEMENT * statement_memory_mib())
     load_whole()
     asked = _read(sys.stdin.buffer.readline())
     if asked is None:

@@ -141,7 +141,7 @@ class History:
             sql=sql,
             tables=[in_history(table) for table in KEPT_TABLES],
             timeout_s=timeout_s,
-            memory_mib=max(_MEMORY_MIB, Settings.from_env(os.environ).query_memory_mib),
+            memory_mib=statement_memory_mib(),
         )
         tries = _TRIES
         while True:
@@ -211,6 +211,11 @@ class History:
                 files.remove(name)
         self._left_out.add(name)
         self.notes.append(f"the file {name} is damaged, and left out: {why}")
+
+
+def statement_memory_mib() -> int:
+    """What a statement may use, in MiB, by the settings of this process."""
+    return max(_MEMORY_MIB, Settings.from_env(os.environ).query_memory_mib)
 
 
 def source_of(place: str) -> Source:

@@ -36,7 +36,7 @@ ELSEWHERE = frozenset(
 )
 """Folders that no training loads, or next to nothing of."""
 BY_ITEM = frozenset({"filter", "iter", "map", "zip"})
-ASKED = 3_000
+ASKED = 30_000
 
 
 def folders() -> Iterator[Path]:

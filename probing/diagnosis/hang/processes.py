@@ -89,13 +89,14 @@ def judge_unseen(case: Case) -> Verdict | None:
 
 def doing_words(evidence: RankEvidence) -> str:
     """What a rank does and where, in words that fit behind its name."""
-    doing = evidence.doing
-    words = doing.words if doing else "is somewhere that could not be told"
-    if evidence.state == "stopped":
+    doing, is_stopped = evidence.doing, evidence.state == "stopped"
+    if is_stopped:
         words = "is stopped by a signal"
+    else:
+        words = doing.words if doing else "is somewhere that could not be told"
     if doing and doing.where and not doing.is_deadlock:
         words += f", at {doing.where}"
-    if evidence.module is not None and evidence.state != "stopped":
+    if evidence.module is not None and not is_stopped:
         words += f", inside module {evidence.module}"
     return words
 

@@ -223,14 +223,16 @@ def _never_synced(facts: Facts) -> Iterator[Sign]:
         for row in facts.live("parameters")
         if row["model"] in wrapped and row["trainable"] and stepped & _optimizers(row)
     ]
-    total = sum(row["bytes"] or 0 for row in found)
-    if found and total <= 2 * _OF_GRADIENTS:  # in half precision as few as metrics
-        raise NotLookedAt(f"the parameters of {found[0]['model']} are {size(total)} only")
+    if not found:
+        return
+    model, total = found[0]["model"], sum(row["bytes"] or 0 for row in found)
+    if total <= 2 * _OF_GRADIENTS:  # in half precision as few as metrics
+        raise NotLookedAt(f"the parameters of {model} are {size(total)} only")
     since = steps.numbers[-_SURE_STEPS]
     last = facts.rows(_LAST_EXCHANGE.format(bytes=_OF_GRADIENTS, since=since))[0]
-    if not found or (last["last"] is not None and last["last"] >= since):
+    if last["last"] is not None and last["last"] >= since:
         return
-    model, is_new = found[0]["model"], last["last"] is None or last["last"] > steps.numbers[0]
+    is_new = last["last"] is None or last["last"] > steps.numbers[0]
     yield Sign(
         certainty="likely",
         summary=f"{_AVERAGES} is called around {model} and averages no gradients: each rank trains"
