@@ -115,8 +115,8 @@ def test_a_module_that_sleeps_is_named(runs: Runs, twins: tuple[Target, Target])
 def test_all_that_was_changed_is_named(runs: Runs) -> None:
     """Batch, type, threads and seed, as they were typed and as they came out."""
     changed = ("--batch", "32", "--dtype", "float64", "--threads", "2", "--seed", "5")
-    plain, other = runs.ended(), runs.ended(*changed)
-    found = diff(plain, other)
+    plain, other = runs.begin("--steps", "20"), runs.begin("--steps", "20", *changed)
+    found = diff(wait_for_end(plain), wait_for_end(other))
     assert {f"{one['kind']} {one['name']}" for one in found["differences"]} == SET_UP
     values = {one["name"]: (one["before"], one["after"]) for one in found["differences"]}
     assert values["loader 0.batch_size"] == ("8", "32")

@@ -6,17 +6,18 @@ import asyncio
 import re
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.harness.late import late
 from tests.harness.targets import Target
 
-pytest.importorskip("mcp", reason="it is of other Pythons than the first")
-from mcp import Client, StdioServerParameters
+if TYPE_CHECKING:
+    from mcp import Client
 
-from probing.mcp.asking import MOST_CHARS, _cut
-
+mcp = late("mcp", reason="it is of other Pythons than the first")
+asking = late("probing.mcp.asking", reason="it needs mcp")
 pytestmark = pytest.mark.torch
 
 LOOKING = {
@@ -49,12 +50,12 @@ class Agent:
 
 def served(target: Target, use: Callable[[Agent], Awaitable[None]], *options: str) -> None:
     """Start the server as an agent does, and use it."""
-    command = StdioServerParameters(
+    command = mcp.StdioServerParameters(
         command=sys.executable, args=["-m", "probing", "mcp", *options], env=target.env
     )
 
     async def drive() -> None:
-        async with Client(command, read_timeout_seconds=120.0) as client:
+        async with mcp.Client(command, read_timeout_seconds=120.0) as client:
             await use(Agent(client))
 
     asyncio.run(drive())
@@ -136,14 +137,14 @@ def test_a_hung_and_a_dead_process_are_asked(program: Callable[..., Target]) -> 
 def test_a_long_answer_is_cut_at_a_line() -> None:
     """It says how much is missing."""
     text = "\n".join(["x" * 99] * 1000)
-    cut = _cut(text)
-    assert len(cut) < MOST_CHARS + 100
+    cut = asking._cut(text)
+    assert len(cut) < asking.MOST_CHARS + 100
     assert cut.splitlines()[-1].startswith("[cut: 76,")
-    assert _cut("short") == "short"
+    assert asking._cut("short") == "short"
 
 
 def test_a_long_line_leaves_room_for_the_others() -> None:
     """A name of 50,000 characters is cut itself, and what stands below it is there."""
-    cut = _cut("\n".join(["first", "N" * 50_000, "last"]))
+    cut = asking._cut("\n".join(["first", "N" * 50_000, "last"]))
     assert cut.splitlines()[::2] == ["first", "last"]
     assert cut.splitlines()[1].endswith("N [cut: 49,000 characters of this line are missing]")

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.harness.late import late
 from tests.harness.targets import DEADLINE_S, ROOT, Target
 
-nbformat = pytest.importorskip("nbformat", reason="nbclient is of tests/notebooks.txt")
+nbformat = late("nbformat", reason="nbclient is of tests/notebooks.txt")
 pytestmark = pytest.mark.torch
 
 PAGE = ROOT / "docs" / "how-to" / "notebooks.ipynb"

@@ -19,10 +19,11 @@ from probing.gateway.helpers import Helpers
 from probing.history.export import export_process
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from tests.harness.certificates import make_certificate
+from tests.harness.late import late
 from tests.harness.ring_writer import trace_writer
 from tests.harness.targets import ROOT, clean_env, wait_until
 
-dbapi = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="of tests/history.txt")
+dbapi = late("adbc_driver_flightsql.dbapi", reason="of tests/history.txt")
 pytestmark = pytest.mark.filterwarnings("ignore:Cannot disable autocommit")
 
 _TOKEN, _READ_TOKEN = "t" * 32, "r" * 32

@@ -37,11 +37,12 @@ from probing.history.stores.spool import Spool
 from probing.linux import process
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from tests.harness.cards import card_of
+from tests.harness.late import late
 from tests.harness.ring_writer import trace_values, trace_writer
 from tests.harness.s3_server import Line, make_bucket, s3_server
 from tests.harness.targets import DEADLINE_S, Target, clean_env, program_path, wait_until
 
-pytest.importorskip("moto", reason="of tests/history.txt")
+late("moto", reason="of tests/history.txt")
 
 Made = Callable[..., ProcessFolder]
 Ask = Callable[[str], list[dict[str, Any]]]

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from probing.settings import SETTINGS
+from tests.harness.late import late
 from tests.harness.targets import DEADLINE_S, ROOT
 
 FOLDER = ROOT / "examples" / "cluster"
-pytest.importorskip(
-    "kubernetes_validate", reason="of tests/frameworks.txt, without torch not there"
-)
+late("kubernetes_validate", reason="of tests/frameworks.txt, without torch not there")
 
 
 def run(*argv: str | Path) -> subprocess.CompletedProcess[str]:

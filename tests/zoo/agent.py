@@ -23,14 +23,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
-
-from mcp import Client, StdioServerParameters
+from typing import TYPE_CHECKING, Any
 
 from probing.diagnosis.doctor.report import ALL_RULES
 from tests.zoo.judge import is_there, right_rules
 from tests.zoo.table import Expectation, expectations
 from tests.zoo.trainings import NotThere, Training
+
+if TYPE_CHECKING:
+    from mcp import Client, StdioServerParameters
 
 NAMES = (
     "lm_03", "rl_01", "seq_01", "tabular_01", "vision_01", "vision_03",
@@ -218,6 +219,8 @@ def look_at(expected: Expectation, deadline_s: float = 300.0) -> Search:
     try:
         with contextlib.closing(Training(expected, folder, home)) as training:
             training.wait_until_worth_a_look(deadline_s)
+            from mcp import StdioServerParameters
+
             server = StdioServerParameters(
                 command=sys.executable, args=["-m", "probing", "mcp"],
                 env={**training.environment, "PROBING": "0"},
@@ -228,6 +231,8 @@ def look_at(expected: Expectation, deadline_s: float = 300.0) -> Search:
 
 
 async def _served(server: StdioServerParameters, expected: Expectation) -> Search:
+    from mcp import Client
+
     async with Client(server, read_timeout_seconds=300.0) as client:
         return await search(client, expected)
 

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("mcp", reason="it is of other Pythons than the first")
 from tests.zoo.agent import (
     COMPLAINTS,
     MOST_CALLS,
