@@ -293,6 +293,7 @@ if __name__ == "__main__":
         grad_clip=options.grad_clip,
         pause=options.pause,
     )
+    options.out.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGINT, trainer.stop)
     trainer.train(options.steps)
     print(f"stopped at step {trainer.current_step}")

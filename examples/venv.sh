@@ -25,6 +25,11 @@ find_python() {
     return 1
 }
 
+# Python compiles what is imported; pip would compile all of torch and more, for half a minute.
+install() {
+    "$VENV/bin/python" -m pip install -qq --disable-pip-version-check --no-compile "$@"
+}
+
 if [ ! -x "$VENV/bin/python" ]; then
     python=$(find_python)
     echo "making $VENV with $("$python" --version)"
@@ -32,13 +37,19 @@ if [ ! -x "$VENV/bin/python" ]; then
 fi
 sources="pyproject.toml setup.py build_backend.py probing/page/package-lock.json"
 if [ ! -e "$stamp" ] || [ -n "$(find $sources probing/ring/*.[ch] -newer "$stamp")" ]; then
-    set -- -e ".[cli${extras:+,$extras}]"
+    ours=".[cli${extras:+,$extras}]"
     if [ "${WITHOUT_TORCH:-0}" = 0 ] && ! "$VENV/bin/python" -c 'import torch' 2>/dev/null; then
-        set -- "$@" "$torch"
+        echo "installing into $VENV: -e $ours $torch"
+        # Nothing of ours asks for torch: it is unpacked beside the rest, which takes as long.
+        install --no-deps "$torch" &
+        unpacking=$!
+        install -e "$ours"
+        wait "$unpacking"
+        install "$torch"  # what it needs
+    else
+        echo "installing into $VENV: -e $ours"
+        install -e "$ours"
     fi
-    echo "installing into $VENV: $*"
-    # Python compiles what is imported; pip would compile all of torch and more, for half a minute.
-    "$VENV/bin/python" -m pip install -qq --disable-pip-version-check --no-compile "$@"
     touch "$VENV/.installed" "$stamp"
 fi
 if [ -n "$extras" ]; then

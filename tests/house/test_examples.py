@@ -67,16 +67,22 @@ def test_without_a_limit_it_goes_on_until_ctrl_c(start: Start, tmp_path: Path) -
 
 
 def test_the_checkpoint_holds_the_state_and_no_code(start: Start, tmp_path: Path) -> None:
-    """A checkpoint loads without unpickling code, and holds the step, model and optimizer."""
+    """A checkpoint loads without unpickling code, and holds the step, model and optimizer.
+
+    It is in the folder that was asked for, which did not exist.
+    """
     import torch
 
-    process = start("--steps", "5", "--checkpoint-every", "2", "--workers", "0")
+    folder = tmp_path / "made" / "here"
+    process = start(
+        "--steps", "5", "--checkpoint-every", "2", "--workers", "0", "--out", str(folder)
+    )
     assert process.communicate(timeout=DEADLINE_S)[1] == ""
-    state = torch.load(tmp_path / "checkpoint.pt", map_location="cpu", weights_only=True)
+    state = torch.load(folder / "checkpoint.pt", map_location="cpu", weights_only=True)
     assert state["step"] == 4
     assert "blocks.0.attn.qkv.weight" in state["model"]
     assert [group["weight_decay"] for group in state["optimizer"]["param_groups"]] == [0.1, 0.0]
-    assert [path.name for path in tmp_path.glob("*.pt*")] == ["checkpoint.pt"]
+    assert [path.name for path in folder.iterdir()] == ["checkpoint.pt"]
 
 
 def test_the_checkpoint_is_never_half_written(start: Start, tmp_path: Path) -> None:

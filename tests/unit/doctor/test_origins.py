@@ -122,7 +122,7 @@ def test_a_rank_that_is_given_more_is_told_as_that(
     ranks = {rank: facts({"steps": steps(60, samples=n)}) for rank, n in enumerate(samples)}
     pace = dataclasses.replace(_pace(forward=0.1), own_s=own_s, excess_s=own_s - 0.13)
     why = why_slow(pace, ranks)
-    assert why.may_be_meant == is_told
+    assert why.is_doubtful == is_told
     assert (why.words == "its batches are larger: 88 in a step, and 40 on the others") == is_told
 
 
@@ -150,3 +150,20 @@ def test_nothing_is_named_that_is_less_than_half_of_it() -> None:
     why = why_slow(_pace(data_wait=0.05, forward=0.06), {1: facts()})
     assert why.words.startswith("the processor was taken from its thread")
     assert not why.next
+
+
+@pytest.mark.parametrize(
+    ("crowd", "taken", "is_doubtful"),
+    [("others use it", 30.0, True), ("others use it", 0.0, False), ("", 30.0, False)],
+)
+def test_a_rank_that_others_take_the_processor_of_need_not_be_at_fault(
+    crowd: str, taken: float, *, is_doubtful: bool
+) -> None:
+    """Where its machine has more to do than it can; one that sleeps is slow by itself."""
+    own = facts({"steps": steps(60)})
+    own.__dict__["crowd"] = crowd
+    pace = _pace(forward=0.18)
+    pace = dataclasses.replace(pace, costs={**pace.costs, "involuntary_switches": taken})
+    why = why_slow(pace, {1: own})
+    assert why.is_doubtful == is_doubtful
+    assert (crowd in why.evidence) == is_doubtful

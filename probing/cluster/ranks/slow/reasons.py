@@ -36,16 +36,28 @@ def reasons(pace: RankPace) -> Iterator[str]:
     faults = costs.get("major_faults", 0.0)
     if faults >= _LEAST_FAULTS:
         yield f"{faults:,.0f} more page faults were read from a disk"
-    computed = costs.get("cpu_s")
-    if computed is None:
-        return
+    computed = costs.get("cpu_s", 0.0)
     if computed - collected >= _MOST * excess:
         yield (
             f"its thread computed for {duration(computed - collected)} more: more work, or a slower"
             " processor"
         )
-    elif not pace.on_device and excess - max(computed, collected) >= _MOST * excess:
-        yield from _off_processor(pace, excess - max(computed, collected))
+    elif (left := _without_processor(pace)) >= _MOST * excess:
+        yield from _off_processor(pace, left)
+
+
+def is_taken(pace: RankPace) -> bool:
+    """Whether others have had its thread's processor for most of its extra time."""
+    left, taken = _without_processor(pace), pace.costs.get("involuntary_switches", 0.0)
+    return left >= _MOST * pace.excess_s > 0 and taken * _TAKEN_S >= _MOST * left
+
+
+def _without_processor(pace: RankPace) -> float:
+    """Seconds of its extra time in which its thread did not compute; 0 where that is not known."""
+    costs = pace.costs
+    if pace.on_device or "cpu_s" not in costs:
+        return 0.0
+    return pace.excess_s - max(costs["cpu_s"], costs.get("gc_s", 0.0))
 
 
 def _clock(pace: RankPace) -> Iterator[str]:
@@ -62,7 +74,7 @@ def _off_processor(pace: RankPace, seconds: float) -> Iterator[str]:
     taken, left = (pace.costs.get(f"{how}_switches") for how in ("involuntary", "voluntary"))
     if taken is None or left is None:
         return
-    if taken * _TAKEN_S >= _MOST * seconds:
+    if is_taken(pace):
         yield (
             f"the processor was taken from its thread {taken:,.0f} times more, for"
             f" {duration(seconds)}: other threads or processes want it,"

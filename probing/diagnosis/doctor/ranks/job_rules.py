@@ -95,7 +95,7 @@ def _straggler(job: Job) -> Iterator[Sign]:
     names = ", ".join(str(pace.rank) for pace in report.stragglers[:4])
     why = why_slow(worst, job.ranks)
     yield Sign(
-        certainty="possible" if why.may_be_meant else "likely",
+        certainty="possible" if why.is_doubtful else "likely",
         summary=f"Rank{'s' if len(report.stragglers) > 1 else ''} {names} hold"
         f"{'s' if len(report.stragglers) == 1 else ''} up the others: {duration(worst.excess_s)}"
         f" more per step than its like{f': {why.words}' if why.words else ''}",
@@ -296,7 +296,8 @@ JOB_RULES = (
             " over the last 120. The cause is named where half of the difference is in the wait for"
             " data, or outside of the model while that rank alone writes checkpoints in most steps,"
             " or its batches are larger by as much, which may be meant; else what the kernel has"
-            " counted.",
+            " counted: possible where others take its processor, on a machine that has more to do"
+            " than it can.",
             certainty="likely",
             gravity=48,
             fix="Look at that rank alone: its data, its machine, its device.",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....cluster.ranks.slow.reasons import reasons
+from ....cluster.ranks.slow.reasons import is_taken, reasons
 from ....messages.frozen import dataclass
 from ....units import duration
 from ...phase_words import PHASE_WORDS
@@ -43,14 +43,15 @@ class Why:
         evidence: What it follows from.
         fix: What to do; empty where that is not told by it.
         next: The command that shows more; empty likewise.
-        may_be_meant: Whether the script may have given it more to do on purpose.
+        is_doubtful: Whether the rank need not be at fault: the script may have given it more to do
+            on purpose, or its machine has more to do than it can, of which it has the most.
     """
 
     words: str = ""
     evidence: tuple[str, ...] = ()
     fix: str = ""
     next: str = ""
-    may_be_meant: bool = False
+    is_doubtful: bool = False
 
 
 def why_slow(pace: RankPace, ranks: Mapping[int, Facts]) -> Why:
@@ -65,18 +66,24 @@ def why_slow(pace: RankPace, ranks: Mapping[int, Facts]) -> Why:
     given = {rank: _samples(one) for rank, one in ranks.items()}
     if facts is not None and (larger := _larger(pace, given)):
         return Why(
-            words=larger, evidence=(counted,) if counted else (), fix=_EVEN, may_be_meant=True
+            words=larger, evidence=(counted,) if counted else (), fix=_EVEN, is_doubtful=True
         )
-    if more < _MOST * pace.excess_s or facts is None:
+    if facts is None:
         return Why(words=counted)
-    figure = f"{duration(more)} more in {PHASE_WORDS[phase]} than others"
-    if phase == "data_wait":
-        return _of_data(facts, figure)
-    saver = _saver(facts, pace.steps) if phase == "other" else ""
-    others = (one for rank, one in ranks.items() if rank != pace.rank)
-    if saver and not any(_saver(one, pace.steps) for one in others):
-        return _of_checkpoints(saver, figure, counted)
-    return Why(words=counted or f"most of it in {PHASE_WORDS[phase]}", evidence=(figure,))
+    words, evidence = counted, []
+    if more >= _MOST * pace.excess_s:
+        figure = f"{duration(more)} more in {PHASE_WORDS[phase]} than others"
+        if phase == "data_wait":
+            return _of_data(facts, figure)
+        saver = _saver(facts, pace.steps) if phase == "other" else ""
+        others = (one for rank, one in ranks.items() if rank != pace.rank)
+        if saver and not any(_saver(one, pace.steps) for one in others):
+            return _of_checkpoints(saver, figure, counted)
+        words, evidence = counted or f"most of it in {PHASE_WORDS[phase]}", [figure]
+    is_crowded = bool(is_taken(pace) and facts.crowd)
+    if is_crowded:
+        evidence.append(facts.crowd)
+    return Why(words=words, evidence=tuple(evidence), is_doubtful=is_crowded)
 
 
 def _samples(facts: Facts) -> float:
