@@ -79,39 +79,23 @@ def schema_in(path: Path) -> pa.Schema:
         return pq.read_schema(path).remove_metadata()
 
 
-class Change(Protocol):
-    """What becomes of rows on their way."""
+class Change:
+    """What becomes of rows on their way; here they stay as they are."""
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """The columns then."""
-
-    def pieces(self, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """The rows then; those that come in have these columns already."""
-
-    def count(self, piece: pa.Table) -> int:
-        """How many rows of before some rows stand for."""
-
-    def count_before(self, path: Path) -> int:
-        """How many rows of before those of a file stand for."""
-
-
-class Unchanged:
-    """See `Change`: rows stay as they are."""
-
-    def schema(self, schema: pa.Schema) -> pa.Schema:
-        """See `Change`."""
         return schema
 
     def pieces(self, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """See `Change`."""
+        """The rows then; those that come in have these columns already."""
         return pieces
 
     def count(self, piece: pa.Table) -> int:
-        """See `Change`."""
+        """How many rows of before some rows stand for."""
         return int(piece.num_rows)
 
     def count_before(self, path: Path) -> int:
-        """See `Change`."""
+        """How many rows of before those of a file stand for."""
         return int(pq.read_metadata(path).num_rows)
 
 
@@ -125,7 +109,7 @@ def merge(root: Path, paths: Sequence[Path], new: Path, change: Change | None = 
         DamagedHistory: One of them is damaged.
         HistoryUnwritable: The new one cannot be written whole.
     """
-    schema, rows, said, change = pa.schema([]), 0, Said(), change or Unchanged()
+    schema, rows, said, change = pa.schema([]), 0, Said(), change or Change()
     for path in paths:
         schema = pa.unify_schemas([schema, schema_in(path)])
         with _saying_which(path):
