@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...errors import DamagedHistory, HistoryUnwritable
+from ...ring.arrow_tables import in_schema
 from ..files import ROWS_AT_ONCE, line_of, plain_schema, saying_what_failed, writer_of
 from ..merged import MERGED, Said, said_by
 
@@ -148,14 +149,7 @@ def _rows(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
     """The rows of a file with the columns of all; NULL where it lacks one."""
     with _saying_which(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         for batch in file.iter_batches(ROWS_AT_ONCE):
-            own = pa.Table.from_batches([batch])
-            arrays = [
-                own[field.name].cast(field.type)
-                if field.name in own.column_names
-                else pa.nulls(own.num_rows, field.type)
-                for field in schema
-            ]
-            yield pa.Table.from_arrays(arrays, schema=schema)
+            yield in_schema(pa.Table.from_batches([batch]), schema)
 
 
 @contextlib.contextmanager
