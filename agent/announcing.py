@@ -15,8 +15,8 @@ from pathlib import Path
 
 from ..cluster.registration import Registration, as_reached, register
 from ..linux import process
+from ..own_files import places_of
 from ..rundir import folders as rundir, node_card
-from ..server.sql_worker.worker_process import places_of
 from ..settings import Settings
 from .state import Agent
 

@@ -1,7 +1,7 @@
-"""Which files are ours: frames of them say nothing about the job.
+"""Which files are ours, whose frames say nothing about the job, and where packages are found.
 
-Rules of this file: nothing but paths, found once. `probing/agent` and `probing/cli` may be links
-of a checkout, and a file may be named by either way.
+Rules of this file: nothing but paths; ours are found once. `probing/agent` and `probing/cli` may
+be links of a checkout, and a file may be named by either way.
 """
 
 from __future__ import annotations
@@ -27,3 +27,18 @@ AGENT = _folders("agent")
 def is_ours(file: str) -> bool:
     """Whether a file is one of ours, by its absolute name."""
     return file.startswith(OURS)
+
+
+def places_of(*packages: str) -> list[str]:
+    """The folders in which this process finds packages, without importing them."""
+    from importlib.util import find_spec
+
+    places: dict[str, None] = {}
+    for package in packages:
+        try:
+            spec = find_spec(package)
+        except (ImportError, ValueError):
+            continue
+        if spec is not None and spec.origin:
+            places[os.path.dirname(os.path.dirname(spec.origin))] = None
+    return list(places)

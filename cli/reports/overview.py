@@ -13,6 +13,7 @@ from ...client.recent_steps import SELECT_STEPS, STILL, Pace, pace_of, state_wit
 from ...errors import NotProbed, ProbingError
 from ...messages.frozen import dataclass
 from ...postmortem.not_finite import SINCE, NotFinite, since_of
+from ...sql.quoting import in_one
 from ..questions.library import OWN_TIMES
 from ..questions.records import put_in
 from .cheap_findings import WITHIN_S, Found, find_cheaply
@@ -39,7 +40,6 @@ _ASKED = {
 }
 _STANDING = frozenset({STILL, "not answering", "stopped"})
 """The states in which it does not get on: where it is then tells most."""
-_AS_LIST = "(SELECT list(x) FROM ({}) AS x) AS {}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +100,7 @@ def overview_of(
             raise
         return outside
     summary = _summary(process)
-    told = process.query(
-        "SELECT " + ", ".join(_AS_LIST.format(sql, name) for name, sql in _ASKED.items())
-    ).to_pylist()[0]
+    told = process.query(in_one(_ASKED)).to_pylist()[0]
     pace = pace_of(told["steps"] or [])
     state = state_with("idle" if summary is None else summary.state, pace)
     has_steps = pace is not None

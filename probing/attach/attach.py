@@ -8,7 +8,6 @@ waited for. How far that is stands in the process's run folder, see `probing.run
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import subprocess
@@ -33,6 +32,7 @@ from ..errors import (
 from ..linux import process
 from ..linux.other_user import acting_as
 from ..messages.frozen import dataclass
+from ..own_files import places_of
 from ..reach.ladder import who_holds_gil
 from ..reach.ping import ping
 from ..rundir.attach_order import Attach, AttachFiles, Note
@@ -246,7 +246,7 @@ class _Order:
                 "script": str(self._files.script),
                 "home": str(self._folder.path.parent),
                 "python": list(sys.version_info[:2]),
-                "places": _places(),
+                "places": places_of(*_NEEDED),
                 "uid": os.getuid(),
                 "operator": os.getpid(),
                 "forks": forks_text(),
@@ -356,15 +356,3 @@ def ask_helper(order: dict[str, Any], keep: Sequence[int] = ()) -> dict[str, Any
         last = done.stderr.strip().rsplit("\n", 1)[-1]
         raise InternalError(f"the injecting process failed ({last})") from None
     return answer
-
-
-def _places() -> list[str]:
-    """The folders of this Python's that hold what the agent needs."""
-    places = []
-    for name in _NEEDED:
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.origin is not None:
-            place = str(Path(spec.origin).parent.parent)
-            if place not in places:
-                places.append(place)
-    return places

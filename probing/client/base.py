@@ -206,9 +206,10 @@ class Process(RunningCode):
             timeline: Keep them in the order of time, as a Chrome trace, instead of counting them.
             tell: Called with the seconds that have passed, now and then.
         """
-        from ..profiling.sampling import How, sample
+        from ..profiling.sampling import sample
+        from ..stacks.py_spy import Record
 
-        how = How(seconds=seconds, hz=hz, idle=idle, gil=gil, timeline=timeline)
+        how = Record(seconds=seconds, hz=hz, idle=idle, gil=gil, timeline=timeline)
         return sample(self._pid_here("profile --sampling"), how, self._notes, tell)
 
     def arm(

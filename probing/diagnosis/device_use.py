@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ProbingError
 from ..messages.frozen import dataclass
+from ..sql.quoting import in_one
 from ..units import age, duration, percent, size
 
 if TYPE_CHECKING:
@@ -62,9 +63,7 @@ _PARTS = {
     "collectives": _COLLECTIVES,
     "replays": _REPLAYS,
 }
-_PART = "(SELECT list(x) FROM ({}) AS x) AS {}"
-DEVICE_USE = "SELECT " + ", ".join(_PART.format(sql, name) for name, sql in _PARTS.items())
-"""All of it in one query: most of the cost of one is that it is one."""
+DEVICE_USE = in_one(_PARTS)
 _OLD_S = 10.0
 _XIDS = {
     13: "a fault of a program on the device",

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from ..errors import CardDamaged, DamagedHistory, RingError
 from ..linux import process as process_of
-from ..linux.foreign_files import read_file
 from ..messages.card import Card
 from ..messages.frozen import dataclass
 from ..ring import names
 from ..ring.arrow_tables import schema_of, to_arrow, without_names
+from ..ring.columns.recorded import read_or_empty
 from ..ring.format import NULL_INT
 from ..ring.reader import RingSnapshot, read_ring
 from ..rundir.folders import ProcessFolder
@@ -231,7 +231,7 @@ class _Export:
         before = books.rows
         try:
             snapshot = read_ring(path)
-            texts = names.decode_names(_names_of(self._folder))
+            texts = names.decode_names(read_or_empty(self._folder))
         except FileNotFoundError:
             return None
         except (RingError, OSError) as error:
@@ -346,14 +346,6 @@ def _is_another(books: Books, snapshot: RingSnapshot) -> bool:
     place = int(np.searchsorted(snapshot.rows.numbers, number))
     is_there = place < len(snapshot.rows) and snapshot.rows.numbers[place] == number
     return bool(number and is_there and times_of(snapshot)[place] != at)
-
-
-def _names_of(folder: ProcessFolder) -> bytes:
-    """The texts that rows refer to."""
-    try:
-        return read_file(folder.names, names.MAX_FILE_BYTES)
-    except FileNotFoundError:
-        return b""
 
 
 def _by_day(places: Any, at_ns: Numbers) -> Iterator[tuple[str, Any]]:

@@ -15,7 +15,6 @@ from typing import Any
 from ..errors import InternalError, NotPython, ProcessEnded
 from ..linux import process
 from ..linux.thread_numbers import kernel_numbers
-from ..messages.frozen import dataclass
 from ..stacks import py_spy
 from . import Samples, is_agents_thread, parse_folded
 
@@ -25,25 +24,7 @@ _UNNUMBERED = re.compile(r"thread \((0x[0-9A-Fa-f]+)\)[^;\"\n]*")
 """py-spy's name of a thread whose number in the kernel it does not know."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class How:
-    """How to sample.
-
-    Attributes:
-        hz: Samples per second.
-        idle: Also threads that wait.
-        gil: Only the thread that holds the interpreter lock.
-        timeline: Keep the order of time, as a Chrome trace.
-    """
-
-    seconds: float = 10.0
-    hz: int = 100
-    idle: bool = False
-    gil: bool = False
-    timeline: bool = False
-
-
-def sample(pid: int, how: How, notes: list[str], tell: Tell | None = None) -> Samples:
+def sample(pid: int, how: py_spy.Record, notes: list[str], tell: Tell | None = None) -> Samples:
     """Sample the stacks of all threads for a while.
 
     Where no thread uses the processor, those that wait are sampled for a moment instead.
@@ -63,7 +44,7 @@ def sample(pid: int, how: How, notes: list[str], tell: Tell | None = None) -> Sa
         raise NotPython(pid)
     samples = _record(pid, how, notes, tell)
     if not (samples.stacks or samples.timeline or how.idle or how.gil):
-        shorter = dataclasses.replace(how, seconds=min(how.seconds, _IDLE_S), idle=True)
+        shorter = how._replace(seconds=min(how.seconds, _IDLE_S), idle=True)
         notes.append(
             f"no thread used the processor in these {how.seconds:g} s: what is shown is where"
             f" threads wait, sampled for {shorter.seconds:g} s more"
@@ -72,12 +53,10 @@ def sample(pid: int, how: How, notes: list[str], tell: Tell | None = None) -> Sa
     return samples
 
 
-def _record(pid: int, how: How, notes: list[str], tell: Tell | None) -> Samples:
+def _record(pid: int, how: py_spy.Record, notes: list[str], tell: Tell | None) -> Samples:
     """One recording."""
-    form = "chrometrace" if how.timeline else "raw"
-    wanted = py_spy.Record(seconds=how.seconds, hz=how.hz, idle=how.idle, gil=how.gil, form=form)
     used_before = process.processor_ns(pid)
-    text, failed = py_spy.record(pid, wanted, tell)
+    text, failed = py_spy.record(pid, how, tell)
     if failed:
         notes.append(
             f"{failed:,} stacks could not be read, because the process ran on meanwhile, and are"
@@ -93,7 +72,7 @@ def _record(pid: int, how: How, notes: list[str], tell: Tell | None) -> Samples:
 
 
 def _threads_that_waited(
-    pid: int, how: How, text: str, used_before: Mapping[int, int], notes: list[str]
+    pid: int, how: py_spy.Record, text: str, used_before: Mapping[int, int], notes: list[str]
 ) -> frozenset[str]:
     """py-spy's names of the threads that it could not tell to be waiting, but that only waited.
 

@@ -8,16 +8,18 @@ launch them. Shares are of the accelerator's time where there is one, else of th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from statistics import median
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ..messages.common import LiveRows
 from ..messages.frozen import dataclass
 from ..tables import KERNEL_CATEGORIES, KERNELS
 from .categories import category_of
 from .trace import Event, Trace, innermost, step_at
+
+K = TypeVar("K")
 
 _GAPS = 10
 _MODULE_KERNELS = 100
@@ -232,76 +234,63 @@ def short_name(name: str) -> str:
 
 def _kernels(events: Iterable[Event], kind: Literal["operator", "kernel"]) -> list[Kernel]:
     """One record per name."""
-    times: dict[str, list[int]] = defaultdict(list)
-    for event in events:
-        times[event.name].append(event.own_ns)
-    total = sum(map(sum, times.values()))
     found = [
         Kernel(
             name=name,
             kind=kind,
             category=category_of(name),
-            calls=len(own),
-            self_cpu_ns=sum(own) if kind == "operator" else None,
-            self_device_ns=sum(own) if kind == "kernel" else None,
-            share=_share(sum(own), total),
+            calls=calls,
+            self_cpu_ns=time_ns if kind == "operator" else None,
+            self_device_ns=time_ns if kind == "kernel" else None,
+            share=share,
         )
-        for name, own in times.items()
+        for name, calls, time_ns, share in _totals(events, lambda event: event.name)
     ]
     return sorted(found, key=lambda kernel: (-kernel.share, kernel.name))
 
 
 def _categories(events: Iterable[Event]) -> tuple[Category, ...]:
     """One record per category that occurs, the most expensive first."""
-    times: dict[str, list[int]] = {category: [] for category in KERNEL_CATEGORIES}
-    for event in events:
-        times[category_of(event.name)].append(event.own_ns)
-    total = sum(map(sum, times.values()))
     found = [
-        Category(category=name, calls=len(own), time_ns=sum(own), share=_share(sum(own), total))
-        for name, own in times.items()
-        if own
+        Category(category=name, calls=calls, time_ns=time_ns, share=share)
+        for name, calls, time_ns, share in _totals(events, lambda event: category_of(event.name))
     ]
-    return tuple(sorted(found, key=lambda category: -category.time_ns))
+    order = KERNEL_CATEGORIES.index
+    return tuple(sorted(found, key=lambda each: (-each.time_ns, order(each.category))))
 
 
 def _modules(events: Iterable[Event]) -> tuple[ModuleTime, ...]:
     """One record per module and stage."""
-    times: dict[tuple[str | None, str | None], list[int]] = defaultdict(list)
-    for event in events:
-        times[event.stage, event.module].append(event.own_ns)
-    total = sum(map(sum, times.values()))
-    found = [
-        ModuleTime(
-            module=module,
-            stage=stage,
-            calls=len(own),
-            time_ns=sum(own),
-            share=_share(sum(own), total),
-        )
-        for (stage, module), own in times.items()
-    ]
-    return tuple(sorted(found, key=lambda module: -module.time_ns))
+    totals = _totals(events, lambda event: (event.module, event.stage))
+    return tuple(
+        [
+            ModuleTime(module=module, stage=stage, calls=calls, time_ns=time_ns, share=share)
+            for (module, stage), calls, time_ns, share in totals
+        ]
+    )
 
 
 def _module_kernels(kernels: Iterable[Event]) -> tuple[ModuleKernel, ...]:
     """One record per module, stage and name."""
-    times: dict[tuple[str | None, str | None, str], list[int]] = defaultdict(list)
-    for event in kernels:
-        times[event.module, event.stage, event.name].append(event.own_ns)
+    totals = _totals(kernels, lambda event: (event.module, event.stage, event.name))
+    return tuple(
+        [
+            ModuleKernel(
+                module=module, stage=stage, name=name, calls=calls, time_ns=time_ns, share=share
+            )
+            for (module, stage, name), calls, time_ns, share in totals[:_MODULE_KERNELS]
+        ]
+    )
+
+
+def _totals(events: Iterable[Event], key: Callable[[Event], K]) -> list[tuple[K, int, int, float]]:
+    """By key the calls, their own time and its share of all; the most expensive first."""
+    times: dict[K, list[int]] = defaultdict(list)
+    for event in events:
+        times[key(event)].append(event.own_ns)
     total = sum(map(sum, times.values()))
-    found = [
-        ModuleKernel(
-            module=module,
-            stage=stage,
-            name=name,
-            calls=len(own),
-            time_ns=sum(own),
-            share=_share(sum(own), total),
-        )
-        for (module, stage, name), own in times.items()
-    ]
-    return tuple(sorted(found, key=lambda one: -one.time_ns)[:_MODULE_KERNELS])
+    found = [(k, len(own), sum(own), _share(sum(own), total)) for k, own in times.items()]
+    return sorted(found, key=lambda each: -each[2])
 
 
 def _queues(trace: Trace) -> Queues:

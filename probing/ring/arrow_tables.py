@@ -58,6 +58,17 @@ def schema_of(table: Table) -> pa.Schema:
     return pa.schema(fields)
 
 
+def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows with the columns of a schema; NULL in those that they lack."""
+    arrays = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
 class RecordedTable(Recorded):
     """A recorded table of one process, read from its ring file; without one it is empty."""
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ..messages.frozen import dataclass
 from .format import FAILED, RingHeader
-from .ring_file import ATTEMPTS, NEWER, RingFile
+from .ring_file import ATTEMPTS, RingFile
 
 CHUNK_BYTES = 1 << 19
 
@@ -137,7 +137,7 @@ class _Scan:
     def snapshot(self) -> RingSnapshot:
         """The rows and the books."""
         newest, found = self._found()
-        newest = self._begun(newest, found)
+        newest = self._ring.begun(newest, self._pieces, lambda place: bool(found[place]))
         order = _order(self._numbers, found)
         ahead = 0
         damaged = ~found & ~self._empty
@@ -170,23 +170,6 @@ class _Scan:
             self._numbers[self._numbers == newest] = 0
             newest = int(self._numbers.max(initial=0))
         return newest, self._numbers > max(0, newest - self._capacity)
-
-    def _begun(self, newest: int, found: npt.NDArray[np.bool_]) -> int:
-        """The newest number that was given, at least; never less than an earlier reading said.
-
-        The writer may be completing the newest row as it is read, or may have come round to it and
-        be writing over it. Then it is torn, though it was whole before. Its begin marker tells
-        that it has been there, or, where that is gone, the rows behind it, which are newer by now.
-        """
-        if newest < self._capacity:
-            return newest
-        (start, stop), *_ = self._pieces
-        for number in range(newest + 1, newest + 1 + NEWER):
-            slot = number % self._capacity
-            place = slot - start if slot >= start else stop - start + slot
-            if slot >= stop or found[place] or not self._ring.has_begun(number):
-                return number - 1
-        return newest + NEWER
 
     def _missing(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Where a row should be that was not found: places in the order of reading, and slots."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 """How often a row is read until two readings agree."""
-NEWER = 4
+_NEWER = 4
 """How many rows behind one are asked whether they are newer: some may be in the making."""
 _NEAR = 64
 """How many rows before the newest are asked whether it can be: some may not be written yet."""
@@ -169,7 +170,30 @@ class RingFile:
             is_contradicted |= held > 0
         return not is_contradicted
 
-    def has_begun(self, number: int) -> bool:
+    def begun(
+        self, newest: int, pieces: Sequence[tuple[int, int]], is_found: Callable[[int], bool]
+    ) -> int:
+        """The newest number that was given, at least; never less than an earlier reading said.
+
+        The writer may be completing the newest row as it is read, or may have come round to it and
+        be writing over it. Then it is torn, though it was whole before. Its begin marker tells
+        that it has been there, or, where that is gone, the rows behind it, which are newer by now.
+
+        Args:
+            newest: The newest number that was found.
+            is_found: Whether a whole row was read at a place in the order of reading.
+        """
+        if newest < self.header.capacity:
+            return newest
+        (start, stop), *_ = pieces
+        for number in range(newest + 1, newest + 1 + _NEWER):
+            slot = number % self.header.capacity
+            place = slot - start if slot >= start else stop - start + slot
+            if slot >= stop or is_found(place) or not self._has_begun(number):
+                return number - 1
+        return newest + _NEWER
+
+    def _has_begun(self, number: int) -> bool:
         """Whether a number has been given, by its slot and the rows behind it as they are now."""
         slot = number % self.header.capacity
         begin = self._pread(MARKER.size, HEADER_SIZE + slot * self.header.row_size)
@@ -178,7 +202,7 @@ class RingFile:
             return True
         return any(
             self._number(later % self.header.capacity) >= later
-            for later in range(number + 1, number + 1 + min(NEWER, self.slots // 4))
+            for later in range(number + 1, number + 1 + min(_NEWER, self.slots // 4))
             if later % self.header.capacity < self.slots
         )
 

@@ -8,10 +8,14 @@
             torch_trace.ring    one file per recorded table
             names               the names that rows refer to
             environment.json    the rows of python.environment, which answers after the process
+            live_tables.json    the live tables that plugins have added
+            profile.json.gz     the trace of the last profile
+            allocations.gz      the last recording of allocations
             sock                the agent's unix socket
             held                locked by the agent's process as long as it lives
             token               the token of its TCP listener, if it has one
             read_token          the token that may only read
+            attach.py           what is to run in the process to bring its agent, until it has begun
             attach.*            how far an agent on its way in has come, see `rundir.attach_order`
             fatal.txt           what faulthandler wrote at a fatal signal, behind a line of ours
             exception.json      the unhandled exception that ended it
@@ -113,78 +117,40 @@ def environment_directories(pid: int) -> list[RunDirectory]:
     return [RunDirectory(path) for path in found if why_unsafe(path, uid) is None]
 
 
+class _File:
+    """A file of a process folder, whether or not it is there."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: ProcessFolder, owner: type[ProcessFolder]) -> Path:
+        return folder.path / self._name
+
+
 @dataclass(frozen=True)
 class ProcessFolder:
-    """The folder of one process; `pid` is that here, or of its own namespace if it is not seen."""
+    """The folder of one process; `pid` is that here, or of its own namespace if it is not seen.
+
+    Its files stand at the head of this module.
+    """
 
     path: Path
     pid: int
     start_time: int
 
-    @property
-    def socket(self) -> Path:
-        """The agent's unix socket."""
-        return self.path / "sock"
-
-    @property
-    def held(self) -> Path:
-        """The file that the process of the agent keeps locked."""
-        return self.path / "held"
-
-    @property
-    def names(self) -> Path:
-        """The names file."""
-        return self.path / "names"
-
-    @property
-    def environment(self) -> Path:
-        """The last rows of python.environment that were kept."""
-        return self.path / "environment.json"
-
-    @property
-    def live_tables(self) -> Path:
-        """The live tables that plugins have added."""
-        return self.path / "live_tables.json"
-
-    @property
-    def profile(self) -> Path:
-        """The trace of the last profile, gzipped."""
-        return self.path / "profile.json.gz"
-
-    @property
-    def allocations(self) -> Path:
-        """The last recording of allocations, gzipped."""
-        return self.path / "allocations.gz"
-
-    @property
-    def token(self) -> Path:
-        """The file that holds the TCP token."""
-        return self.path / "token"
-
-    @property
-    def read_token(self) -> Path:
-        """The file that holds the TCP token that may only read."""
-        return self.path / "read_token"
-
-    @property
-    def fatal_signal(self) -> Path:
-        """Where faulthandler writes at a fatal signal."""
-        return self.path / "fatal.txt"
-
-    @property
-    def exception(self) -> Path:
-        """The record of the unhandled exception that ended the process."""
-        return self.path / "exception.json"
-
-    @property
-    def thread_exception(self) -> Path:
-        """The record of an unhandled exception that ended a thread."""
-        return self.path / "thread_exception.json"
-
-    @property
-    def attach_script(self) -> Path:
-        """What is to run in the process to bring its agent; gone once it has begun."""
-        return self.path / "attach.py"
+    socket = _File("sock")
+    held = _File("held")
+    names = _File("names")
+    environment = _File("environment.json")
+    live_tables = _File("live_tables.json")
+    profile = _File("profile.json.gz")
+    allocations = _File("allocations.gz")
+    token = _File("token")
+    read_token = _File("read_token")
+    fatal_signal = _File("fatal.txt")
+    exception = _File("exception.json")
+    thread_exception = _File("thread_exception.json")
+    attach_script = _File("attach.py")
 
     def ring(self, table: str) -> Path:
         """The ring file of a recorded table."""

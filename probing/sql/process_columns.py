@@ -107,28 +107,13 @@ def concatenated(table: Table, parts: Sequence[pa.Table]) -> pa.Table:
     """
     import pyarrow as pa
 
-    from ..ring.arrow_tables import schema_of
-
-    done = [schema_of(with_ranks(table)).empty_table()]
-    for _, alike in itertools.groupby(parts, lambda part: part.schema):
-        done.append(in_schema(table, pa.concat_tables(alike).unify_dictionaries()))
-    return pa.concat_tables(done).unify_dictionaries()
-
-
-def in_schema(table: Table, rows: pa.Table) -> pa.Table:
-    """Rows with the added columns in the schema of the table over many."""
-    import pyarrow as pa
-
-    from ..ring.arrow_tables import schema_of
+    from ..ring.arrow_tables import in_schema, schema_of
 
     schema = schema_of(with_ranks(table))
-    arrays = [
-        rows.column(field.name).cast(field.type)
-        if field.name in rows.column_names
-        else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    done = [schema.empty_table()]
+    for _, alike in itertools.groupby(parts, lambda part: part.schema):
+        done.append(in_schema(pa.concat_tables(alike).unify_dictionaries(), schema))
+    return pa.concat_tables(done).unify_dictionaries()
 
 
 class OneProcess:
@@ -179,7 +164,10 @@ class _WithColumns:
 
     def load(self, columns: frozenset[str] | None) -> pa.Table:
         """All rows."""
+        from ..ring.arrow_tables import in_schema, schema_of
+
         own = self._provider.table
         added = {column.name for column in added_columns(own)}
         rows = self._provider.load(None if columns is None else columns - added)
-        return in_schema(own, add_columns(own, self._who, rows, rows.column_names))
+        rows = add_columns(own, self._who, rows, rows.column_names)
+        return in_schema(rows, schema_of(self.table))

@@ -1,15 +1,14 @@
-"""How names, texts and values are written in SQL, and which question marks stand for values.
+"""How names, texts and values are written in SQL, and several statements as one.
 
-Rules of this file: pure; whoever writes a statement may use it. A mark within a text, a name or a
-comment stands for nothing.
+Rules of this file: pure; whoever writes a statement may use it. A question mark within a text, a
+name or a comment stands for no value.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import decimal
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import SqlError
@@ -31,8 +30,14 @@ def text_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def in_one(statements: Mapping[str, str]) -> str:
+    """Statements as one, as most of the cost of one is that it is one; a list of rows of each."""
+    lists = [f"(SELECT list(x) FROM ({s}) AS x) AS {name}" for name, s in statements.items()]  # noqa: S608 - statements of ours
+    return "SELECT " + ", ".join(lists)
+
+
 def marks_in(sql: str) -> int:
-    """How many there are."""
+    """How many question marks stand for values."""
     return sum(match[2] is not None for match in _PLACES.finditer(sql))
 
 
@@ -56,6 +61,8 @@ def with_values(sql: str, values: Sequence[Any]) -> str:
 
 
 def _literal(value: Any) -> str:
+    import decimal
+
     if value is None:
         return "NULL"
     if isinstance(value, bool):

@@ -72,19 +72,20 @@ class Record(NamedTuple):
         hz: Samples per second.
         idle: Also the threads that wait.
         gil: Only the thread that holds the interpreter lock.
-        form: One of py-spy's formats.
+        timeline: Keep the order of time, as a Chrome trace.
     """
 
-    seconds: float
-    hz: int
+    seconds: float = 10.0
+    hz: int = 100
     idle: bool = False
     gil: bool = False
-    form: str = "raw"
+    timeline: bool = False
 
     def argv(self, pid: int, output: str) -> list[str]:
         """The command. It can be told whole seconds only."""
         words = [_executable(), "record", "--nonblocking", "--threads", "--full-filenames"]
-        words += ["--format", self.form, "--rate", str(self.hz), "--output", output]
+        words += ["--format", "chrometrace" if self.timeline else "raw"]
+        words += ["--rate", str(self.hz), "--output", output]
         words += ["--duration", str(math.ceil(self.seconds)), "--pid", str(pid)]
         words += ["--gil"] if self.gil else []
         return [*words, "--idle"] if self.idle else words

@@ -24,6 +24,7 @@ from aiohttp import web
 from ..api.process import Process
 from ..cli.questions.library import all_questions
 from ..cli.questions.records import put_in
+from ..cli.render.text import json_value
 from ..cluster.node.workers import Workers
 from ..errors import BadRequest, ProcessEnded
 from ..linux import limited_memory
@@ -241,19 +242,8 @@ def _environment() -> dict[str, str]:
 
 def _plain_answer(value: Any) -> web.Response:
     """JSON as browsers read it, which know of no number that is not finite."""
-    body = json.dumps(_finite(value), allow_nan=False, default=str).encode()
+    body = json.dumps(json_value(value), allow_nan=False, default=str).encode()
     return web.Response(body=body, content_type=wire.JSON_TYPE)
-
-
-def _finite(value: Any) -> Any:
-    """A value with its numbers that are not finite as texts: `NaN`, `Infinity`."""
-    if isinstance(value, float) and value - value != 0:
-        return {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
-    if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return value
 
 
 def _tables() -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
@@ -61,7 +62,7 @@ class Seed:
 @pytest.fixture
 def own_image() -> Iterator[Seed]:
     """That of the interpreter which runs this test."""
-    with find_interpreter(os.getpid()) as interpreter:
+    with closing(find_interpreter(os.getpid())) as interpreter:
         at = interpreter.address("PyRun_SimpleString")
         path = next(m.path for m in interpreter.maps if m.start <= at < m.end)
         heads = [m for m in read_maps(os.getpid()) if m.path == path and m.offset == 0]

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -211,7 +212,7 @@ def _use(data: bytes) -> None:
 
 def test_addresses_are_those_of_the_loader() -> None:
     """Functions of the interpreter and of the C library are where the loader says they are."""
-    with find_interpreter(os.getpid()) as interpreter:
+    with closing(find_interpreter(os.getpid())) as interpreter:
         for name in ("PyRun_SimpleString", "PyGILState_Ensure", "Py_AddPendingCall"):
             function = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p)
             assert interpreter.address(name) == function.value, name
@@ -226,7 +227,7 @@ def test_addresses_are_those_of_the_loader() -> None:
 
 def test_the_version_is_the_interpreters_own() -> None:
     """Version, release, kind of build and processor are those that the interpreter reports."""
-    with find_interpreter(os.getpid()) as interpreter:
+    with closing(find_interpreter(os.getpid())) as interpreter:
         assert interpreter.version == VERSION
         assert sys.version.startswith(interpreter.release)
         assert interpreter.is_free_threaded == (
@@ -239,7 +240,7 @@ def test_the_version_is_the_interpreters_own() -> None:
 
 def test_spare_bytes_are_zero_and_writable() -> None:
     """What is called slack is mapped, writable, all zero, and ends with a page."""
-    with find_interpreter(os.getpid()) as interpreter:
+    with closing(find_interpreter(os.getpid())) as interpreter:
         address, size = interpreter.slack()
         assert size > 0
         assert (address + size) % PAGE == 0
@@ -265,7 +266,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 @pytest.fixture
 def image_path() -> Path:
     """The file that holds this interpreter."""
-    with find_interpreter(os.getpid()) as interpreter:
+    with closing(find_interpreter(os.getpid())) as interpreter:
         at = interpreter.address("PyRun_SimpleString")
         (path,) = [m.path for m in interpreter.maps if m.start <= at < m.end]
     return Path(path)
@@ -283,7 +284,7 @@ def test_a_file_that_was_replaced_is_no_hindrance(tmp_path: Path, image_path: Pa
         assert any(m.path == str(copy) for m in read_maps(process.pid))
         copy.unlink()
         copy.write_bytes(b"something else")
-        with find_interpreter(process.pid) as interpreter:
+        with closing(find_interpreter(process.pid)) as interpreter:
             assert interpreter.version == VERSION
             assert interpreter.address("PyRun_SimpleString")
             assert interpreter.libc_address("pthread_create")
@@ -297,7 +298,7 @@ def test_a_python_started_by_the_loader_is_found() -> None:
     process = start([loader, os.path.realpath(sys.executable), "-I", "-c", READY])
     try:
         assert os.readlink(f"/proc/{process.pid}/exe") == os.path.realpath(loader)
-        with find_interpreter(process.pid) as interpreter:
+        with closing(find_interpreter(process.pid)) as interpreter:
             assert interpreter.version == VERSION
     finally:
         end(process)
@@ -313,7 +314,7 @@ def test_files_that_are_only_read_are_passed_over(image_path: Path) -> None:
     try:
         heads = [m for m in read_maps(process.pid) if m.path == str(image_path) and not m.offset]
         assert len(heads) == 4
-        with find_interpreter(process.pid) as interpreter:
+        with closing(find_interpreter(process.pid)) as interpreter:
             at = interpreter.address("PyRun_SimpleString")
             assert any(start <= at < stop for start, stop in executable_ranges(interpreter.maps))
     finally:
@@ -336,7 +337,7 @@ def test_a_process_that_is_no_python_is_refused(sleeper: subprocess.Popen[bytes]
 
 def test_a_process_that_is_gone_is_refused(sleeper: subprocess.Popen[bytes]) -> None:
     """A process that has ended is refused, whether it is a zombie or reaped."""
-    with Memory(sleeper.pid) as memory:
+    with closing(Memory(sleeper.pid)) as memory:
         sleeper.kill()
         os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
         with pytest.raises(CannotInject):
@@ -354,7 +355,7 @@ def test_a_process_that_is_gone_is_refused(sleeper: subprocess.Popen[bytes]) -> 
 
 def test_memory_that_is_not_there_is_refused() -> None:
     """Reading and writing where nothing is mapped is a refusal with the address."""
-    with Memory(os.getpid()) as memory:
+    with closing(Memory(os.getpid())) as memory:
         for address in (0, 2**47, 2**63, 2**64 - 1, 2**80, -1):
             with pytest.raises(CannotInject, match=f"{address:#x}"):
                 memory.read(address, 8)
@@ -366,7 +367,7 @@ def test_numbers_are_read_and_written() -> None:
     """Signed and unsigned numbers of both sizes come back as they were written."""
     buffer = ctypes.create_string_buffer(16)
     at = ctypes.addressof(buffer)
-    with Memory(os.getpid()) as memory:
+    with closing(Memory(os.getpid())) as memory:
         memory.write(at, struct.pack("<qi", -2, -3))
         assert memory.u64(at) == 2**64 - 2
         assert (memory.u32(at + 8), memory.i32(at + 8)) == (2**32 - 3, -3)
@@ -398,7 +399,7 @@ def test_why_there_is_no_interpreter(
 
 def test_musl_leaves_no_spare_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the C library hands spare bytes to malloc, none are used."""
-    with find_interpreter(os.getpid()) as interpreter:
+    with closing(find_interpreter(os.getpid())) as interpreter:
         monkeypatch.setattr(interpreter, "_c_library", lambda: {"/lib/ld-musl-x86_64.so.1": None})
         with pytest.raises(CannotInject, match="musl"):
             interpreter.slack()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 import subprocess
@@ -64,9 +65,9 @@ class Program:
 
         wait_until(is_there, text)
 
-    def open(self) -> Interpreter:
+    def open(self) -> contextlib.closing[Interpreter]:
         """Find its interpreter."""
-        return find_interpreter(self.process.pid)
+        return contextlib.closing(find_interpreter(self.process.pid))
 
     def wake(self) -> None:
         """End the wait of a blocked main thread."""
@@ -208,22 +209,6 @@ def test_spare_bytes_are_given_back(start: Callable[..., Program]) -> None:
             program.runs_code()
         assert not any(before)
         assert interpreter.memory.read(slack.address, slack.size) == before
-
-
-def test_a_waiting_call_is_withdrawn(start: Callable[..., Program]) -> None:
-    """A call that was withdrawn never runs, and one with another behind it stays."""
-    program = start("blocked")
-    with program.open() as interpreter:
-        first = pending.inject(interpreter, "print('first')")
-        second = pending.inject(interpreter, "print('second')")
-        assert not first.withdraw()
-        assert second.withdraw()
-        assert not second.withdraw()
-        program.wake()
-        program.wait_for_output("first")
-        assert not first.withdraw()
-    program.runs_code()
-    assert "second" not in program.output
 
 
 @pytest.mark.parametrize("other", [v for v in LAYOUTS if v != VERSION])

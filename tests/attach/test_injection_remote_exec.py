@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import struct
@@ -282,7 +283,7 @@ def test_each_of_20_scripts_runs_in_a_real_process(tmp_path: Path) -> None:
         for number in range(20):
             mark, script = tmp_path / f"{number}", tmp_path / f"{number}.py"
             script.write_text(f"open({str(mark)!r}, 'w').close()")
-            with find_interpreter(target.pid) as interpreter:
+            with contextlib.closing(find_interpreter(target.pid)) as interpreter:
                 remote_exec.inject(interpreter, os.fspath(script))
             wait_until(mark.exists, "the script has run")
         assert target.poll() is None

@@ -16,7 +16,7 @@ MOST_MODULES = 12
 
 FOUND_BY_NAME = {
     "cli/commands": "one file for each command, of the command's name",
-    "probing/tables": "one file for each subject; its `__init__` says which tables each declares",
+    "probing/tables": "one file for each subject; its first line says which tables it declares",
 }
 """Folders with more of them, and why a reader finds each without looking through all."""
 

@@ -55,26 +55,6 @@ class PlacedCall:
         """
         return not self._waits(_Queue(self._interpreter.memory, self._plan))
 
-    def withdraw(self) -> bool:
-        """Take it out of the queue again, unless it was taken, or others wait behind it.
-
-        Returns:
-            Whether it will never run.
-
-        Raises:
-            CannotInject: The process has ended, or cannot be stopped.
-        """
-        with all_stopped(self._interpreter.pid):
-            queue = _Queue(self._interpreter.memory, self._plan)
-            if queue.is_locked() or not self._waits(queue):
-                return False
-            if (self._index + 1) % queue.layout.entries != queue.next:
-                return False
-            queue.drop_last()
-            queue.store()
-            self.wipe()
-        return True
-
     def wipe(self) -> None:
         """Clear the text, so that its place can be used again.
 
@@ -226,28 +206,17 @@ class _Queue:
         self._data[at : at + layout.entry_size] = struct.pack("<QQ", function, argument).ljust(
             layout.entry_size, b"\0"
         )
-        self._set_length(self.used + 1, (index + 1) % layout.entries)
+        self.next = (index + 1) % layout.entries
+        struct.pack_into("<i", self._data, layout.next, self.next)
+        if layout.waiting is not None:
+            struct.pack_into("<i", self._data, layout.waiting, self.used + 1)
+        if layout.to_do is not None:
+            struct.pack_into("<i", self._data, layout.to_do, 1)
         return index
-
-    def drop_last(self) -> None:
-        """Take the newest call away."""
-        layout = self.layout
-        index = (self.next - 1) % layout.entries
-        at = layout.calls + index * layout.entry_size
-        self._data[at : at + layout.entry_size] = bytes(layout.entry_size)
-        self._set_length(self.used - 1, index)
 
     def store(self) -> None:
         """Write it back."""
         self._memory.write(self._address, bytes(self._data))
-
-    def _set_length(self, used: int, end: int) -> None:
-        if self.layout.waiting is not None:
-            struct.pack_into("<i", self._data, self.layout.waiting, used)
-        if self.layout.to_do is not None:
-            struct.pack_into("<i", self._data, self.layout.to_do, 1)
-        self.next = end
-        struct.pack_into("<i", self._data, self.layout.next, end)
 
     def _number(self, offset: int) -> int:
         return int(struct.unpack_from("<i", self._data, offset)[0])

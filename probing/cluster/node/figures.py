@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...client.recent_steps import Pace, Row, last_ended, pace_of, steps_in
 from ...errors import NoSuchProcess, RingError
@@ -27,8 +27,7 @@ _STEPS = 20
 """Of how many ended steps the figures are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class Figure(NamedTuple):
     """A figure of a process.
 
     Attributes:
@@ -45,46 +44,42 @@ class Figure:
     doc: str
 
 
-def _figure(name: str, unit: str, otel: str, otel_unit: str, doc: str) -> Figure:
-    return Figure(name=name, unit=unit, otel=otel, otel_unit=otel_unit, doc=doc)
-
-
-UP = _figure("up", "", "up", "", "Whether the process runs.")
+UP = Figure("up", "", "up", "", "Whether the process runs.")
 FIGURES = (
-    _figure("step", "", "step", "{step}", "The last training step that has ended."),
-    _figure(
+    Figure("step", "", "step", "{step}", "The last training step that has ended."),
+    Figure(
         "step_seconds", "seconds", "step.duration", "s",
         "The median duration of the last 20 steps.",
     ),
-    _figure("step_age_seconds", "seconds", "step.age", "s", "How long ago the newest step began."),
-    _figure(
+    Figure("step_age_seconds", "seconds", "step.age", "s", "How long ago the newest step began."),
+    Figure(
         "stalled_seconds", "seconds", "stall.duration", "s",
         "For how long it has made no progress although it should.",
     ),
-    _figure("loss", "", "loss", "", "The loss of the last step."),
-    _figure(
+    Figure("loss", "", "loss", "", "The loss of the last step."),
+    Figure(
         "gradient_norm", "", "gradient_norm", "",
         "The norm of all gradients before clipping, of the last step.",
     ),
-    _figure("learning_rate", "", "learning_rate", "", "The learning rate of the last step."),
-    _figure(
+    Figure("learning_rate", "", "learning_rate", "", "The learning rate of the last step."),
+    Figure(
         "samples_per_second", "", "sample.rate", "{sample}/s",
         "Samples per second over the last 20 steps.",
     ),
-    _figure(
+    Figure(
         "tokens_per_second", "", "token.rate", "{token}/s",
         "Tokens per second, the median of the last 20 steps.",
     ),
-    _figure(
+    Figure(
         "memory_bytes", "bytes", "memory.usage", "By",
         "An accelerator's allocated memory, else the resident set.",
     ),
-    _figure(
+    Figure(
         "recording_seconds", "seconds", "recording.duration", "s",
         "What recording has cost the last 20 steps, on average.",
     ),
 )  # fmt: skip
-PHASE = _figure(
+PHASE = Figure(
     "step_phase_seconds", "seconds", "step.phase.duration", "s",
     "What the last 20 steps spent in a phase, on average.",
 )  # fmt: skip

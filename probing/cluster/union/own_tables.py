@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ...ring.arrow_tables import schema_of
+from ...ring.arrow_tables import in_schema, schema_of
 from ...ring.peek import own_tables
 from ...tables import Table
 from ..job.membership import Member
@@ -52,10 +52,6 @@ def merged(tables: Iterable[Table]) -> tuple[Table, ...]:
 def as_declared(rows: pa.Table, table: Table) -> pa.Table:
     """The rows of a process that has declared a table otherwise; NULL is what it lacks."""
     schema = schema_of(table)
-    arrays = [
-        rows.column(field.name)
-        if field.name in rows.column_names and rows.schema.field(field.name).type == field.type
-        else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    kinds = {field.name: field.type for field in schema}
+    same = [field.name for field in rows.schema if kinds.get(field.name) == field.type]
+    return in_schema(rows.select(same), schema)

@@ -20,6 +20,7 @@ import numpy as np
 from ...errors import ProbingError, TimedOut, Unreachable
 from ...linux.process import environment as process_environment
 from ...safety import off_switch
+from ...sql.quoting import in_one
 from ...tables import STEP_PHASES
 from ..hang.seen.doings import IMPORTS
 from .first_look import FirstLook
@@ -62,7 +63,6 @@ _STEPS = (
 _EVER = (1 << 63) - 1
 _STARTING_NS = 3_000_000_000
 """A command loads its libraries before it asks, which on few processors slows the training."""
-_AS_LIST = "(SELECT list(x) FROM ({}) AS x) AS q{}"
 _CROWDED = 25.0
 """Percent of the last ten seconds in which something waited for a processor."""
 
@@ -273,9 +273,9 @@ class Facts:
     def _ask_together(self) -> None:
         """Ask what was prepared; where that fails, each is asked by itself."""
         asked, self._together = self._together, ()
-        parts = (_AS_LIST.format(sql, n) for n, sql in enumerate(asked))
+        parts = {f"q{number}": sql for number, sql in enumerate(asked)}
         try:
-            found = self._process.query("SELECT " + ", ".join(parts)).to_pylist()[0]
+            found = self._process.query(in_one(parts)).to_pylist()[0]
         except ProbingError:
             return
         for number, sql in enumerate(asked):

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...errors import DamagedHistory, HistoryUnwritable
+from ...ring.arrow_tables import in_schema
 from ..files import ROWS_AT_ONCE, line_of, plain_schema, saying_what_failed, writer_of
 from ..merged import MERGED, Said, said_by
 
@@ -79,39 +80,23 @@ def schema_in(path: Path) -> pa.Schema:
         return pq.read_schema(path).remove_metadata()
 
 
-class Change(Protocol):
-    """What becomes of rows on their way."""
+class Change:
+    """What becomes of rows on their way; here they stay as they are."""
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """The columns then."""
-
-    def pieces(self, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """The rows then; those that come in have these columns already."""
-
-    def count(self, piece: pa.Table) -> int:
-        """How many rows of before some rows stand for."""
-
-    def count_before(self, path: Path) -> int:
-        """How many rows of before those of a file stand for."""
-
-
-class Unchanged:
-    """See `Change`: rows stay as they are."""
-
-    def schema(self, schema: pa.Schema) -> pa.Schema:
-        """See `Change`."""
         return schema
 
     def pieces(self, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """See `Change`."""
+        """The rows then; those that come in have these columns already."""
         return pieces
 
     def count(self, piece: pa.Table) -> int:
-        """See `Change`."""
+        """How many rows of before some rows stand for."""
         return int(piece.num_rows)
 
     def count_before(self, path: Path) -> int:
-        """See `Change`."""
+        """How many rows of before those of a file stand for."""
         return int(pq.read_metadata(path).num_rows)
 
 
@@ -125,7 +110,7 @@ def merge(root: Path, paths: Sequence[Path], new: Path, change: Change | None = 
         DamagedHistory: One of them is damaged.
         HistoryUnwritable: The new one cannot be written whole.
     """
-    schema, rows, said, change = pa.schema([]), 0, Said(), change or Unchanged()
+    schema, rows, said, change = pa.schema([]), 0, Said(), change or Change()
     for path in paths:
         schema = pa.unify_schemas([schema, schema_in(path)])
         with _saying_which(path):
@@ -164,14 +149,7 @@ def _rows(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
     """The rows of a file with the columns of all; NULL where it lacks one."""
     with _saying_which(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         for batch in file.iter_batches(ROWS_AT_ONCE):
-            own = pa.Table.from_batches([batch])
-            arrays = [
-                own[field.name].cast(field.type)
-                if field.name in own.column_names
-                else pa.nulls(own.num_rows, field.type)
-                for field in schema
-            ]
-            yield pa.Table.from_arrays(arrays, schema=schema)
+            yield in_schema(pa.Table.from_batches([batch]), schema)
 
 
 @contextlib.contextmanager

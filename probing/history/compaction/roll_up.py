@@ -21,6 +21,7 @@ from ...sql.quoting import identifier
 from ...tables import TORCH_TRACE
 from ..files import line_of
 from ..tables import CALLS, TOTAL
+from .merge import Change
 
 TABLE = TORCH_TRACE.name
 _MEMORY_MIB = 1024
@@ -61,18 +62,18 @@ def is_rolled_up(path: Path) -> bool:
     return all(one.statistics is not None and one.statistics.null_count == 0 for one in groups)
 
 
-class RollUp:
-    """See `merge.Change`."""
+class RollUp(Change):
+    """All calls of a module in a step become one."""
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        """See `merge.Change`."""
+        """See `Change`."""
         for name, kind in ((CALLS, pa.int64()), (TOTAL, pa.float64())):
             if name not in schema.names:
                 schema = schema.append(pa.field(name, kind))
         return schema
 
     def pieces(self, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """See `merge.Change`; a step that goes on in the next piece is held back for it."""
+        """See `Change`; a step that goes on in the next piece is held back for it."""
         rest: pa.Table | None = None
         for piece in pieces:
             rows = piece if rest is None else pa.concat_tables([rest, piece])
@@ -84,13 +85,13 @@ class RollUp:
             yield _rolled_up(rest)
 
     def count(self, piece: pa.Table) -> int:
-        """See `merge.Change`."""
+        """See `Change`."""
         return int(pc.sum(piece[CALLS]).as_py() or 0)
 
     def count_before(self, path: Path) -> int:
-        """See `merge.Change`."""
+        """See `Change`."""
         if CALLS not in pq.read_schema(path).names:
-            return int(pq.read_metadata(path).num_rows)
+            return super().count_before(path)
         calls = pq.read_table(path, columns=[CALLS], partitioning=None)[CALLS]
         return int(pc.sum(pc.fill_null(calls, 1)).as_py() or 0)
 

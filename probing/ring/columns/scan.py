@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..format import RingHeader, StoredField, width_of
 from ..native import IN_C
-from ..ring_file import ATTEMPTS, NEWER, RingFile
+from ..ring_file import ATTEMPTS, RingFile
 
 _CHUNK_BYTES = 1 << 18
 _LARGE_BYTES = 4 << 20
@@ -149,7 +149,8 @@ class _Scan:
         """The rows and the books."""
         found = self._newest()
         oldest = max(0, found - self._capacity)
-        newest, ahead = self._begun(found, oldest), 0
+        numbers, ahead = memoryview(self._numbers).cast("q"), 0
+        newest = self._ring.begun(found, self._pieces, lambda place: numbers[place] > oldest)
         if newest < self._capacity:
             ahead = IN_C.ahead(self._numbers, self._empty, oldest, newest, self._start, self._stop)
         runs, count = IN_C.order(self._numbers, found, self._capacity, self._start, self._stop)
@@ -175,19 +176,6 @@ class _Scan:
             IN_C.forget(self._numbers, newest)
             newest = IN_C.most(self._numbers)
         return newest
-
-    def _begun(self, newest: int, oldest: int) -> int:
-        """The newest number that was given, at least; see `reader`."""
-        if newest < self._capacity:
-            return newest
-        numbers = memoryview(self._numbers).cast("q")
-        for number in range(newest + 1, newest + 1 + NEWER):
-            slot = number % self._capacity
-            start, stop = self._start, self._stop
-            place = slot - start if slot >= start else stop - start + slot
-            if slot >= stop or numbers[place] > oldest or not self._ring.has_begun(number):
-                return number - 1
-        return newest + NEWER
 
     def _read(self, at: int, slot: int, count: int) -> None:
         """Read `count` slots and take over the rows that are whole."""

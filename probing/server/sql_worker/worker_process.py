@@ -8,7 +8,6 @@ child but its own. Pipes never block; every wait has an end.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from ...errors import BadRequest, SqlWorkerDied
 from ...linux import limited_memory, process
 from ...messages import common as wire
+from ...own_files import places_of
 from ...rundir.folders import ProcessFolder
 from ...sql import frames as sql_frames
 from ...sql.frames import WorkerRequest
@@ -241,16 +241,3 @@ def _environment() -> dict[str, str]:
     """What the worker sees: nothing that would put an agent into it."""
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     return kept | _OWN_VARIABLES
-
-
-def places_of(*packages: str) -> list[str]:
-    """Where this process finds packages, without importing them."""
-    places: dict[str, None] = {}
-    for package in packages:
-        try:
-            spec = importlib.util.find_spec(package)
-        except (ImportError, ValueError):
-            continue
-        if spec is not None and spec.origin:
-            places[str(Path(spec.origin).parent.parent)] = None
-    return list(places)

@@ -50,7 +50,7 @@ class Slack(NamedTuple):
 
 
 class Memory:
-    """The memory of another process; use as a context manager, or `close` it."""
+    """The memory of another process; `close` it."""
 
     def __init__(self, pid: int) -> None:
         """Open the memory of a process.
@@ -63,12 +63,6 @@ class Memory:
             self._fd = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             raise _refusal(error) from None
-
-    def __enter__(self) -> Memory:  # noqa: PYI034 - `Self` is newer than Python 3.10
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let the memory go; a second time is harmless."""
@@ -143,7 +137,7 @@ class Memory:
 
 
 class Interpreter:
-    """The CPython interpreter in a process; use as a context manager, or `close` it.
+    """The CPython interpreter in a process; `close` it.
 
     Attributes:
         pid: The process.
@@ -169,12 +163,6 @@ class Interpreter:
         self._image = image
         self.version, self.release = self._read_version()
         self.is_free_threaded = self._read_free_threaded()
-
-    def __enter__(self) -> Interpreter:  # noqa: PYI034 - `Self` is newer than Python 3.10
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """As `Memory.close`."""

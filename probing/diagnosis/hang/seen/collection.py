@@ -19,6 +19,7 @@ from ....messages.common import Backtrace
 from ....messages.frozen import dataclass
 from ....ring.peek import RingPeek
 from ....rundir.folders import ProcessFolder
+from ....sql.quoting import in_one
 from ....stacks.thread_waits import deadlock_text, deadlocks
 from ....tables import COLLECTIVES, STEPS, TORCH_TRACE
 from ...device_use import NEWEST_SAMPLE, XIDS, sample_words, xid_lines
@@ -81,12 +82,9 @@ _PARTS = {
     "device": NEWEST_SAMPLE,
     "xids": XIDS,
 }
-_PART = "(SELECT list(x) FROM ({}) AS x) AS {}"
-RECORD = "SELECT " + ", ".join(_PART.format(sql, name) for name, sql in _PARTS.items())
-"""All of the record that is needed, in one query: most of the cost of one is that it is one."""
-_WITHOUT_DEVICE = "SELECT " + ", ".join(
-    _PART.format(sql, name) for name, sql in _PARTS.items() if name not in {"device", "xids"}
-)
+RECORD = in_one(_PARTS)
+"""All of the record that is needed."""
+_WITHOUT_DEVICE = in_one({k: sql for k, sql in _PARTS.items() if k not in {"device", "xids"}})
 """The same of an agent of an older version, which has no such table."""
 Row = Mapping[str, Any]
 Newest = tuple[object, ...]
