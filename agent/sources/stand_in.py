@@ -52,7 +52,7 @@ class StandIn:
 
     def start(self) -> None:
         """Stand in; does nothing where this torch has no such function."""
-        original = getattr(self.owner, self.name, None)
+        original = self._there()
         if self.wrapper is None and callable(original):
             self._is_inherited = self.name not in vars(self.owner)  # by a class
             self.original, self.wrapper = original, self._make(original)
@@ -78,6 +78,10 @@ class StandIn:
             f"the wrapper of {owner}.{self.name}: another one, put over it, calls it. It passes"
             " every call through unchanged."
         ]
+
+    def _there(self) -> Any:
+        """What is in its place now, and is put back there."""
+        return getattr(self.owner, self.name, None)
 
     def _make(self, original: Callable[..., object]) -> Wrapper:
         around, behind = self._around, cast("Any", self._behind)
