@@ -168,8 +168,7 @@ def _show_many(target: Target, run: Run, *, may_meet: bool, as_json: bool) -> in
         terminal.write(render_results(folded, color=terminal.screen().color))
     if why is not None:
         terminal.note(f"each has run it by itself, not at one step of all ({why})")
-    for sentence in lost_notes([*results.values()]):
-        terminal.note(sentence)
+    terminal.note(*lost_notes([*results.values()]))
     tell_outcomes(outcomes)
     codes = (_exit_code(result) for result in results.values())
     return exit_code(outcomes) or next((number for number in codes if number), 0)
