@@ -12,9 +12,10 @@ import inspect
 import keyword
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from ...messages.about.eval import Completions
+from ..recording.stillness import Training
 from .frame_names import Place
 from .namespace import Names
 
@@ -23,16 +24,6 @@ _MOST_WORDS = 500
 _MRO = type.__dict__["__mro__"].__get__
 _PARTS = ("_modules", "_parameters", "_buffers")
 """Where a torch module keeps what it shows as its attributes."""
-
-
-class Training(Protocol):
-    """What must be known about the training."""
-
-    def thread_id(self) -> int:
-        """The training thread's number in the kernel; 0 while there is none."""
-
-    def names(self) -> Mapping[str, Any]:
-        """What is known of the training by name."""
 
 
 def complete(text: str, training: Training, last: Mapping[str, object]) -> Completions:

@@ -92,15 +92,11 @@ class PluginLive:
         """
         if self.guard.has_failed:
             raise PluginFailed(self._plugin, f"{self.guard.problem}")
-        names = tuple([column.name for column in self.table.columns])
         try:
-            rows = tuple(
-                [tuple([row.get(name) for name in names]) for row in self._asked.compute()]
-            )
+            return LiveRows.of_dicts(self.table, self._asked.compute())
         except Exception as error:  # noqa: BLE001 - a plugin may fail as it likes
             self.guard.fault()
             raise PluginFailed(self._plugin, failure(error)) from None
-        return LiveRows(table=self.table.name, columns=names, rows=rows)
 
     def report(self) -> SourceReport:
         """How it stands."""

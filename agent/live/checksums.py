@@ -6,7 +6,7 @@ progress they are taken from here, of what is in main memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...messages.common import LiveRows
 from ...tables import PARAMETER_CHECKSUMS
@@ -25,9 +25,9 @@ def checksum_rows(question: LiveQuestion) -> LiveRows:
     """The rows of ``python.parameter_checksums``."""
     recording = question.training.watched()
     if recording is None:
-        return _rows((), "the process has not imported torch")
+        return LiveRows.of(PARAMETER_CHECKSUMS, (), "the process has not imported torch")
     if question.wait_s is None:  # asked in the server's own thread, which must not stand still
-        return _rows((), "no end of a step may be waited for")
+        return LiveRows.of(PARAMETER_CHECKSUMS, (), "no end of a step may be waited for")
     return _look(recording, question)
 
 
@@ -52,7 +52,7 @@ def _look(recording: Recording, question: LiveQuestion) -> LiveRows:
         note = f"the training was held for {1e3 * found.held_s:.0f} ms"
     if look.reason is not None:
         note = f"no checksums could be taken: {look.reason}"
-    return _rows(found.rows if found else (), note)
+    return LiveRows.of(PARAMETER_CHECKSUMS, found.rows if found else (), note)
 
 
 def _wait(look: ChecksumLook, question: LiveQuestion) -> str | None:
@@ -63,8 +63,3 @@ def _wait(look: ChecksumLook, question: LiveQuestion) -> str | None:
     if why == "gone":
         return "nobody waits any more"
     return _STILL if why else None
-
-
-def _rows(rows: tuple[Any, ...], note: str | None) -> LiveRows:
-    columns = tuple([column.name for column in PARAMETER_CHECKSUMS.columns])
-    return LiveRows(table=PARAMETER_CHECKSUMS.name, columns=columns, rows=rows, note=note)

@@ -64,8 +64,7 @@ def environment_rows(training: TorchTraining | NoTraining) -> LiveRows:
         *_switches(),
         *_places(),
     ]
-    columns = tuple([column.name for column in ENVIRONMENT.columns])
-    return LiveRows(table=ENVIRONMENT.name, columns=columns, rows=tuple(rows))
+    return LiveRows.of(ENVIRONMENT, rows)
 
 
 def _arguments() -> list[Row]:

@@ -118,7 +118,6 @@ def _host_memory(_: LiveQuestion) -> LiveRows:
 
 
 def _memory(question: LiveQuestion) -> LiveRows:
-    from ..sources.shared.live_rows import live_rows_of
     from ..sources.storage.memory_tables import ROWS
     from .memory import LOOKS
 
@@ -129,7 +128,7 @@ def _memory(question: LiveQuestion) -> LiveRows:
         from ..sources.allocation.creating_lines import with_frames
 
         moments = with_frames(moments, history)
-    return live_rows_of(table, rows(moments), seen.note)
+    return LiveRows.of(table, rows(moments), seen.note)
 
 
 def _memory_segments(question: LiveQuestion) -> LiveRows:

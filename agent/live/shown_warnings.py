@@ -22,8 +22,7 @@ Row = tuple[str | None, str | None, int, str, str]
 def warning_rows() -> LiveRows:
     """The rows of ``python.warnings`` now."""
     rows = [row for module in list(sys.modules.values()) for row in _shown_in(module)]
-    columns = tuple([column.name for column in WARNINGS.columns])
-    return LiveRows(table=WARNINGS.name, columns=columns, rows=tuple(rows[:_MOST]))
+    return LiveRows.of(WARNINGS, rows[:_MOST])
 
 
 def _shown_in(module: ModuleType) -> Iterator[Row]:

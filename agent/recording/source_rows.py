@@ -49,10 +49,8 @@ def source_rows(training: TorchTraining | NoTraining, own: Sequence[SourceReport
     """
     compiled = _compiled(training)
     reports = [*training.source_reports(), *own]
-    rows = tuple([_row(_noted(report, compiled)) for report in reports])
-    note = None if rows else "torch has not been imported, so nothing is recorded"
-    columns = tuple([column.name for column in SOURCES.columns])
-    return LiveRows(table=SOURCES.name, columns=columns, rows=rows, note=note)
+    note = None if reports else "torch has not been imported, so nothing is recorded"
+    return LiveRows.of(SOURCES, [_row(_noted(report, compiled)) for report in reports], note)
 
 
 def _compiled(training: TorchTraining | NoTraining) -> str | None:

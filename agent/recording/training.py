@@ -15,7 +15,7 @@ from ...ring.writer import Names
 from ...rundir.folders import ProcessFolder
 from ...safety.guard import try_each
 from ...settings import Settings
-from ..sources.accelerator import Accelerator, Cuda, CudaHistory, PinnedMemory
+from ..sources.accelerator import Accelerator, CudaHistory, PinnedMemory
 from ..sources.calls.at_work import TorchAtWork
 from ..sources.data.dataloaders import DataLoaders
 from ..sources.memory.memory_rows import MemoryRows
@@ -73,7 +73,7 @@ class TorchTraining:
         self.on_first_step: Callable[[], None] = lambda: None
         rings = self._rings = make_rings(folder, settings)
         self.numerics_ring = rings.numerics
-        accelerator = self._accelerator = accelerator or Cuda()
+        accelerator = self._accelerator = accelerator or Accelerator()
         self.on_demand: dict[str, Callable[[], SourceReport | None]] = {}
         self._recording = Recording(
             trace=rings.torch_trace,

@@ -20,7 +20,7 @@ from ...ring.writer import RingWriter
 from ...safety.guard import Guard
 from .accelerator import Accelerator
 from .shared.recording import Recording
-from .stand_in import StandIn
+from .stand_in import PlainSource, StandIn
 from .torch_types import Optimizer
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def source(recording: Recording, ring: RingWriter, accelerator: Accelerator) -> 
     return Checkpoints(recording, ring, accelerator)
 
 
-class Checkpoints:
+class Checkpoints(PlainSource):
     """Stands in for what saves."""
 
     def __init__(self, recording: Recording, ring: RingWriter, accelerator: Accelerator) -> None:
         self._recording, self._ring, self._accelerator = recording, ring, accelerator
-        self._wires: list[StandIn] = []
+        self._methods: list[StandIn] = []
         self.is_on = False
         self.guard = Guard("checkpoints", self.stop)
 
@@ -65,23 +65,14 @@ class Checkpoints:
         """Record from now on; what is not loaded yet is looked for before each optimizer's step."""
         self.is_on = True
         self._find()
-        if len(self._wires) < len(_WIRES):
+        if len(self._methods) < len(_WIRES):
             self._recording.events.before_step += (self._step_begins,)
 
     def stop(self) -> None:
         """Record no more."""
         self.is_on = False
-        for wire in self._wires:
-            wire.stop()
+        super().stop()
         self._look_no_more()
-
-    def close(self) -> None:
-        """Stop for good."""
-        self.stop()
-
-    def remains(self) -> list[str]:
-        """What stays in torch's place, one sentence each."""
-        return [sentence for wire in self._wires for sentence in wire.remains()]
 
     def _step_begins(
         self, _optimizer: Optimizer, _args: tuple[object, ...], _kwargs: dict[str, object]
@@ -96,12 +87,12 @@ class Checkpoints:
 
     def _find(self) -> None:
         """Stand in for all that is loaded."""
-        known = {(wire.owner.__name__, wire.name) for wire in self._wires}
+        known = {(wire.owner.__name__, wire.name) for wire in self._methods}
         for module, name, around in _WIRES:
             owner = sys.modules.get(module)
             if owner is not None and (module, name) not in known and hasattr(owner, name):
-                self._wires.append(StandIn(owner, name, getattr(self, around)))
-        for wire in self._wires:
+                self._methods.append(StandIn(owner, name, getattr(self, around)))
+        for wire in self._methods:
             wire.start()
 
     def _saved(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:

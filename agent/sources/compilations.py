@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...messages.common import LiveRows
 from ...tables.compilations import COMPILATIONS
-from .shared.live_rows import live_rows_of
 
 if TYPE_CHECKING:
     from ..live.question import LiveQuestion
@@ -33,7 +32,7 @@ def rows(_: LiveQuestion) -> LiveRows:
     forward = {key: one for one in noted if (key := _compile_id(one)) and not _is_backward(one)}
     found = [_row(one, forward.get(_compile_id(one), one)) for one in noted]
     note = None if found else "torch.compile has compiled nothing in this process"
-    return live_rows_of(COMPILATIONS, found, note)
+    return LiveRows.of(COMPILATIONS, found, note)
 
 
 def _compile_id(metrics: object) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ...messages.common import LiveRows
 from ...tables import DEVICE_CHECKS
-from .shared.live_rows import live_rows_of
 
 if TYPE_CHECKING:
     from ..live.question import LiveQuestion
@@ -19,4 +18,4 @@ def rows(question: LiveQuestion) -> LiveRows:
     """A row for each device that the process can see."""
     found = question.training.check_devices()
     note = None if found else "no accelerator is in use: none was checked"
-    return live_rows_of(DEVICE_CHECKS, found, note)
+    return LiveRows.of(DEVICE_CHECKS, found, note)

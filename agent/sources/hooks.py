@@ -14,7 +14,6 @@ from .calls.names.class_names import class_name
 from .calls.names.module_names import outermost, walk
 from .leaks.hook_counts import function_of, hooks_on, is_ours
 from .shared.found import found_roots
-from .shared.live_rows import live_rows_of
 
 if TYPE_CHECKING:
     from ..live.question import LiveQuestion
@@ -34,7 +33,7 @@ class _Function(NamedTuple):
 def rows(question: LiveQuestion) -> LiveRows:
     """The rows of ``python.hooks`` now."""
     recording = question.training.watched()
-    return live_rows_of(HOOKS, () if recording is None else _rows(recording))
+    return LiveRows.of(HOOKS, () if recording is None else _rows(recording))
 
 
 def _rows(recording: Recording) -> list[Row]:

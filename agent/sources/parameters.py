@@ -33,9 +33,7 @@ Row = tuple[str | int | float | bool | None, ...]
 def rows(question: LiveQuestion) -> LiveRows:
     """The rows of ``python.parameters`` now."""
     recording = question.training.watched()
-    columns = tuple([column.name for column in PARAMETERS.columns])
-    found = () if recording is None else tuple(_rows(recording))
-    return LiveRows(table=PARAMETERS.name, columns=columns, rows=found)
+    return LiveRows.of(PARAMETERS, () if recording is None else _rows(recording))
 
 
 def _rows(recording: Recording) -> list[Row]:

@@ -10,11 +10,12 @@ import threading
 
 from ...safety.guard import Guard
 from ..agent_threads import start_thread
+from .stand_in import PlainSource
 
 _END_S = 1.0
 
 
-class RegularLooks:
+class RegularLooks(PlainSource):
     """A source that looks regularly; each look is `_look`.
 
     Attributes:
@@ -37,14 +38,6 @@ class RegularLooks:
         self._enough.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(_END_S)
-
-    def close(self) -> None:
-        """Stop for good."""
-        self.stop()
-
-    def remains(self) -> list[str]:
-        """Nothing is in torch's place."""
-        return []
 
     def _begin(self, interval_s: float, *, first_s: float) -> None:
         """Look from now on, for the first time after `first_s`; unless that has begun."""

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from ...safety.guard import Guard
 from .calls import dynamo
+
+if TYPE_CHECKING:
+    from .shared.events import Events, StepLook
 
 Wrapper = Callable[..., Any]
 
@@ -52,7 +55,7 @@ class StandIn:
 
     def start(self) -> None:
         """Stand in; does nothing where this torch has no such function."""
-        original = getattr(self.owner, self.name, None)
+        original = self._there()
         if self.wrapper is None and callable(original):
             self._is_inherited = self.name not in vars(self.owner)  # by a class
             self.original, self.wrapper = original, self._make(original)
@@ -79,6 +82,10 @@ class StandIn:
             " every call through unchanged."
         ]
 
+    def _there(self) -> Any:
+        """What is in its place now, and is put back there."""
+        return getattr(self.owner, self.name, None)
+
     def _make(self, original: Callable[..., object]) -> Wrapper:
         around, behind = self._around, cast("Any", self._behind)
         is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
@@ -102,26 +109,10 @@ class StandIn:
         return original
 
 
-class StandInSource:
-    """A source that is nothing but functions of ours in the place of torch's.
+class PlainSource:
+    """A source that closes as it stops, and leaves nothing but functions in torch's place."""
 
-    Attributes:
-        guard: Counts its faults; the last one that is borne stops it.
-    """
-
-    def __init__(self, name: str, methods: list[StandIn]) -> None:
-        self._methods = methods
-        self.guard = Guard(name, self.stop)
-
-    @property
-    def is_on(self) -> bool:
-        """Whether it records."""
-        return any(method.is_on for method in self._methods)
-
-    def start(self) -> None:
-        """Record from now on."""
-        for method in self._methods:
-            method.start()
+    _methods: Sequence[StandIn] = ()
 
     def stop(self) -> None:
         """Record no more."""
@@ -133,5 +124,51 @@ class StandInSource:
         self.stop()
 
     def remains(self) -> list[str]:
-        """What stays in place after `close`, one sentence each."""
+        """What stays in place after `close`, or would if it came now, one sentence each."""
         return [sentence for method in self._methods for sentence in method.remains()]
+
+
+class StandInSource(PlainSource):
+    """A source that is nothing but functions of ours in the place of torch's.
+
+    Attributes:
+        guard: Counts its faults; the last one that is borne stops it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        methods: list[StandIn],
+        events: Events,
+        *,
+        before_step: StepLook | None = None,
+        after_step: StepLook | None = None,
+    ) -> None:
+        """Prepare, and change nothing yet.
+
+        Args:
+            before_step: What those who step are to call meanwhile, as is `after_step`.
+        """
+        self._methods: list[StandIn] = methods
+        self._events, self._before, self._after = events, before_step, after_step
+        self.guard = Guard(name, self.stop)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it records."""
+        return any(method.is_on for method in self._methods)
+
+    def start(self) -> None:
+        """Record from now on."""
+        for method in self._methods:
+            method.start()
+        self._events.forget(self._before, self._after)
+        if self._before is not None:
+            self._events.before_step += (self._before,)
+        if self._after is not None:
+            self._events.after_step += (self._after,)
+
+    def stop(self) -> None:
+        """Record no more."""
+        super().stop()
+        self._events.forget(self._before, self._after)

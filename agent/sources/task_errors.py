@@ -22,10 +22,9 @@ from typing import Any
 from ...own_files import AGENT, is_ours
 from ...ring.format import DONE, NULL_NAME
 from ...ring.writer import RingWriter
-from ...safety.guard import Guard
 from .accelerator import Accelerator
 from .shared.recording import Recording
-from .stand_in import StandIn
+from .stand_in import StandIn, StandInSource
 from .torch_types import Optimizer
 
 _ASKING = ("result", "exception")
@@ -108,45 +107,25 @@ class _Exception(_Asked):
         return self.error
 
 
-class TaskErrors:
+class TaskErrors(StandInSource):
     """Stands in for what puts exceptions into futures."""
 
     def __init__(self, recording: Recording, ring: RingWriter) -> None:
         self._recording, self._ring = recording, ring
-        self._wire = StandIn(Future, "set_exception", self._failed)
         self._kept: dict[int, _Kept] = {}
         self._texts: set[str] = set()
         self._noted: deque[int | _Kept] = deque()  # in order: who is asked and goes, was asked
-        self.guard = Guard("task_errors", self.stop)
-
-    @property
-    def is_on(self) -> bool:
-        """Whether it records."""
-        return self._wire.is_on
-
-    def start(self) -> None:
-        """Record from now on."""
-        self._wire.start()
-        self._recording.events.forget(self._after_step)
-        self._recording.events.after_step += (self._after_step,)
+        methods, looks = [StandIn(Future, "set_exception", self._failed)], recording.events
+        super().__init__("task_errors", methods, looks, after_step=self._after_step)
 
     def stop(self) -> None:
         """Record no more; futures are as they were."""
-        self._wire.stop()
-        self._recording.events.forget(self._after_step)
+        super().stop()
         for kept in list(self._kept.values()):
             future = kept.future()
             if future is not None:
                 _make_plain(future)
         self._kept.clear()
-
-    def close(self) -> None:
-        """Stop for good."""
-        self.stop()
-
-    def remains(self) -> list[str]:
-        """What stays in place after `close`, one sentence each."""
-        return self._wire.remains()
 
     def _failed(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """Stands in for `Future.set_exception`."""

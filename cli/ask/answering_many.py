@@ -63,8 +63,7 @@ def explain_many(sql: str) -> str:
 
 def _tell(answer: UnionAnswer) -> int:
     """Put what there is to know about an answer on stderr; returns the exit code."""
-    for note in answer.notes:
-        terminal.note(note)
+    terminal.note(*answer.notes)
     if answer.answer.truncated:
         terminal.note(answer.answer.truncated)
     if not answer.outcomes:  # it reads no table

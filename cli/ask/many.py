@@ -39,8 +39,7 @@ def membership_of(target: Target, *, states: bool = False) -> Membership:
         )
     if target.changes is not None and membership.mixed:
         raise _refusal(membership, target.changes)
-    for note in membership.notes:
-        terminal.note(note)
+    terminal.note(*membership.notes)
     return membership
 
 

@@ -162,15 +162,37 @@ def show(
         if style == "json":
             answers.append({"endpoint": reply.endpoint, "answer": plain(reply.value)})
             continue
-        document = markdown if style == "markdown" else None
         if not target.is_single:
-            terminal.write(f"# {reply.endpoint}" if document else f"== {reply.endpoint} ==")
-        screen = terminal.screen()
-        drawn = document(reply.value) if document else text(reply.value, screen)
-        terminal.write(drawn if document else wrap_lines(drawn, screen.width))
+            is_document = style == "markdown" and markdown is not None
+            terminal.write(f"# {reply.endpoint}" if is_document else f"== {reply.endpoint} ==")
+        write_answer(reply.value, style, text, markdown=markdown, wraps=True)
     if style == "json":
         terminal.write_json(answers[0]["answer"] if target.is_single else answers)
     return replies.exit_code
+
+
+def write_answer(
+    value: T,
+    style: str,
+    text: Callable[[T, Screen], str],
+    plain: Callable[[T], Any] = dataclasses.asdict,  # type: ignore[assignment]
+    *,
+    markdown: Callable[[T], str] | None = None,
+    wraps: bool = False,
+) -> None:
+    """Print what a command has found; the arguments as of `show`.
+
+    Args:
+        wraps: Whether lines of the text are broken that are too long for the screen.
+    """
+    if style == "json":
+        terminal.write_json(plain(value))
+    elif style == "markdown" and markdown is not None:
+        terminal.write(markdown(value))
+    else:
+        screen = terminal.screen()
+        drawn = text(value, screen)
+        terminal.write(wrap_lines(drawn, screen.width) if wraps else drawn)
 
 
 def fitted(render: Callable[..., str], **options: Any) -> Callable[[Any, Screen], str]:

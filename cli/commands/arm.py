@@ -76,8 +76,7 @@ def _watch(target: Target, steps: int, style: str) -> int:
     def ask(process: Process) -> tuple[str, Watch]:
         with telling(target, progress_of) as tell:
             watch = watch_numbers(process, steps, timeout_s=target.limit_s, tell=tell)
-        for note in watch.armed.notes:
-            terminal.note(note)
+        terminal.note(*watch.armed.notes)
         return process.label, watch
 
     def render(found: tuple[str, Watch], _: Screen) -> str:

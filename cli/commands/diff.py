@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...errors import UsageError
+from ..ask.replies import fitted, write_answer
 from ..command import AskCommand
 from ..completion import complete_endpoint_option
 from ..options import style_option, watch_option
 from ..output import terminal
 from ..preferences import endpoints_named
-from ..render.text import wrap_lines
 from ..target import FINDING_S, Target, asked_target, target_options
 
 if TYPE_CHECKING:
@@ -95,28 +95,22 @@ def write_comparison(
         command: What compares them.
     """
     from ...diagnosis.doctor.against import findings_of
-    from ..render.ranks.runs import markdown_comparison, render_comparison
+    from ..render.ranks.runs import markdown_comparison, plain_comparison, render_comparison
 
     findings = findings_of(compared, names, command=command)
-    if style == "json":
-        _write_json(compared, findings)
-    elif style == "markdown":
-        terminal.write(markdown_comparison(compared, findings))
-    else:
-        screen = terminal.screen()
-        drawn = render_comparison(compared, findings, width=screen.width, color=screen.color)
-        terminal.write(wrap_lines(drawn, screen.width))
+    write_answer(
+        compared,
+        style,
+        fitted(render_comparison, findings=findings),
+        lambda compared: {"findings": [*map(_plain, findings)], **plain_comparison(compared)},
+        markdown=lambda compared: markdown_comparison(compared, findings),
+        wraps=True,
+    )
     terminal.flush()
 
 
-def _write_json(compared: RunComparison, findings: tuple[Finding, ...]) -> None:
-    from ..render.ranks.runs import plain_comparison
-
-    told = [
-        {name: value for name, value in dataclasses.asdict(finding).items() if name in _JSON}
-        for finding in findings
-    ]
-    terminal.write_json({"findings": told, **plain_comparison(compared)})
+def _plain(finding: Finding) -> dict[str, Any]:
+    return {name: value for name, value in dataclasses.asdict(finding).items() if name in _JSON}
 
 
 def _compare_ranks(context: click.Context, *, parameters: bool, style: str) -> None:
@@ -132,11 +126,13 @@ def _compare_ranks(context: click.Context, *, parameters: bool, style: str) -> N
     for sentence in dict.fromkeys(note for one in told for note in one.notes):
         ranks = [one.facts.rank for one in told if sentence in one.notes]
         terminal.note(f"{rank_words(ranks)}: {sentence}")
-    if style == "json":
-        terminal.write_json({"odd": compared.odd, **dataclasses.asdict(compared)})
-    else:
-        screen = terminal.screen()
-        terminal.write(wrap_lines(render_differences(compared, color=screen.color), screen.width))
+    write_answer(
+        compared,
+        style,
+        lambda compared, screen: render_differences(compared, color=screen.color),
+        lambda compared: {"odd": compared.odd, **dataclasses.asdict(compared)},
+        wraps=True,
+    )
     tell_outcomes(outcomes)
     terminal.flush()
     context.exit(exit_code(outcomes))

@@ -11,6 +11,7 @@ import click
 from ...diagnosis.doctor.findings import CERTAINTIES
 from ...errors import TimedOut, UsageError
 from ..ask.many import membership_of
+from ..ask.replies import fitted, write_answer
 from ..command import AskCommand
 from ..options import limit_option, style_option
 from ..output import terminal
@@ -122,17 +123,9 @@ def _show(report: Report, style: str, limit: int) -> None:
     from ...diagnosis.doctor.report import plain_report
     from ..render.process.doctor import markdown_report, render_report
 
-    for note in report.notes:
-        terminal.note(note)
-    if style == "json":
-        terminal.write_json(plain_report(report))
-    elif style == "markdown":
-        terminal.write(markdown_report(report))
-    else:
-        screen = terminal.screen()
-        terminal.write(
-            render_report(report, width=screen.width, color=screen.color, most=limit or None)
-        )
+    terminal.note(*report.notes)
+    text = fitted(render_report, most=limit or None)
+    write_answer(report, style, text, plain_report, markdown=markdown_report)
     terminal.flush()
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...cluster.ranks.sent_code import Code
 from ...errors import EvalTimedOut, UsageError
 from ...messages.about.eval import MOST_TIMES
 from ...messages.common import EVAL_INTERRUPTED
@@ -22,8 +22,12 @@ from ..render.text import escape_lines
 from ..target import attach_option, changed_target, target_options
 
 if TYPE_CHECKING:
+    from ...client.base import Process
+    from ...messages.about.eval import Appointment
     from ...messages.common import EvalResult
     from ..target import Target
+
+Run = Callable[["Process", "Appointment | None"], "EvalResult"]
 
 _FAILED = 1
 
@@ -97,18 +101,25 @@ def command(
     as_json = style == "json"
     target = changed_target(context)
     source = _checked(context, code, path)
-    asked = Code(source, now, unsafe, thread, frame, assign)
+    seen: dict[str, Any] = {"thread": thread, "frame": frame, "assign": assign}
     if every is not None or times is not None:
         if unsafe or now:
             raise UsageError("--every and --steps wait for the ends of steps; --now does not.")
-        context.exit(_repeat(target, asked, every or 1, times or MOST_TIMES, as_json=as_json))
+        more = {"every": every or 1, "times": times or MOST_TIMES, **seen}
+        context.exit(_repeat(target, source, more, as_json=as_json))
     if unsafe:
         terminal.note(
             "the code runs in the thread that holds the interpreter lock; what that thread was"
             " doing may end early or go wrong"
         )
-    show = _show_each if target.is_single else _show_many
-    context.exit(show(target, asked, as_json=as_json))
+
+    def run(process: Process, together: Appointment | None = None) -> EvalResult:
+        more = {"now": now, "unsafe": unsafe, "together": together, **seen}
+        return process.eval(source, timeout_s=target.timeout_s, **more)
+
+    if target.is_single:
+        context.exit(_show_each(target, run, as_json=as_json))
+    context.exit(_show_many(target, run, may_meet=not (now or unsafe), as_json=as_json))
 
 
 def _checked(context: click.Context, code: str | None, path: str | None) -> str:
@@ -125,20 +136,9 @@ def _checked(context: click.Context, code: str | None, path: str | None) -> str:
     return source
 
 
-def _show_each(target: Target, code: Code, *, as_json: bool) -> int:
+def _show_each(target: Target, run: Run, *, as_json: bool) -> int:
     """Run the code in each process and show its result; returns the exit code."""
-    replies = Replies(
-        target,
-        lambda process: process.eval(
-            code.text,
-            timeout_s=target.timeout_s,
-            now=code.now,
-            unsafe=code.unsafe,
-            thread=code.thread,
-            frame=code.frame,
-            assign=code.assign,
-        ),
-    )
+    replies = Replies(target, lambda process: run(process, None))
     failed = 0
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)
@@ -147,7 +147,7 @@ def _show_each(target: Target, code: Code, *, as_json: bool) -> int:
     return replies.exit_code or failed
 
 
-def _show_many(target: Target, code: Code, *, as_json: bool) -> int:
+def _show_many(target: Target, run: Run, *, may_meet: bool, as_json: bool) -> int:
     """Run the code in all processes and show equal results once; returns the exit code."""
     from ...cluster.ranks.evaluations import fold_results
     from ...cluster.ranks.gather_evaluations import gather_results
@@ -156,7 +156,8 @@ def _show_many(target: Target, code: Code, *, as_json: bool) -> int:
 
     results, outcomes, why = gather_results(
         asking_of(target),
-        code,
+        run,
+        may_meet=may_meet,
         limit_s=target.timeout_s,
         connect=target.connect if target.attaches else None,
     )
@@ -167,29 +168,20 @@ def _show_many(target: Target, code: Code, *, as_json: bool) -> int:
         terminal.write(render_results(folded, color=terminal.screen().color))
     if why is not None:
         terminal.note(f"each has run it by itself, not at one step of all ({why})")
-    for sentence in lost_notes([*results.values()]):
-        terminal.note(sentence)
+    terminal.note(*lost_notes([*results.values()]))
     tell_outcomes(outcomes)
     codes = (_exit_code(result) for result in results.values())
     return exit_code(outcomes) or next((number for number in codes if number), 0)
 
 
-def _repeat(target: Target, code: Code, every: int, times: int, *, as_json: bool) -> int:
+def _repeat(target: Target, code: str, more: dict[str, Any], *, as_json: bool) -> int:
     """Show each result as it comes; returns the exit code."""
     if not target.is_single:
         raise UsageError("--every asks one process; several have steps of their own.")
     terminal.go_live()
     failed = 0
-    results = target.connect(target.endpoints[0]).eval_steps(
-        code.text,
-        every=every,
-        times=times,
-        timeout_s=target.timeout_s,
-        thread=code.thread,
-        frame=code.frame,
-        assign=code.assign,
-    )
-    for result in results:
+    process = target.connect(target.endpoints[0])
+    for result in process.eval_steps(code, timeout_s=target.timeout_s, **more):
         if as_json:
             _show(result, as_json=True)
         else:

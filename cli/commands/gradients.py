@@ -51,8 +51,7 @@ def command(context: click.Context, *, steps: int, limit: int | None, style: str
     def ask(process: Process) -> Watch:
         with telling(target, progress_of) as tell:
             watch = sample_gradients(process, steps, timeout_s=target.limit_s, tell=tell)
-        for note in watch.armed.notes:
-            terminal.note(note)
+        terminal.note(*watch.armed.notes)
         return watch
 
     def render(watch: Watch, screen: Screen) -> str:

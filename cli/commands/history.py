@@ -13,6 +13,7 @@ import click
 
 from ...errors import MissingLibrary, UsageError
 from ...history.layout import is_url
+from ..ask.replies import fitted, write_answer
 from ..ask.shield import go_on_in_a_child
 from ..ask.statement import statement_of
 from ..ask.text_input import TextCommand
@@ -66,7 +67,7 @@ def runs(context: click.Context, *, folder: str | None, limit: int, style: str) 
     limit_s = Target.of(context).limit_s
     with within(limit_s, grace_s=_GRACE_S):
         found = list(runs_of(history, timeout_s=limit_s, most=limit or None))
-    _tell(history.notes)
+    terminal.note(*history.notes)
     if style == "json":
         terminal.write_json([dataclasses.asdict(run) for run in found])
     else:
@@ -103,12 +104,8 @@ def show(context: click.Context, *, words: tuple[str, ...], rank: int | None, st
     with within(limit_s, grace_s=_GRACE_S):
         (kept,) = find_kept(place, words[-1:], timeout_s=limit_s, notes=notes)
         shown = screen_of(kept, rank=rank)
-    if style == "json":
-        terminal.write_json(dataclasses.asdict(shown))
-    else:
-        screen = terminal.screen()
-        terminal.write(render_kept_run(shown, place, width=screen.width, color=screen.color))
-    _tell(list(dict.fromkeys(notes)))
+    write_answer(shown, style, fitted(render_kept_run, place=place))
+    terminal.note(*dict.fromkeys(notes))
 
 
 @command.command("diff", cls=AskCommand)
@@ -141,7 +138,7 @@ def diff(context: click.Context, *, words: tuple[str, ...], rank: int | None, st
         compared, names = compare_kept(before, after, rank=rank)
     command_line = f"probing history diff {shlex.quote(place)}"
     write_comparison(compared, names, style, command=command_line)
-    _tell(list(dict.fromkeys(notes)))
+    terminal.note(*dict.fromkeys(notes))
 
 
 def _draw(found: list[Run]) -> None:
@@ -191,11 +188,8 @@ def compact(
     with terminal.waiting_for(f"compacting {place}"):
         keep = dataclasses.replace(keep_of(keep_days, keep_bytes), whole_days=roll_up)
         done = where.compact(keep, limits)
-    if style == "json":
-        terminal.write_json(dataclasses.asdict(done))
-    else:
-        terminal.write(render_compacted(done, place))
-    _tell(done.notes)
+    write_answer(done, style, lambda done, _: render_compacted(done, place))
+    terminal.note(*done.notes)
 
 
 @command.command("iceberg", cls=AskCommand)
@@ -224,12 +218,8 @@ def iceberg(*, folder: str | None, catalog: str | None, style: str) -> None:
         raise MissingLibrary("probing-agent[iceberg]") from None
     with terminal.waiting_for(f"committing {place}"):
         done = commit(Path(place), catalog=catalog)
-    if style == "json":
-        terminal.write_json(dataclasses.asdict(done))
-    else:
-        screen = terminal.screen()
-        terminal.write(render_committed(done, width=screen.width, color=screen.color))
-    _tell(list(done.notes))
+    write_answer(done, style, fitted(render_committed))
+    terminal.note(*done.notes)
 
 
 @command.command("query", cls=TextCommand)
@@ -304,7 +294,7 @@ def _answer(
         history.query(question.sql, timeout_s=limit_s, max_rows=question.limit) as answer,
     ):
         write_rows(answer.schema, answer.batches(), question)
-    _tell([*dict.fromkeys(notes), *([answer.truncated] if answer.truncated else [])])
+    terminal.note(*dict.fromkeys(notes), *([answer.truncated] if answer.truncated else []))
 
 
 def _answer_by(
@@ -331,7 +321,7 @@ def _answer_by(
         with terminal.waiting_for(f"asking {engine}"):
             rows = ask(history, engine, question.sql, max_rows=question.limit)
         write_rows(rows.schema, rows.to_batches(), question)
-    _tell(list(dict.fromkeys(notes)))
+    terminal.note(*dict.fromkeys(notes))
 
 
 def _history(
@@ -386,9 +376,3 @@ def _place(folder: str | None) -> str:
             " one.",
         )
     return place
-
-
-def _tell(notes: list[str]) -> None:
-    """Say what was left out."""
-    for note in notes:
-        terminal.note(note)

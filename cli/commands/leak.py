@@ -52,8 +52,7 @@ def command(context: click.Context, *, steps: int, by: str, style: str) -> None:
     def ask(process: Process) -> LeakReport:
         with telling(target, progress_of) as tell:
             report = find_leaks(process, steps, timeout_s=target.limit_s, tell=tell, by=by)
-        for note in report.notes:
-            terminal.note(note)
+        terminal.note(*report.notes)
         return report
 
     context.exit(show(target, style, ask, fitted(render_leak)))

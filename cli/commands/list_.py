@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..ask.replies import fitted, write_answer
 from ..command import AskCommand
 from ..options import limit_option, style_option, watch_option
 from ..output import terminal
@@ -85,8 +86,7 @@ def _tell_problems(processes: Sequence[ProcessSummary]) -> None:
             *([process.obstacle] if process.obstacle else []),
         )
     ]
-    for words in told[:_MOST_NOTES]:
-        terminal.note(words)
+    terminal.note(*told[:_MOST_NOTES])
     if len(told) > _MOST_NOTES:
         more = len(told) - _MOST_NOTES
         terminal.note(f"{more:,} more notes like these; `probing PID status` has those of one")
@@ -122,10 +122,6 @@ def _list_job(target: Target, job: str, style: str) -> None:
     if job:
         members = tuple(m for m in membership.members if m.job == job or m.rank is None)
         membership = dataclasses.replace(membership, members=members)
-    if style == "json":
-        terminal.write_json(dataclasses.asdict(membership))
-        return
     from ..render.ranks.members import render_members
 
-    screen = terminal.screen()
-    terminal.write(render_members(membership, width=screen.width, color=screen.color))
+    write_answer(membership, style, fitted(render_members))

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..ask.replies import fitted, show
+from ..ask.replies import fitted, show, write_answer
 from ..command import AskCommand
 from ..options import style_option, watch_option
-from ..output import terminal
 from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
@@ -53,11 +52,5 @@ def _show_grid(target: Target, style: str) -> int:
     from ..reports.rank_grid import grid_of
 
     grid = grid_of(target)
-    if style == "json":
-        terminal.write_json(dataclasses.asdict(grid))
-    else:
-        screen = terminal.screen()
-        terminal.write(
-            render_grid(grid, asked=target.words, width=screen.width, color=screen.color)
-        )
+    write_answer(grid, style, fitted(render_grid, asked=target.words))
     return grid.exit_code

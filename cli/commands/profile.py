@@ -13,7 +13,7 @@ from ..command import AskCommand
 from ..options import json_option, wants_json
 from ..output import terminal
 from ..output.files import write_file
-from ..output.profile_formats import PROFILE_FORMATS, choose_profile_format
+from ..output.formats import PROFILE_FORMATS, choose_profile_format
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:

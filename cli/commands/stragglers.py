@@ -6,6 +6,7 @@ import dataclasses
 
 import click
 
+from ..ask.replies import fitted, write_answer
 from ..command import AskCommand
 from ..options import renamed_option, style_option, watch_option
 from ..output import terminal
@@ -34,17 +35,16 @@ def command(context: click.Context, *, steps: int, style: str) -> None:
     from ...cluster.ranks.slow.stragglers import find_stragglers
     from ..ask.ranks import asking_of, exit_code, tell_outcomes
     from ..render.ranks.stragglers import render_stragglers
-    from ..render.text import wrap_lines
 
     times, outcomes = gather_times(asking_of(asked_target(context)), last=steps)
     report = find_stragglers(times)
-    if style == "json":
-        stragglers = [pace.rank for pace in report.stragglers]
-        terminal.write_json({"stragglers": stragglers, **dataclasses.asdict(report)})
-    else:
-        screen = terminal.screen()
-        drawn = render_stragglers(report, width=screen.width, color=screen.color)
-        terminal.write(wrap_lines(drawn, screen.width))
+    write_answer(
+        report,
+        style,
+        fitted(render_stragglers),
+        lambda it: {"stragglers": [pace.rank for pace in it.stragglers], **dataclasses.asdict(it)},
+        wraps=True,
+    )
     tell_outcomes(outcomes)
     terminal.flush()
     context.exit(exit_code(outcomes))

@@ -6,6 +6,8 @@ What has no picture of its own is the text that the command of the same name pri
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 from ...errors import ProbingError
@@ -25,6 +27,13 @@ def html_of(value: Any) -> str:
         return paragraphs([repr(value), error.message, error.help])
 
 
+def _drawn(place: str, value: Any) -> str:
+    """What a module of this folder makes of it, by its name and the function's."""
+    module, _, name = place.partition(":")
+    html: str = getattr(import_module(f".{module}", __package__), name)(value)
+    return html
+
+
 def _process(process: Any) -> str:
     from ..render.process.overview import render_overview
     from ..reports.overview import overview_of
@@ -39,40 +48,10 @@ def _job(job: Any) -> str:
     return pre(render_members(job.membership, width=WIDTH, color=False))
 
 
-def _rows(rows: Any) -> str:
-    from .rows import rows_html
-
-    return rows_html(rows)
-
-
-def _steps(steps: Any) -> str:
-    from .steps import steps_html
-
-    return steps_html(steps)
-
-
-def _backtrace(backtrace: Any) -> str:
-    from .stacks import backtrace_html
-
-    return backtrace_html(backtrace)
-
-
-def _memory(report: Any) -> str:
-    from .memory import memory_html
-
-    return memory_html(report)
-
-
 def _samples(samples: Any) -> str:
     from ..render.profiling.flamegraph import render_svg
 
     return render_svg(samples, title="Samples") if samples.stacks else pre(repr(samples))
-
-
-def _live_rows(live: Any) -> str:
-    from .rows import live_rows_html
-
-    return live_rows_html(live)
 
 
 def _text(value: Any) -> str:
@@ -84,11 +63,11 @@ def _text(value: Any) -> str:
 _SHOWN: dict[str, Callable[[Any], str]] = {
     "Process": _process,
     "Job": _job,
-    "Steps": _steps,
-    "Rows": _rows,
-    "Backtrace": _backtrace,
-    "MemoryReport": _memory,
+    "Steps": partial(_drawn, "steps:steps_html"),
+    "Rows": partial(_drawn, "rows:rows_html"),
+    "Backtrace": partial(_drawn, "stacks:backtrace_html"),
+    "MemoryReport": partial(_drawn, "memory:memory_html"),
     "Samples": _samples,
-    "LiveRows": _live_rows,
+    "LiveRows": partial(_drawn, "rows:live_rows_html"),
     "object": _text,
 }

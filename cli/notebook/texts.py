@@ -19,24 +19,32 @@ def text_of(value: Any, width: int = WIDTH) -> str:
     return repr(value) if told is None else told(value, width)
 
 
-def _drawn(place: str, value: Any, width: int, **more: Any) -> str:
-    """What a renderer, by its module and name, makes of it."""
+def _renderer(place: str) -> Callable[..., str]:
+    """A renderer, by its module and name."""
     module, _, name = place.partition(":")
-    render = getattr(import_module(f"..render.{module}", __package__), name)
-    drawn: str = render(value, width=width, color=False, **more)
-    return wrap_lines(drawn, width)
+    render: Callable[..., str] = getattr(import_module(f"..render.{module}", __package__), name)
+    return render
+
+
+def _drawn(place: str, value: Any, width: int, **more: Any) -> str:
+    """What a renderer makes of it that knows of widths and colours."""
+    return wrap_lines(_renderer(place)(value, width=width, color=False, **more), width)
+
+
+def _fitted(place: str, value: Any, width: int, of: str | None = None) -> str:
+    """What one makes of it, or of a part of it, that knows of widths only."""
+    return _renderer(place)(value if of is None else getattr(value, of), width=width)
+
+
+def _plain(place: str, value: Any, _: int, of: str | None = None) -> str:
+    """What one makes that knows of neither."""
+    return _renderer(place)(value if of is None else getattr(value, of))
 
 
 def _backtrace(backtrace: Any, width: int) -> str:
     from ..render.process.stacks import render_backtrace
 
     return wrap_lines(render_backtrace(backtrace), width)
-
-
-def _verdict(verdict: Any, width: int) -> str:
-    from ..render.ranks.hang import render_verdict
-
-    return render_verdict(verdict, width=width)
 
 
 def _gradients(watch: Any, width: int) -> str:
@@ -73,40 +81,10 @@ def _tables(answer: Any, width: int) -> str:
     return _drawn("process.catalog:render_tables", answer, width, **more)
 
 
-def _labels(answer: Any, width: int) -> str:
-    from ..render.training.labels import render_labels
-
-    return render_labels(answer, width=width)
-
-
 def _result(result: Any, _: int) -> str:
     from ..render.process.evaluation import render_result
 
     return f"{render_result(result)}{result.error or ''}"
-
-
-def _act(act: Any, _: int) -> str:
-    from ..render.process.actions import render_act
-
-    return render_act(act)
-
-
-def _acts(answer: Any, width: int) -> str:
-    from ..render.process.actions import render_acts
-
-    return render_acts(answer.acts, width=width)
-
-
-def _jobs(answer: Any, _: int) -> str:
-    from ..render.process.eval_jobs import render_jobs
-
-    return render_jobs(answer.jobs)
-
-
-def _armed(answer: Any, _: int) -> str:
-    from ..render.training.numerics import render_armed
-
-    return render_armed(answer.armed)
 
 
 _TEXTS: dict[str, Callable[[Any, int], str]] = {
@@ -121,15 +99,15 @@ _TEXTS: dict[str, Callable[[Any, int], str]] = {
     "Recording": partial(_drawn, "memory.recording:render_recording"),
     "StragglerReport": partial(_drawn, "ranks.stragglers:render_stragglers"),
     "RunComparison": _comparison,
-    "Verdict": _verdict,
+    "Verdict": partial(_fitted, "ranks.hang:render_verdict"),
     "Watch": _gradients,
     "StepsProfile": _profile,
     "SettingsAnswer": _settings,
     "TablesAnswer": _tables,
-    "LabelsAnswer": _labels,
+    "LabelsAnswer": partial(_fitted, "training.labels:render_labels"),
     "EvalResult": _result,
-    "Act": _act,
-    "Acts": _acts,
-    "EvalJobs": _jobs,
-    "ArmedAnswer": _armed,
+    "Act": partial(_plain, "process.actions:render_act"),
+    "Acts": partial(_fitted, "process.actions:render_acts", of="acts"),
+    "EvalJobs": partial(_plain, "process.eval_jobs:render_jobs", of="jobs"),
+    "ArmedAnswer": partial(_plain, "training.numerics:render_armed", of="armed"),
 }

@@ -1,11 +1,11 @@
-"""The formats of a query's answer: their names, their file suffixes, and which one is meant.
+"""The formats of rows and of profiles: their names, their file suffixes, and which one is meant.
 
 Rules of this file: names only; it imports no library, so that help and completion stay quick.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 
 from ...errors import UsageError
 
@@ -18,13 +18,25 @@ FORMATS = {
     "parquet": (".parquet", ".pq"),
     "markdown": (".md", ".markdown"),
 }
-"""Every format with the suffixes that stand for it."""
+"""Every format of rows with the suffixes that stand for it."""
+
+PROFILE_FORMATS = {
+    "table": (".txt",),
+    "markdown": (".md", ".markdown"),
+    "json": (".json",),
+    "chrome": (".trace.json", "trace.json", ".chrome.json"),
+    "speedscope": (".speedscope.json", ".speedscope"),
+    "pprof": (".pb.gz", ".pprof"),
+    "flamegraph.html": (".html", ".htm"),
+    "svg": (".svg",),
+}
+"""The same of profiles."""
 
 BINARY = frozenset({"arrow", "parquet"})
 
 
 def choose_format(given: str | None, output: str | None, *, is_terminal: bool) -> str:
-    """The format to write.
+    """The format of rows to write.
 
     Args:
         given: What ``--format`` says.
@@ -35,7 +47,7 @@ def choose_format(given: str | None, output: str | None, *, is_terminal: bool) -
         UsageError: The file's suffix says nothing, or a terminal would get binary data.
     """
     if output is not None:
-        return given or _format_of(output)
+        return given or _format_of(output, FORMATS, ".csv or .parquet")
     chosen = given or "table"
     if chosen in BINARY and is_terminal:
         raise UsageError(
@@ -45,12 +57,29 @@ def choose_format(given: str | None, output: str | None, *, is_terminal: bool) -
     return chosen
 
 
-def _format_of(output: str) -> str:
-    suffix = Path(output).suffix.lower()
-    for name, suffixes in FORMATS.items():
-        if suffix in suffixes:
-            return name
-    raise UsageError(
-        f"the name {output} does not tell the format.",
-        help=f"Add --format {'|'.join(FORMATS)}, or use a suffix such as .csv or .parquet.",
-    )
+def choose_profile_format(given: str | None, output: str | None) -> str:
+    """The format of a profile to write; the arguments as of `choose_format`.
+
+    Raises:
+        UsageError: The file's suffix says nothing.
+    """
+    if given is not None or output is None:
+        return given or "table"
+    return _format_of(output, PROFILE_FORMATS, ".html")
+
+
+def _format_of(output: str, formats: Mapping[str, tuple[str, ...]], example: str) -> str:
+    """The format that a file's suffix stands for; of two that fit, the longer one counts."""
+    name = output.lower()
+    fitting = [
+        (len(suffix), form)
+        for form, suffixes in formats.items()
+        for suffix in suffixes
+        if name.endswith(suffix)
+    ]
+    if not fitting:
+        raise UsageError(
+            f"the name {output} does not tell the format.",
+            help=f"Add --format {'|'.join(formats)}, or use a suffix such as {example}.",
+        )
+    return max(fitting)[1]

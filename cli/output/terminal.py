@@ -234,9 +234,9 @@ def discard_output() -> None:
     os.close(nowhere)
 
 
-def note(sentence: str) -> None:
+def note(*sentences: str) -> None:
     """Tell the person something about the answer, on stderr."""
-    if not ways.quiet:
+    for sentence in () if ways.quiet else sentences:
         _to_stderr(render_note(sentence, width=screen(sys.stderr).width))
 
 

@@ -136,6 +136,25 @@ def wrap_text(text: str, width: int | None) -> list[str]:
     return textwrap.wrap(text, max(width, 30), break_on_hyphens=False, subsequent_indent=_INDENT)
 
 
+def wrap_sentence(
+    text: str, room: int, first: str, later: str | None = None, *, least: int = 30
+) -> list[str]:
+    """Text in lines of whole words.
+
+    Args:
+        first: What stands before the first line, and before the others without `later`.
+        least: How much room is taken at the least.
+    """
+    return textwrap.wrap(
+        escape_controls(text),
+        max(room, least),
+        initial_indent=first,
+        subsequent_indent=first if later is None else later,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
 def wrap_lines(text: str, width: int | None) -> str:
     """The text with no line wider than so many columns, as far as it can be broken between words.
 

@@ -5,7 +5,6 @@ Rules of this file: asks by SQL alone, so that processes which hang or have ende
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from ...errors import ProbingError, ProcessEnded
 from ...tables import SOURCES
 from ..ask.replies import Replies, tell_notes
 from ..output import terminal
-from ..render.memory.line import MemoryMoment, render_memory_line
+from ..render.memory.line import Row, render_memory_line
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -36,32 +35,30 @@ _SINCE = """
 """
 
 
-def newest_moment(process: Process) -> MemoryMoment | None:
+def newest_moment(process: Process) -> Row | None:
     """The newest row; None before the first.
 
     Raises:
         ProbingError: The process has no record.
     """
     rows = process.query(_NEWEST).to_pylist()
-    return MemoryMoment(**rows[0]) if rows else None
+    return rows[0] if rows else None
 
 
-def with_peak_since(
-    process: Process, moment: MemoryMoment | None, before: MemoryMoment | None
-) -> MemoryMoment | None:
+def with_peak_since(process: Process, moment: Row | None, before: Row | None) -> Row | None:
     """The same with the most that was in use since an earlier line.
 
     No counter is reset for it. Where the allocator's own peak has risen since, that is it; else it
     is the most of what the record has seen, at the ends of calls and phases.
     """
-    if moment is None or before is None or moment.device != before.device:
+    if moment is None or before is None or moment["device"] != before["device"]:
         return moment
-    seen = process.query(_SINCE.format(seq=before.seq, device=before.device)).to_pylist()
+    seen = process.query(_SINCE.format(seq=before["seq"], device=before["device"])).to_pylist()
     most = seen[0]["most"]
-    risen = moment.peak_bytes
-    if risen is not None and before.peak_bytes is not None and risen > before.peak_bytes:
+    risen, earlier = moment["peak_bytes"], before["peak_bytes"]
+    if risen is not None and earlier is not None and risen > earlier:
         most = risen
-    return dataclasses.replace(moment, since_bytes=most)
+    return {**moment, "since_bytes": most}
 
 
 def show_line(
@@ -76,9 +73,9 @@ def show_line(
         The exit code.
     """
     seen: dict[str, int] = {}
-    before: dict[str, MemoryMoment] = {}
+    before: dict[str, Row] = {}
 
-    def ask(process: Process) -> MemoryMoment | None:
+    def ask(process: Process) -> Row | None:
         moment, last = newest_moment(process), before.get(process.label)
         if moment is not None:
             before[process.label] = moment
@@ -90,7 +87,7 @@ def show_line(
         ended: list[str] = []
         replies = Replies(target, ask)
         for reply in replies:
-            number = reply.value.seq if reply.value is not None else 0
+            number = reply.value["seq"] if reply.value is not None else 0
             if seen.get(reply.endpoint) == number and _has_ended(target, reply.endpoint):
                 ended.append(reply.endpoint)
                 continue

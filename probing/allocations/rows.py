@@ -6,7 +6,7 @@ Rules of this file: pure functions of a recording; no recording, no rows.
 from __future__ import annotations
 
 from ..messages.common import LiveRows
-from ..tables import ALLOC_ACTIONS, ALLOC_BLOCKS, ALLOC_EVENTS, CATEGORIES, Table
+from ..tables import ALLOC_ACTIONS, ALLOC_BLOCKS, ALLOC_EVENTS, CATEGORIES
 from .history import Allocation, frame_text, history_of, user_frame
 from .recording import EXISTING, Recording, Stack
 
@@ -17,33 +17,31 @@ _NONE = "nothing has been recorded yet: `memory --record on` or `memory --snapsh
 def event_rows(recording: Recording | None) -> LiveRows:
     """Every event, in the order of time."""
     if recording is None:
-        return _rows(ALLOC_EVENTS, (), _NONE)
+        return LiveRows.of(ALLOC_EVENTS, (), _NONE)
     texts = _Texts()
-    rows = tuple(
-        [
-            (
-                recording.step_at(event.time_ns),
-                event.time_ns,
-                event.action if event.action in ALLOC_ACTIONS else None,
-                event.address,
-                event.bytes,
-                recording.devices[event.device],
-                _stream(recording, event.device, event.stream),
-                event.module,
-                *texts.of(event.stack),
-                event.category if event.category in CATEGORIES else None,
-            )
-            for event in recording.events
-            if event.action != EXISTING
-        ]
-    )
-    return _rows(ALLOC_EVENTS, rows, recording.cut)
+    rows = [
+        (
+            recording.step_at(event.time_ns),
+            event.time_ns,
+            event.action if event.action in ALLOC_ACTIONS else None,
+            event.address,
+            event.bytes,
+            recording.devices[event.device],
+            _stream(recording, event.device, event.stream),
+            event.module,
+            *texts.of(event.stack),
+            event.category if event.category in CATEGORIES else None,
+        )
+        for event in recording.events
+        if event.action != EXISTING
+    ]
+    return LiveRows.of(ALLOC_EVENTS, rows, recording.cut)
 
 
 def block_rows(recording: Recording | None) -> LiveRows:
     """What was in use at the end, the largest first."""
     if recording is None:
-        return _rows(ALLOC_BLOCKS, (), _NONE)
+        return LiveRows.of(ALLOC_BLOCKS, (), _NONE)
     texts = _Texts()
     last = recording.marks[-1][0] if recording.marks else None
     live = [
@@ -53,8 +51,8 @@ def block_rows(recording: Recording | None) -> LiveRows:
         if one.end is None
     ]
     live.sort(key=lambda one: -one.event.bytes)
-    rows = tuple([_block(one, recording, texts, last) for one in live])
-    return _rows(ALLOC_BLOCKS, rows, recording.cut)
+    rows = [_block(one, recording, texts, last) for one in live]
+    return LiveRows.of(ALLOC_BLOCKS, rows, recording.cut)
 
 
 def _block(
@@ -97,8 +95,3 @@ class _Texts:
 def _stream(recording: Recording, device: int, stream: int) -> int | None:
     """An accelerator's stream; the CPU has none."""
     return None if recording.devices[device] == "cpu" else stream
-
-
-def _rows(table: Table, rows: tuple[tuple[Value, ...], ...], note: str | None) -> LiveRows:
-    columns = tuple([column.name for column in table.columns])
-    return LiveRows(table=table.name, columns=columns, rows=rows, note=note)

@@ -19,7 +19,6 @@ from .kernel_files import read_text, sizes_in
 
 NEAR_LIMIT = 0.9
 """The part of its limit from which on a cgroup is worth a warning."""
-_COLUMNS = tuple([column.name for column in HOST_MEMORY.columns])
 _WORKER_NAME = "pt_data_worker"  # what torch calls the main thread of a DataLoader's worker
 _SQL_WORKER = "sql_worker.py"
 _SHM = "/dev/shm/"  # noqa: S108 - looked at, never written to
@@ -48,8 +47,8 @@ def host_memory_rows(pid: int) -> LiveRows:
     for number in (pid, *sorted(descendants(pid))):
         row = _row(number, is_trainer=number == pid, seen=seen, groups=groups)
         if row is not None:
-            rows.append(tuple([row.get(name) for name in _COLUMNS]))
-    return LiveRows(table=HOST_MEMORY.name, columns=_COLUMNS, rows=tuple(rows))
+            rows.append(row)
+    return LiveRows.of_dicts(HOST_MEMORY, rows)
 
 
 def near_limit(pid: int) -> str | None:

@@ -8,6 +8,7 @@ is not made here.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from ..errors import BadRequest, ProbingError, RemoteError
@@ -331,6 +332,20 @@ class LiveRows(InNotebooks):
     columns: tuple[str, ...]
     rows: tuple[tuple[str | int | float | bool | None, ...], ...]
     note: str | None = None
+
+    @classmethod
+    def of(cls, table: Table, rows: Iterable[tuple[Any, ...]], note: str | None = None) -> LiveRows:
+        """Rows that have all columns of their table, in its order."""
+        columns = tuple([column.name for column in table.columns])
+        return cls(table=table.name, columns=columns, rows=tuple(rows), note=note)
+
+    @classmethod
+    def of_dicts(
+        cls, table: Table, rows: Iterable[Mapping[str, Any]], note: str | None = None
+    ) -> LiveRows:
+        """Rows by the names of their columns; those that one has not are None."""
+        names = [column.name for column in table.columns]
+        return cls.of(table, [tuple([row.get(name) for name in names]) for row in rows], note)
 
     def dicts(self) -> list[dict[str, Any]]:
         """The rows by the names of their columns; one that the other side has not is None."""

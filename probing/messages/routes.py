@@ -8,6 +8,7 @@ binds a handler to each by name, the client asks by name, and the OpenAPI descri
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -74,26 +75,19 @@ class Route:
     writes: Callable[[bytes], bool] | None = None
 
 
+_get = functools.partial(Route, method="GET", access="read")
+_post = functools.partial(Route, method="POST")
+
 ROUTES: tuple[Route, ...] = (
-    Route(
+    _get(
         name="ping",
-        method="GET",
         path="/v1/ping",
-        access="read",
         answer=wire.Pong,
         doc="Whether the process can run Python code. Answered before anything else is loaded.",
     ),
-    Route(
-        name="status",
-        method="GET",
-        path="/v1/status",
-        access="read",
-        answer=wire.Card,
-        doc="Who it is.",
-    ),
-    Route(
+    _get(name="status", path="/v1/status", answer=wire.Card, doc="Who it is."),
+    _post(
         name="query",
-        method="POST",
         path="/v1/query",
         access="read",
         request=wire.QueryRequest,
@@ -101,45 +95,39 @@ ROUTES: tuple[Route, ...] = (
         doc="Run one read-only SQL statement. An answer that was cut says so in"
         " `probing.truncated` of its schema's metadata.",
     ),
-    Route(
+    _post(
         name="eval",
-        method="POST",
         path="/v1/eval",
         access="eval",
         request=wire.EvalRequest,
         answer=wire.EvalResult,
         doc="Run Python code in the process, at the next safe point while training makes progress.",
     ),
-    Route(
+    _post(
         name="eval_commit",
-        method="POST",
         path="/v1/eval/commit",
         access="eval",
         request=eval_wire.EvalCommit,
         answer=eval_wire.EvalCommit,
         doc="Say at which step the ranks of a job run code, or that it is run alone.",
     ),
-    Route(
+    _get(
         name="backtrace",
-        method="GET",
         path="/v1/backtrace",
-        access="read",
         answer=wire.Backtrace,
         flags=(Flag(name="locals", doc="Also short texts of the local variables."),),
         doc="The stack of every thread; with `?locals=true` texts of local variables.",
     ),
-    Route(
+    _post(
         name="labels",
-        method="POST",
         path="/v1/labels",
         access="change",
         request=labels_wire.LabelsRequest,
         answer=labels_wire.LabelsAnswer,
         doc="Tokens beside labels of the next batch that the training reads.",
     ),
-    Route(
+    _post(
         name="profile",
-        method="POST",
         path="/v1/profile",
         access="change",
         request=wire.ProfileRequest,
@@ -147,44 +135,35 @@ ROUTES: tuple[Route, ...] = (
         doc="Run torch.profiler over the next steps. Closing the connection ends it at the"
         " end of the step in progress.",
     ),
-    Route(
+    _get(
         name="profile_progress",
-        method="GET",
         path="/v1/profile",
-        access="read",
         answer=wire.ProfileProgress,
         doc="How far the profile under way is.",
     ),
-    Route(
+    _post(
         name="arm",
-        method="POST",
         path="/v1/arm",
         access="change",
         request=wire.ArmRequest,
         answer=wire.ArmedAnswer,
         doc="Record something in the next steps, or end that. The answer comes at once.",
     ),
-    Route(
+    _get(
         name="armed",
-        method="GET",
         path="/v1/arm",
-        access="read",
         answer=wire.ArmedAnswer,
         doc="What is recorded on demand, and how far it is.",
     ),
-    Route(
+    _get(
         name="tables",
-        method="GET",
         path="/v1/tables",
-        access="read",
         answer=wire.TablesAnswer,
         doc="How many rows each table holds and has lost.",
     ),
-    Route(
+    _get(
         name="live",
-        method="GET",
         path="/v1/live/{table}",
-        access="read",
         answer=wire.LiveRows,
         flags=(
             Flag(name="patient", doc="Wait even while the training makes no progress at all."),
@@ -205,52 +184,44 @@ ROUTES: tuple[Route, ...] = (
         doc="The rows of one live table. `parameter_checksums@120` are those at the end of step"
         " 120.",
     ),
-    Route(
+    _get(
         name="settings",
-        method="GET",
         path="/v1/settings",
-        access="read",
         answer=wire.SettingsAnswer,
         doc="The settings in force.",
     ),
-    Route(
+    _post(
         name="set",
-        method="POST",
         path="/v1/settings",
         access="change",
         request=wire.SettingChange,
         answer=wire.SettingsAnswer,
         doc="Change one setting of the running process.",
     ),
-    Route(
+    _post(
         name="detach",
-        method="POST",
         path="/v1/detach",
         access="change",
         request=wire.DetachRequest,
         answer=wire.Detached,
         doc="Take the agent out of the process, after the answer.",
     ),
-    Route(
+    _post(
         name="record",
-        method="POST",
         path="/v1/memory/record",
         access="change",
         request=allocation_wire.RecordRequest,
         answer=allocation_wire.RecordStatus,
         doc="Begin or end to record allocations. The answer comes at once.",
     ),
-    Route(
+    _get(
         name="recording",
-        method="GET",
         path="/v1/memory/record",
-        access="read",
         answer=allocation_wire.RecordStatus,
         doc="How the recording of allocations stands.",
     ),
-    Route(
+    _post(
         name="snapshot",
-        method="POST",
         path="/v1/memory/snapshot",
         access="change",
         request=allocation_wire.SnapshotRequest,
@@ -258,9 +229,8 @@ ROUTES: tuple[Route, ...] = (
         doc="The recorded allocations, else those of the next steps. Closing the connection"
         " ends what was begun for it.",
     ),
-    Route(
+    _post(
         name="fit",
-        method="POST",
         path="/v1/fit",
         access="change",
         request=wire.FitRequest,
@@ -268,9 +238,8 @@ ROUTES: tuple[Route, ...] = (
         doc="Predict the peak memory of a step in another shape, on a copy of the model"
         " without data, with the training held.",
     ),
-    Route(
+    _post(
         name="repeat",
-        method="POST",
         path="/v1/eval/repeat",
         access="eval",
         request=eval_wire.RepeatRequest,
@@ -278,35 +247,30 @@ ROUTES: tuple[Route, ...] = (
         doc="Run Python code at the end of every so many steps, a line for each run; closing"
         " the connection ends it.",
     ),
-    Route(
+    _get(
         name="jobs",
-        method="GET",
         path="/v1/jobs",
-        access="read",
         answer=eval_wire.EvalJobs,
         doc="The pending and running evals.",
     ),
-    Route(
+    _post(
         name="cancel",
-        method="POST",
         path="/v1/jobs/cancel",
         access="change",
         request=eval_wire.CancelRequest,
         answer=eval_wire.EvalJobs,
         doc="Interrupt an eval, or do not run it; answers what is left.",
     ),
-    Route(
+    _post(
         name="complete",
-        method="POST",
         path="/v1/complete",
         access="eval",
         request=eval_wire.CompleteRequest,
         answer=eval_wire.Completions,
         doc="How a line of Python that is being typed can go on. Runs no code of the objects.",
     ),
-    Route(
+    _post(
         name="act",
-        method="POST",
         path="/v1/act",
         access="change",
         request=act_wire.ActRequest,
@@ -315,9 +279,8 @@ ROUTES: tuple[Route, ...] = (
         doc="Change something in the training, between two steps; exactly one action,"
         " answered when applied. Over TCP a `checkpoint` needs what an eval needs.",
     ),
-    Route(
+    _post(
         name="act_prepare",
-        method="POST",
         path="/v1/act/prepare",
         access="change",
         request=act_wire.ActRequest,
@@ -326,47 +289,39 @@ ROUTES: tuple[Route, ...] = (
         doc="Prepare an action that several ranks apply at one step. The answer comes when"
         " this rank could; `commit` says where.",
     ),
-    Route(
+    _post(
         name="act_commit",
-        method="POST",
         path="/v1/act/commit",
         access="change",
         request=act_wire.Commit,
         answer=act_wire.Commit,
         doc="Say where a prepared action is applied, or give it up; refused where it is too late.",
     ),
-    Route(
+    _get(
         name="acts",
-        method="GET",
         path="/v1/act",
-        access="read",
         answer=act_wire.Acts,
         doc="The last actions, and how they stand.",
     ),
-    Route(
+    _get(
         name="openapi",
-        method="GET",
         path="/v1/openapi.json",
-        access="read",
         answer="document",
         doc="This description, as OpenAPI 3.1.",
     ),
 )
 
 NODE_ROUTES: tuple[Route, ...] = (
-    Route(
+    _get(
         name="members",
-        method="GET",
         path="/v1/members",
-        access="read",
         answer=job_wire.MembersAnswer,
         flags=(Flag(name="states", doc="Also what each of them does; asks them all for a sign."),),
         doc="Only of a node server: every process of its machine, alive or ended. The routes"
         " of each are at `/v1/ranks/{key}/...`, as `/v1/ranks/4242-81234567/query`.",
     ),
-    Route(
+    _post(
         name="union",
-        method="POST",
         path="/v1/union",
         access="read",
         request=union_wire.UnionRequest,
@@ -375,11 +330,9 @@ NODE_ROUTES: tuple[Route, ...] = (
         " with `rank`, `host` and `pid` first. `probing.members` of the schema's metadata"
         " tells what became of each.",
     ),
-    Route(
+    _get(
         name="metrics",
-        method="GET",
         path="/metrics",
-        access="read",
         answer="metrics",
         doc="Only of a node server: figures of every process of its machine for Prometheus, from"
         " their records.",

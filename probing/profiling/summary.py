@@ -223,8 +223,7 @@ def kernel_rows(profile: Profile | None) -> LiveRows:
             )
             for k in profile.kernels
         ]  # fmt: skip
-    columns = tuple([column.name for column in KERNELS.columns])
-    return LiveRows(table=KERNELS.name, columns=columns, rows=tuple(rows))
+    return LiveRows.of(KERNELS, rows)
 
 
 def short_name(name: str) -> str:

@@ -44,8 +44,7 @@ HELD = "standing still at a safe point, as a question asks it to"
 def rows_of(table: Table, backtrace: Backtrace) -> LiveRows:
     """The rows of `python.backtrace` or `python.threads` at the moment of a backtrace."""
     make = _backtrace_rows if table is BACKTRACE else _thread_rows
-    columns = tuple([column.name for column in table.columns])
-    return LiveRows(table=table.name, columns=columns, rows=tuple(make(backtrace)))
+    return LiveRows.of(table, make(backtrace))
 
 
 def _backtrace_rows(backtrace: Backtrace) -> list[tuple[Any, ...]]:

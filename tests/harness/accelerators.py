@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from probing.agent.sources.accelerator import (
+    Accelerator,
     DeviceMemory,
     DeviceModel,
     DeviceSample,
@@ -15,10 +16,14 @@ from probing.agent.sources.accelerator import (
     PendingNumbers,
     PinnedMemory,
 )
+from probing.agent.sources.accelerator.checking import DeviceCheck
 
 
-class NoAccelerator:
+class NoAccelerator(Accelerator):
     """One that is not in use."""
+
+    def __init__(self) -> None:
+        """Nothing of torch is asked."""
 
     def allocated_bytes(self) -> int | None:
         """Nothing."""
@@ -71,7 +76,7 @@ class NoAccelerator:
         """Nor is anything pinned."""
         return None
 
-    def check_devices(self) -> list[tuple[str, bool | None, float | None, str | None]]:
+    def check_devices(self) -> list[DeviceCheck]:
         """There is none to be checked."""
         return []
 

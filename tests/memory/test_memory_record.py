@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("torch", reason="the program that is watched trains with it")
 
 import probing
-from probing.cli.render.memory.line import moment_of
 from probing.cli.reports.memory_cleaning import clean_and_show
 from probing.cli.reports.memory_line import newest_moment, show_line, with_peak_since
 from probing.cli.target import Target as Aim
@@ -118,7 +117,7 @@ def test_host_memory_tells_processes_apart_and_needs_no_help_of_theirs(
 def test_the_most_since_an_earlier_line_is_what_the_record_has_seen(process: Process) -> None:
     """A copy that came and went between two lines is in the second one; a first line has none."""
     marks = rows_of(process, "FROM python.memory WHERE phase = 'mark' ORDER BY seq")
-    before, copied, freed = map(moment_of, marks)
+    before, copied, freed = marks
     now = newest_moment(process)
     assert with_peak_since(process, now, None) == now
     assert now is not None
@@ -126,9 +125,9 @@ def test_the_most_since_an_earlier_line_is_what_the_record_has_seen(process: Pro
     without = with_peak_since(process, now, copied)
     assert with_copy is not None
     assert without is not None
-    assert with_copy.since_bytes == copied.resident_bytes
-    assert (without.since_bytes or 0) < (copied.resident_bytes or 0) - CLOSE, "it has gone"
-    assert (without.since_bytes or 0) >= (freed.resident_bytes or 0) - CLOSE
+    assert with_copy["since_bytes"] == copied["resident_bytes"]
+    assert without["since_bytes"] < copied["resident_bytes"] - CLOSE, "it has gone"
+    assert without["since_bytes"] >= freed["resident_bytes"] - CLOSE
 
 
 def test_the_line_is_the_newest_row_of_a_live_and_of_an_ended_process(

@@ -9,23 +9,24 @@ destroyed in a forked child. Tests put `tests.harness.fake_cuda` below it, or an
 
 from __future__ import annotations
 
-from .api import device_kind as device_kind
-from .captures import is_capturing as is_capturing
-from .cuda import (
-    Cuda as Cuda,
-    device_names as device_names,
-    free_bytes as free_bytes,
+from .api import (
+    device_kind as device_kind,
     graph_class as graph_class,
     is_in_use as is_in_use,
     out_of_memory_error as out_of_memory_error,
     profiler_activity as profiler_activity,
+)
+from .captures import is_capturing as is_capturing
+from .cuda import (
+    Accelerator as Accelerator,
+    device_names as device_names,
+    free_bytes as free_bytes,
     random_state as random_state,
 )
-from .history import CudaHistory as CudaHistory, HistoryKeeper as HistoryKeeper
+from .history import CudaHistory as CudaHistory
 from .nvml import DeviceSample as DeviceSample, DeviceTotals as DeviceTotals
 from .owned import Owned as Owned
 from .seam import (
-    Accelerator as Accelerator,
     DeviceMemory as DeviceMemory,
     DeviceModel as DeviceModel,
     Mark as Mark,

@@ -10,25 +10,28 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ..torch_types import Device, Tensor
-from .api import device_api, device_kind, maker
+from .api import device_api, device_kind, is_in_use, maker
 from .captures import is_capturing
 from .checking import DeviceCheck, check_devices
-from .marks import EventMark, Marks, Seconds
+from .marks import Marks, Seconds
 from .nvml import DeviceSample, DeviceTotals, Nvml, not_of, uuids_of
 from .owned import Owned, pool_of
-from .pinned import Pending, Pinned
-from .seam import DeviceMemory, DeviceModel, OutOfMemory, PinnedMemory
+from .pinned import Pinned
+from .seam import (
+    DeviceMemory,
+    DeviceModel,
+    OutOfMemory,
+    PendingNumber,
+    PendingNumbers,
+    PinnedMemory,
+)
 
+_Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
-
-
-def is_in_use() -> bool:
-    """Whether the process computes with an accelerator; asking does not begin to use it."""
-    in_use: bool = device_api().is_initialized()
-    return in_use
+_Method = Callable[Concatenate["Accelerator", _Given], _Result]
 
 
 def device_names() -> str | None:
@@ -45,24 +48,6 @@ def device_names() -> str | None:
     except RuntimeError:  # an allocator without figures
         used = list(devices)
     return ", ".join(dict.fromkeys(str(cuda.get_device_name(index)) for index in used)) or None
-
-
-def out_of_memory_error() -> Any:
-    """The class of exceptions by which torch says that a device's memory is wanting."""
-    torch: Any = sys.modules.get("torch")
-    kind = getattr(torch, "OutOfMemoryError", None)
-    return kind or getattr(getattr(torch, "cuda", None), "OutOfMemoryError", None)
-
-
-def graph_class() -> Any:
-    """The class of graphs of captured work; None where this torch has none for such devices."""
-    api = device_api()
-    return getattr(api, "XPUGraph", None) if device_kind() == "xpu" else api.CUDAGraph
-
-
-def profiler_activity() -> str | None:
-    """What torch's profiler calls work of the device in use; None where none is."""
-    return device_kind().upper() if is_in_use() else None
 
 
 def random_state() -> bytes | None:
@@ -88,7 +73,7 @@ def free_bytes(device: Device) -> int | None:
 
 def _noted(
     what: str, otherwise: Any = None
-) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
+) -> Callable[[_Method[_Given, _Result]], _Method[_Given, _Result]]:
     """Have what torch refuses be a note, and come to something else.
 
     Args:
@@ -96,13 +81,13 @@ def _noted(
         otherwise: What the function gives in its place.
     """
 
-    def wrap(function: Callable[..., _Result]) -> Callable[..., _Result]:
+    def wrap(function: _Method[_Given, _Result]) -> _Method[_Given, _Result]:
         @functools.wraps(function)
-        def call(self: Cuda, *args: object, **kwargs: object) -> _Result:
+        def call(self: Accelerator, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
             try:
                 return function(self, *args, **kwargs)
             except RuntimeError as error:  # what torch and CUDA raise, by whatever name
-                self.refused(what, error)
+                self._refused(what, error)
                 return otherwise  # type: ignore[no-any-return]
 
         return call
@@ -110,8 +95,11 @@ def _noted(
     return wrap
 
 
-class Cuda:
-    """See `Accelerator`."""
+class Accelerator:
+    """What the agent asks of an accelerator.
+
+    Of several devices in a process that of the training is meant: see `meet`.
+    """
 
     def __init__(self) -> None:
         self._nvml = Nvml()
@@ -127,20 +115,20 @@ class Cuda:
         self._refusals: dict[str, str] = {}
 
     def meet(self, device: Device) -> None:
-        """See `Accelerator`."""
+        """The training's tensors lie on this device; its own, where that is no accelerator."""
         self._device = device.index if device.type == device_kind() else self._device
 
-    def refused(self, what: str, error: RuntimeError) -> None:
+    def _refused(self, what: str, error: RuntimeError) -> None:
         """Note why something cannot be told."""
         self._refusals.setdefault(what, str(error).strip().partition("\n")[0])
 
     def notes(self) -> list[str]:
-        """See `Accelerator`."""
+        """What cannot be told here, and why, one sentence each."""
         told = [f"{what}: torch says {why}" for what, why in self._refusals.items()]
         return [*told, *([self._nvml.note] if self._nvml.note else [])]
 
     def remains(self) -> list[str]:
-        """See `Accelerator`."""
+        """What stays when the agent leaves, one sentence each."""
         if not len(self._owned):
             return []
         return [
@@ -150,7 +138,10 @@ class Cuda:
 
     @_noted("allocated_bytes is NULL")
     def allocated_bytes(self) -> int | None:
-        """See `Accelerator`; needs no driver call, so it is safe during graph capture."""
+        """Bytes handed out by its allocator; None when it is not in use, or does not tell.
+
+        Needs no driver call, so it is safe during graph capture.
+        """
         cuda, device = device_api(), self._in_use()
         if device is None:
             return None
@@ -160,8 +151,11 @@ class Cuda:
         return allocated
 
     @_noted("losses and norms of the device are NULL")
-    def copy_number(self, tensor: Tensor) -> Pending | None:
-        """See `Accelerator`; queued behind the work that makes the number."""
+    def copy_number(self, tensor: Tensor) -> PendingNumber | None:
+        """Have a tensor of one element brought to the host; None when that cannot be done now.
+
+        Queued behind the work that makes the number.
+        """
         if tensor.device.type != device_kind() or is_capturing():
             return None
         if self._device is None:
@@ -171,26 +165,34 @@ class Cuda:
             self._pinned[index] = Pinned(self._owned, self._marks, (self._events, index))
         return self._pinned[index].bring(sys.modules["torch"], tensor)
 
-    def copy_numbers(self, tensor: Tensor) -> Pending | None:
-        """See `Accelerator`; as `copy_number`."""
-        return self.copy_number(tensor)
+    def copy_numbers(self, tensor: Tensor) -> PendingNumbers | None:
+        """The same for a tensor of one dimension."""
+        pending: Any = self.copy_number(tensor)  # whose place is as wide as the tensor
+        numbers: PendingNumbers | None = pending
+        return numbers
 
     @_noted("device times are NULL")
-    def mark(self, device: Device | None = None) -> EventMark | None:
-        """See `Accelerator`; on a device that has no context there is no work to be marked."""
+    def mark(self, device: Device | None = None) -> Any | None:
+        """Mark a moment in this thread's queue of a device; None when that cannot be done now.
+
+        On a device that has no context there is no work to be marked.
+
+        Args:
+            device: That of some tensor; None for the training's.
+        """
         cuda = device_api()
         if not cuda.is_initialized() or is_capturing():
             return None
         index = self._here() if device is None else device.index
         return self._marks.set(cuda, index) if self._has_context(index) else None
 
-    def between(self, first: Any, last: Any) -> Seconds | None:
-        """See `Accelerator`."""
+    def between(self, first: Any, last: Any) -> PendingNumber | None:
+        """The seconds that the device took from one mark to another; None for two devices."""
         return Seconds(first, last) if first.lane.device == last.lane.device else None
 
     @_noted("mfu of python.steps is NULL")
     def device_model(self) -> DeviceModel | None:
-        """See `Accelerator`."""
+        """What the device is; None when it is not in use."""
         device = self._in_use()
         if device is not None and device not in self._models:
             if is_capturing():
@@ -202,7 +204,7 @@ class Cuda:
 
     @_noted("the allocator's figures of python.memory are NULL")
     def memory_figures(self) -> DeviceMemory | None:
-        """See `Accelerator`; as `allocated_bytes`."""
+        """The allocator's figures; None when it is not in use, or does not tell."""
         device = self._in_use()
         if device is None:
             return None
@@ -218,14 +220,18 @@ class Cuda:
 
     @_noted("device_used_bytes of python.memory is NULL")
     def device_totals(self, *, fresh: bool = False) -> DeviceTotals | None:
-        """See `Accelerator`; by NVML."""
+        """The memory of that whole device, by all programs; None where NVML does not tell it.
+
+        Args:
+            fresh: Whether to ask now, which may take a while: else it is as old as the last sample.
+        """
         if fresh and (device := self._seen_by_nvml()) is not None:
             self._totals = self._nvml.totals(self._uuids_of(device))
         return self._totals
 
     @_noted("python.devices is empty")
     def device_sample(self) -> DeviceSample | None:
-        """See `Accelerator`; by NVML."""
+        """What NVML says that device does now; takes a while, so not for the training's threads."""
         device = self._seen_by_nvml()
         if device is None or (device not in self._uuids and is_capturing()):
             return None
@@ -252,7 +258,13 @@ class Cuda:
         return self._uuids[device]
 
     def watch_out_of_memory(self, told: OutOfMemory) -> bool:
-        """See `Accelerator`; torch crashes when it is asked before CUDA is in use."""
+        """Have a function called when memory runs out; False while the device is not in use.
+
+        Torch crashes when it is asked before CUDA is in use.
+
+        Args:
+            told: Gets the device's number, the bytes asked for, those there are, and those free.
+        """
         torch = sys.modules["torch"]
         if not is_in_use():
             return False
@@ -265,12 +277,12 @@ class Cuda:
             try:
                 attach(told)
             except RuntimeError as error:  # of an allocator that tells nobody: do not ask again
-                self.refused("out-of-memory errors are known by their exceptions only", error)
+                self._refused("out-of-memory errors are known by their exceptions only", error)
         return True
 
     @_noted("what the allocator had when memory ran out is NULL", (None, None))
     def allocator_bytes(self, index: int) -> tuple[int | None, int | None]:
-        """See `Accelerator`."""
+        """What a device's allocator has handed out, and taken from the device; without waiting."""
         stats = device_api().memory_stats_as_nested_dict(index)
         return tuple(
             [stats[f"{what}_bytes"]["all"]["current"] for what in ("allocated", "reserved")]
@@ -278,13 +290,16 @@ class Cuda:
 
     @_noted("the states of the device's random number generators are not known")
     def generator_states(self) -> list[Any] | None:
-        """See `Accelerator`."""
+        """The states of its random number generators; None when it is not in use."""
         cuda = device_api()
         return list(cuda.get_rng_state_all()) if cuda.is_initialized() else None
 
     @_noted("python.memory_segments is empty")
     def segments(self) -> list[dict[str, Any]] | None:
-        """See `Accelerator`; asks the allocator, not the driver, and for no history."""
+        """What its allocator has reserved, as torch tells it; None when nothing tells it.
+
+        Asks the allocator, not the driver, and for no history.
+        """
         cuda = device_api()
         if not cuda.is_initialized():
             return None
@@ -295,7 +310,10 @@ class Cuda:
 
     @_noted("the pinned memory in python.memory_segments is not known")
     def pinned_memory(self) -> PinnedMemory | None:
-        """See `Accelerator`; asks the allocator, not the driver."""
+        """What torch has pinned; None while no device is in use, or where nothing tells it.
+
+        Asks the allocator, not the driver.
+        """
         api = device_api()
         ask = getattr(api, "host_memory_stats_as_nested_dict", None)
         told = ask() if ask is not None and api.is_initialized() else {}
@@ -312,7 +330,10 @@ class Cuda:
         return PinnedMemory(size, used if is_right else None, pieces)
 
     def check_devices(self) -> list[DeviceCheck]:
-        """See `Accelerator`."""
+        """Have the devices in use compute something: name, whether right, seconds, and why not.
+
+        Takes a while, so not for the training's threads; none while no device is in use.
+        """
         api = device_api()
         if not api.is_initialized():
             return []
@@ -320,7 +341,10 @@ class Cuda:
         return check_devices(used, self.copy_number)
 
     def empty_cache(self) -> bool:
-        """See `Accelerator`."""
+        """Have its allocator give back what is not in use; False when it is not in use itself.
+
+        Waits for the device: only for who has asked for it.
+        """
         cuda = device_api()
         if not cuda.is_initialized() or is_capturing():
             return False
@@ -329,7 +353,7 @@ class Cuda:
 
     @_noted("the device's peaks go on", otherwise=False)
     def reset_peaks(self) -> bool:
-        """See `Accelerator`."""
+        """Have the device's peaks begin anew; False when it is not in use."""
         device = self._in_use()
         if device is None:
             return False
@@ -337,7 +361,7 @@ class Cuda:
         return True
 
     def use_device(self) -> None:
-        """See `Accelerator`."""
+        """Have this thread use the training's device: each thread has one of its own."""
         device = self._in_use()
         if device is not None and self._has_context(device):
             device_api().set_device(device)

@@ -6,53 +6,37 @@ Rules of this file: runs in the agent's threads; its calls wait for no device.
 from __future__ import annotations
 
 import sys
-from typing import Any, Protocol
+from typing import Any
 
 from .api import device_api
-
-
-class HistoryKeeper(Protocol):
-    """What the agent asks of an allocator that can keep a history of its own."""
-
-    def is_in_use(self) -> bool:
-        """Whether the program has initialised the accelerator."""
-
-    def has_history(self) -> bool:
-        """Whether a history is kept already."""
-
-    def start_history(self, entries: int) -> None:
-        """Keep a history of so many events, with Python stacks."""
-
-    def stop_history(self) -> None:
-        """Keep none any more."""
-
-    def history(self) -> dict[str, Any]:
-        """What the allocator holds and remembers, as torch's snapshots have it."""
 
 
 class CudaHistory:
     """The history of torch's allocator for CUDA, or XPU."""
 
     def is_in_use(self) -> bool:
-        """See `HistoryKeeper`."""
+        """Whether the program has initialised the accelerator, and torch can keep one."""
         api = device_api()
         return bool(api.is_initialized() and hasattr(api.memory, "_record_memory_history"))
 
     def has_history(self) -> bool:
-        """See `HistoryKeeper`; an older torch does not tell, and then it is taken to be off."""
+        """Whether one is kept already; taken to be off where an older torch does not tell."""
         ask = getattr(sys.modules["torch"]._C, "_cuda_isHistoryEnabled", None)
         return bool(ask and ask())
 
     def start_history(self, entries: int) -> None:
-        """See `HistoryKeeper`; without C++ frames, which cost more than all the rest."""
+        """Keep one of so many events, with Python stacks.
+
+        Without C++ frames, which cost more than all the rest.
+        """
         memory = device_api().memory
         memory._record_memory_history("all", stacks="python", max_entries=entries)
 
     def stop_history(self) -> None:
-        """See `HistoryKeeper`."""
+        """Keep none any more."""
         device_api().memory._record_memory_history(None)
 
     def history(self) -> dict[str, Any]:
-        """See `HistoryKeeper`."""
+        """What the allocator holds and remembers, as torch's snapshots have it."""
         snapshot: dict[str, Any] = device_api().memory._snapshot()
         return snapshot

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...on_demand.allocation_file import AllocationEvent, AllocationHead, Stack, write_allocations
-from ..accelerator import HistoryKeeper
+from ..accelerator import CudaHistory
 
 _LOT = 200
 _PAUSE_S = 0.001
@@ -31,7 +31,7 @@ class DeviceHistory:
 
     how = "allocator"
 
-    def __init__(self, keeper: HistoryKeeper, step: Callable[[], int | None]) -> None:
+    def __init__(self, keeper: CudaHistory, step: Callable[[], int | None]) -> None:
         self.is_on = False
         self.entries = 0
         self._keeper = keeper

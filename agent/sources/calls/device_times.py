@@ -22,6 +22,7 @@ from ..accelerator import Accelerator, PendingNumber
 from ..shared.interval import Interval
 from ..shared.recording import Recording
 from ..shared.thread_state import MAX_DEPTH
+from ..stand_in import PlainSource
 from .names.module_names import IDS
 
 FORWARD, BACKWARD, REPLAY = range(3)
@@ -59,7 +60,7 @@ class _Step(NamedTuple):
     calls: list[_Call]
 
 
-class DeviceTimes:
+class DeviceTimes(PlainSource):
     """The source `device times`.
 
     Attributes:
@@ -111,10 +112,6 @@ class DeviceTimes:
         if self._ring is not None:
             self._ring.close()
             self._ring = None
-
-    def remains(self) -> list[str]:
-        """Nothing is in torch's place."""
-        return []
 
     def note(self) -> str | None:
         """What `status` says of it beside its state."""

@@ -68,26 +68,12 @@ class GraphReplays(StandInSource):
                 StandIn(cls, "replay", self._around_replay, [self._begin, self._end]),
             ]
         )
-        super().__init__("graphs", methods)
-
-    def start(self) -> None:
-        """Stand in."""
-        super().start()
-        self._forget_looks()
-        self._recording.events.after_step += (self._optimizer_stepped,)
-
-    def stop(self) -> None:
-        """Stand in no more."""
-        super().stop()
-        self._forget_looks()
+        looks = recording.events
+        super().__init__("graphs", methods, looks, after_step=self._optimizer_stepped)
 
     def time_by(self, timer: DeviceTimes | None) -> None:
         """Have replays timed on the device from now on, or no more."""
         self._timer = timer
-
-    def _forget_looks(self) -> None:
-        """Leave the steps of optimizers alone."""
-        self._recording.events.forget(self._optimizer_stepped)
 
     def _optimizer_stepped(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]

@@ -40,7 +40,7 @@ class AloneCode:
 
     def __init__(self) -> None:
         self._threads: list[int] = []
-        self._stand_ins: list[StandIn | MethodStandIn] = []
+        self._stand_ins: list[StandIn] = []
         self._lock = threading.Lock()
 
     @contextlib.contextmanager

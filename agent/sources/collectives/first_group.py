@@ -47,7 +47,7 @@ class Collectives(StandInSource):
         module = sys.modules.get(_MODULE)
         has_groups = module is not None and hasattr(module, "_world")
         makers = [StandIn(module, name, self._around, [self._begin]) for name in _MADE_BY]
-        super().__init__("collectives", makers if has_groups else [])
+        super().__init__("collectives", makers if has_groups else [], recording.events)
         self._calls: CollectiveCalls | None = None
 
     def start(self) -> None:

@@ -47,17 +47,17 @@ def flight_recorder_rows() -> LiveRows:
     python: Any = sys.modules.get("torch.distributed.distributed_c10d")
     world = getattr(python, "_world", None)
     if world is None or not world.pg_map:
-        return _rows([], _NO_GROUP)
+        return LiveRows.of_dicts(FLIGHT_RECORDER, [], _NO_GROUP)
     c10d = sys.modules.get("torch._C._distributed_c10d")
     dumps = [getattr(c10d, name) for name in _DUMPS if hasattr(c10d, name)]
     if not dumps:
-        return _rows([], _NONE)
+        return LiveRows.of_dicts(FLIGHT_RECORDER, [], _NONE)
     with captures.quiet() as may_ask:
         if not may_ask:
-            return _rows([], _CAPTURING)
+            return LiveRows.of_dicts(FLIGHT_RECORDER, [], _CAPTURING)
         texts = [dump(includeCollectives=True, onlyActive=False) for dump in dumps]
     rows = [row for text in texts if text for row in rows_of_dump(json.loads(text))]
-    return _rows(rows, None if rows else _OFF)
+    return LiveRows.of_dicts(FLIGHT_RECORDER, rows, None if rows else _OFF)
 
 
 def rows_of_dump(dump: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -124,9 +124,3 @@ def _number(value: Any) -> int | None:
         return int(value)
     except (TypeError, ValueError):
         return None
-
-
-def _rows(found: list[dict[str, Any]], note: str | None) -> LiveRows:
-    columns = tuple([column.name for column in FLIGHT_RECORDER.columns])
-    rows = tuple([tuple([row[column] for column in columns]) for row in found])
-    return LiveRows(table=FLIGHT_RECORDER.name, columns=columns, rows=rows, note=note)

@@ -16,7 +16,7 @@ from ....safety.guard import Guard
 from ....tables import COLLECTIVES, PROCESS_GROUPS
 from ..accelerator import Accelerator
 from ..shared.recording import Recording
-from ..stand_in import StandIn
+from ..stand_in import PlainSource, StandIn
 from ..torch_types import Optimizer
 from .call_memory import CallMemory
 from .catching.calls import Aborting, Coalescing, GroupCall, WorkWait
@@ -28,7 +28,7 @@ from .groups import Groups
 from .rows import CollectiveRows
 
 
-class CollectiveCalls:
+class CollectiveCalls(PlainSource):
     """All that stands in for something of torch's, once there are groups."""
 
     def __init__(
@@ -47,13 +47,11 @@ class CollectiveCalls:
         self.groups = Groups(groups, recording.names, guard)
         self.rows = rows = CollectiveRows(recording, collectives, accelerator, memory)
         self.kernels = Kernels(recording, self.groups, rows, guard)
-        self._methods = self._stand_ins(recording)
-        distributed = sys.modules["torch.nn.parallel.distributed"]
-        self._reducer = StandIn(
-            distributed.DistributedDataParallel, "_ddp_init_helper", self._with_reducer
-        )
+        wrapper = sys.modules["torch.nn.parallel.distributed"].DistributedDataParallel
+        reducer = StandIn(wrapper, "_ddp_init_helper", self._with_reducer)
+        self._methods = [*self._stand_ins(recording), reducer]
 
-    def _stand_ins(self, recording: Recording) -> list[MethodStandIn]:
+    def _stand_ins(self, recording: Recording) -> list[StandIn]:
         """What stands in for the methods of groups and of works."""
         rows, guard = self.rows, self._guard
         c10d: Any = sys.modules["torch._C._distributed_c10d"]
@@ -65,7 +63,7 @@ class CollectiveCalls:
         ]
         hot = HotPath(recording, self.groups, rows, guard)
         helpers += hot.helpers()
-        methods = [
+        methods: list[StandIn] = [
             MethodStandIn(
                 c10d.ProcessGroup,
                 operation.method,
@@ -93,16 +91,13 @@ class CollectiveCalls:
             return
         for method in self._methods:
             method.start()
-        self._reducer.start()
         self.kernels.watch()
         self._recording.collectives = self
         self._recording.events.after_step += (self._after_step,)
 
     def stop(self) -> None:
         """Record no more."""
-        for method in self._methods:
-            method.stop()
-        self._reducer.stop()
+        super().stop()
         self.kernels.stop()
         recording = self._recording
         recording.collectives = None
@@ -115,11 +110,6 @@ class CollectiveCalls:
         self.kernels.close()
         for ring in self._rings:
             ring.close()
-
-    def remains(self) -> list[str]:
-        """What stays in place after `close`, one sentence each."""
-        parts: list[Any] = [*self._methods, self._reducer]
-        return [sentence for part in parts for sentence in part.remains()]
 
     def note(self) -> str:
         """What `status` says of it beside its state."""

@@ -25,8 +25,6 @@ from ...eval.frame_names import locals_of
 from .dataloaders import DataLoaders, Feed, Loader, next_task
 from .loader_setup import setup_of
 
-_COLUMNS = tuple([column.name for column in DATALOADERS.columns])
-
 
 def dataloader_rows(loaders: DataLoaders | None) -> LiveRows:
     """One row per worker of every iterator that is known, or waited for, and per other loader."""
@@ -38,8 +36,7 @@ def dataloader_rows(loaders: DataLoaders | None) -> LiveRows:
             found += [about | worker for worker in _workers_of(iterator)]
         for shared, loader, setup in loaders.between_epochs():
             found.append({**setup, **_counts_of(loader, shared), "waiting": False})
-    rows = tuple([tuple([row.get(column) for column in _COLUMNS]) for row in found])
-    return LiveRows(table=DATALOADERS.name, columns=_COLUMNS, rows=rows)
+    return LiveRows.of_dicts(DATALOADERS, found)
 
 
 def with_workers_named(trace: Backtrace, loaders: DataLoaders) -> Backtrace:

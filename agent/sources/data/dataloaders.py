@@ -21,7 +21,7 @@ from ....ring.format import DONE, FAILED, NULL_INT
 from ....ring.writer import RingWriter
 from ....safety.guard import Guard
 from ..shared.recording import Recording
-from ..stand_in import StandIn
+from ..stand_in import PlainSource, StandIn
 from .batches import NO_FACTS, BatchFacts, BatchKinds
 from .loader_setup import Setup, setup_of
 
@@ -91,7 +91,7 @@ class _Wait:
         self.start_ns = time.perf_counter_ns()
 
 
-class DataLoaders:
+class DataLoaders(PlainSource):
     """Puts the recording stand-in in place, and takes it away again.
 
     Attributes:
@@ -111,8 +111,7 @@ class DataLoaders:
         self.setups: dict[str, Setup] = {}
         self._feeds: dict[int, Feed] = {}  # by id(iterator)
         self._inside: dict[int, int] = {}  # by thread: the waits that it is inside of
-        self._next: StandIn | None = None
-        self._iter: StandIn | None = None
+        self._methods: list[StandIn] = []
         self.is_on = False
         self.guard = Guard("dataloaders", self.stop)
         self.guard.on_fault = batches.count_dropped
@@ -122,35 +121,27 @@ class DataLoaders:
         if self._module is None:  # a torch that has not loaded its data loader yet
             self._module = sys.modules.get("torch.utils.data.dataloader")
         self.is_on = True
-        if self._next is None and self._module is not None:
+        if not self._methods and self._module is not None:
             helpers = (self._begin, self._arrived, self._ended)
-            iterator_class = self._module._BaseDataLoaderIter
-            self._next = StandIn(iterator_class, "__next__", self._next_batch, helpers)
-            loader_class = self._module.DataLoader
-            self._iter = StandIn(loader_class, "__iter__", self._make_iterator, [self._made])
-        for stand_in in self._stand_ins():
-            stand_in.start()
+            iterator_class, loader_class = self._module._BaseDataLoaderIter, self._module.DataLoader
+            self._methods = [
+                StandIn(iterator_class, "__next__", self._next_batch, helpers),
+                StandIn(loader_class, "__iter__", self._make_iterator, [self._made]),
+            ]
+        for method in self._methods:
+            method.start()
 
     def stop(self) -> None:
         """Put the original back; where another wrapper lies over ours, calls just pass through."""
         self.is_on = False
         self._inside.clear()
-        for stand_in in self._stand_ins():
-            stand_in.stop()
+        super().stop()
 
     def close(self) -> None:
         """Stop for good: forget the loaders that were met."""
         self.stop()
         self._feeds.clear()
         self._loaders.clear()
-
-    def remains(self) -> list[str]:
-        """What stays in place after `stop`, or would if it came now, one sentence each."""
-        return [sentence for stand_in in self._stand_ins() for sentence in stand_in.remains()]
-
-    def _stand_ins(self) -> list[StandIn]:
-        """What stands in, once torch has its data loader."""
-        return [one for one in (self._next, self._iter) if one is not None]
 
     def feeds(self) -> Iterator[tuple[Any, Feed]]:
         """The iterators that have been met and are alive, for another thread to read."""
@@ -182,7 +173,7 @@ class DataLoaders:
     @property
     def waiting_code(self) -> Any:
         """The code that a thread runs while it waits: that of the original ``__next__``."""
-        return None if self._next is None else getattr(self._next.original, "__code__", None)
+        return getattr(self._methods[0].original, "__code__", None) if self._methods else None
 
     def _loader_of(self, iterator: Any) -> Loader:
         """The loader of an iterator, known by what all its iterators share: the sampler."""

@@ -5,14 +5,14 @@ Rules of this file: runs in the agent's thread; reads figures and names, never a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ....diagnosis.leaks.lines import line_that_adds
 from ....diagnosis.leaks.series import Point, classify
 from ....messages.common import LiveRows
-from ....tables import LEAK_GROWTH, LEAK_STEPS, LEAKS, REFERRERS, Table
+from ....tables import LEAK_GROWTH, LEAK_STEPS, LEAKS, REFERRERS
 from .references.holders import Holder
 from .references.referrers import ReferrerSearch
 from .watch import LEAST_BIRTHS, Kept, LeakWatch
@@ -33,7 +33,7 @@ def leak_rows(watch: LeakWatch | None) -> LiveRows:
         pairs = zip(watch.kept, holders, strict=False)
         found = [_row(kept, holder, watch.done) for kept, holder in pairs]
         found += [row for each in _growth_beside(watch) if (row := _grown(each)) is not None]
-    return _rows(LEAKS, found, None if watch is not None else _NONE_YET)
+    return LiveRows.of_dicts(LEAKS, found, None if watch is not None else _NONE_YET)
 
 
 def leak_step_rows(watch: LeakWatch | None) -> LiveRows:
@@ -57,7 +57,7 @@ def leak_step_rows(watch: LeakWatch | None) -> LiveRows:
         for count in (list(watch.counts) if watch is not None else ())
         for category, (tensors, size) in sorted(count.categories.items())
     ]
-    return _rows(LEAK_STEPS, found, None if watch is not None else _NONE_YET)
+    return LiveRows.of_dicts(LEAK_STEPS, found, None if watch is not None else _NONE_YET)
 
 
 def leak_growth_rows(watch: LeakWatch | None) -> LiveRows:
@@ -75,7 +75,9 @@ def leak_growth_rows(watch: LeakWatch | None) -> LiveRows:
         for part in dict.fromkeys((*first, *last))
         if first.get(part, none) != last.get(part, none)
     ]
-    return _rows(LEAK_GROWTH, found if last else (), None if watch is not None else _NONE_YET)
+    return LiveRows.of_dicts(
+        LEAK_GROWTH, found if last else (), None if watch is not None else _NONE_YET
+    )
 
 
 def referrer_rows(search: ReferrerSearch | None) -> LiveRows:
@@ -84,13 +86,7 @@ def referrer_rows(search: ReferrerSearch | None) -> LiveRows:
     if search is not None and search.state == "over":
         for one, holder in zip(search.sought, search.holders, strict=False):
             found.append({**one._asdict(), **_of_holder(holder)})
-    return _rows(REFERRERS, found, None if search is not None else _NONE_ASKED)
-
-
-def _rows(table: Table, found: Iterable[dict[str, Any]], note: str | None) -> LiveRows:
-    columns = tuple([column.name for column in table.columns])
-    rows = tuple([tuple([row.get(column) for column in columns]) for row in found])
-    return LiveRows(table=table.name, columns=columns, rows=rows, note=note)
+    return LiveRows.of_dicts(REFERRERS, found, None if search is not None else _NONE_ASKED)
 
 
 def _row(kept: Kept, holder: Holder, steps: int) -> dict[str, Any]:

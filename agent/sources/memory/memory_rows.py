@@ -21,6 +21,7 @@ from ....tables import MEMORY_PHASES
 from ..accelerator import Accelerator, DeviceTotals
 from ..shared.interval import Interval
 from ..shared.recording import Recording
+from ..stand_in import PlainSource
 from ..steps.phases import BACKWARD, FORWARD
 from .host_figures import HostFiles
 from .sampler import MemorySampler
@@ -38,7 +39,7 @@ _NO_FIGURES: tuple[int, ...] = (NULL_INT,) * 6
 _NO_TOTALS = DeviceTotals(NULL_INT, NULL_INT)
 
 
-class MemoryRows:
+class MemoryRows(PlainSource):
     """The rows of the micro-batch in progress, and those around it.
 
     Of each phase a micro-batch has one row: when a phase comes again, such as a second root module
@@ -103,10 +104,6 @@ class MemoryRows:
         """Stop for good."""
         self.stop()
         self._host.close()
-
-    def remains(self) -> list[str]:
-        """Nothing is in torch's place."""
-        return []
 
     def note(self) -> str | None:
         """What it cannot measure."""

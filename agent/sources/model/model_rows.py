@@ -48,15 +48,11 @@ class _Part(NamedTuple):
 def model_rows(recording: Recording | None) -> LiveRows:
     """The rows of ``python.models`` now."""
     roots = _roots(recording)
-    rows = tuple(
-        [
-            _model_row(number, root, name)
-            for number, (root, name) in enumerate(zip(roots, _named(recording, roots), strict=True))
-        ]
-    )
-    return LiveRows(
-        table=MODELS.name, columns=_names(MODELS), rows=rows, note=_missing(recording, roots)
-    )
+    rows = [
+        _model_row(number, root, name)
+        for number, (root, name) in enumerate(zip(roots, _named(recording, roots), strict=True))
+    ]
+    return LiveRows.of(MODELS, rows, _missing(recording, roots))
 
 
 def module_rows(
@@ -76,7 +72,7 @@ def module_rows(
         for row in _module_rows(number, root, name, seen)
     ]
     told = _missing(recording, roots) or note or (_not_looked_into(rows) if is_observed else None)
-    return LiveRows(table=MODULES.name, columns=_names(MODULES), rows=tuple(rows), note=told)
+    return LiveRows.of(MODULES, rows, told)
 
 
 def _roots(recording: Recording | None) -> list[Any]:
@@ -108,7 +104,7 @@ def compiled_note(recording: Recording) -> str | None:
 
 def _not_looked_into(rows: list[Row]) -> str | None:
     """What to say where there is compiled code."""
-    place = _names(MODULES).index("compiled")
+    place = [column.name for column in MODULES.columns].index("compiled")
     return _unseen(sum(bool(row[place]) for row in rows), len(rows))
 
 
@@ -119,10 +115,6 @@ def _unseen(compiled: int, modules: int) -> str | None:
     return (
         f"{compiled} of {modules} modules go through torch.compile: what they do inside is unseen"
     )
-
-
-def _names(table: Any) -> tuple[str, ...]:
-    return tuple([column.name for column in table.columns])
 
 
 def _model_row(number: int, root: Module, name: str) -> Row:

@@ -15,12 +15,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ....safety.guard import Guard
 from ..accelerator import Accelerator, is_capturing
 from ..shared.interval import Interval
 from ..shared.objects import Clip
 from ..shared.recording import Recording
-from ..stand_in import StandIn
+from ..stand_in import StandIn, StandInSource
 from ..torch_types import Optimizer
 from .gradient_tensors import (
     gradients_of,
@@ -37,7 +36,7 @@ _BYTES_PER_NS = 200.0
 """How fast a device reads at the least; its own clock is not asked, because that would wait."""
 
 
-class GradientNorms:
+class GradientNorms(StandInSource):
     """Takes the norm that the script clips by, or one of its own."""
 
     def __init__(
@@ -60,42 +59,20 @@ class GradientNorms:
         self._last_ns = 0
         self._is_warm = False
         module = sys.modules["torch.nn.utils.clip_grad"]
-        self._clip = StandIn(module, "_clip_grads_with_norm_", self._around)
         self._sharded_clip: StandIn | None = None
-        self.guard = Guard("gradient norms", self.stop)
-
-    @property
-    def is_on(self) -> bool:
-        """Whether it records."""
-        return self._clip.is_on
+        clip, looks = StandIn(module, "_clip_grads_with_norm_", self._around), recording.events
+        super().__init__("gradient norms", [clip], looks, before_step=self._before_step)
 
     def start(self) -> None:
         """Take norms from now on."""
-        self._clip.start()
+        super().start()
+        self._last_ns = 0
         self._meet_sharded()
-        self.stop_looking()
-        self._recording.events.before_step += (self._before_step,)
 
     def stop(self) -> None:
         """Take none any more."""
-        self._clip.stop()
-        if self._sharded_clip is not None:
-            self._sharded_clip.stop()
-        self.stop_looking()
-
-    def stop_looking(self) -> None:
-        """Leave the steps of optimizers alone."""
-        self._recording.events.forget(self._before_step)
+        super().stop()
         self._last_ns = 0
-
-    def close(self) -> None:
-        """Stop for good."""
-        self.stop()
-
-    def remains(self) -> list[str]:
-        """What stays in place after `close`, one sentence each."""
-        parts = [self._clip, *([self._sharded_clip] if self._sharded_clip else [])]
-        return [sentence for part in parts for sentence in part.remains()]
 
     def _meet_sharded(self) -> None:
         """See FSDP1's own clipping, once the program has FSDP1."""
@@ -105,6 +82,7 @@ class GradientNorms:
             return
         if self._sharded_clip is None:
             self._sharded_clip = StandIn(kind, "clip_grad_norm_", self._around_sharded)
+            self._methods.append(self._sharded_clip)
         self._sharded_clip.start()
 
     def _around_sharded(

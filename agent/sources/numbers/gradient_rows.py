@@ -22,6 +22,7 @@ from ....ring.writer import RingWriter
 from ....safety.guard import Guard
 from ..accelerator import Accelerator, PendingNumbers, is_capturing
 from ..shared.recording import Recording
+from ..stand_in import PlainSource
 from ..steps.ends.hand_steps import HandSteps
 from ..steps.rows.losses import clip_factor
 from ..torch_types import Optimizer, Tensor
@@ -82,7 +83,7 @@ class _User(NamedTuple):
     state: Mapping[Any, Any] = {}
 
 
-class GradientRows:
+class GradientRows(PlainSource):
     """Samples the gradients of steps.
 
     Attributes:
@@ -143,14 +144,6 @@ class GradientRows:
         self._recording.events.forget(self._before, self._after, self._begins, self._passed)
         self._forget()
         self._late.clear()
-
-    def close(self) -> None:
-        """Stop for good."""
-        self.stop()
-
-    def remains(self) -> list[str]:
-        """Nothing stays in place."""
-        return []
 
     def arm(self, steps: GradientSteps) -> None:
         """Write the rows of the next steps.

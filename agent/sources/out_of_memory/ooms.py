@@ -18,6 +18,7 @@ from ..calls.backward.module_backward import ModuleBackward
 from ..calls.names.module_names import IDS, ModuleNames
 from ..shared.recording import Recording
 from ..shared.thread_state import ThreadState
+from ..stand_in import PlainSource
 from ..steps.phases import BACKWARD, FORWARD
 from .errors import OomError, read_oom
 from .place import NO_PLACE, Place, Sight, place_of, sight_of
@@ -28,7 +29,7 @@ _RESERVE_BYTES = 16 << 20
 gives, and then it would take memory."""
 
 
-class Ooms:
+class Ooms(PlainSource):
     """Writes python.ooms, python.oom_categories and python.oom_growth."""
 
     def __init__(
@@ -63,10 +64,6 @@ class Ooms:
         self.is_on = False
         self._let_go()
         self._recording.ooms = None
-
-    def close(self) -> None:
-        """Stop for good."""
-        self.stop()
 
     def remains(self) -> list[str]:
         """What stays in place after `close`, one sentence each."""

@@ -33,18 +33,12 @@ class GradientScaler(StandInSource):
             if cls is not None
             else []
         )
-        super().__init__("gradient scaler", methods)
-
-    def start(self) -> None:
-        """Stand in."""
-        super().start()
-        self._forget_looks()
-        self._recording.events.before_step += (self._before_step,)
+        looks = recording.events
+        super().__init__("gradient scaler", methods, looks, before_step=self._before_step)
 
     def stop(self) -> None:
         """Stand in no more."""
         super().stop()
-        self._forget_looks()
         self._scaled = self._scale = None
 
     def unscaled(self, loss: Tensor, number: Number) -> tuple[Number, Any]:
@@ -62,10 +56,6 @@ class GradientScaler(StandInSource):
         if scale is not None:
             number = number.over(scale)
         return number, before[0] if before else None
-
-    def _forget_looks(self) -> None:
-        """Leave the steps of optimizers alone."""
-        self._recording.events.forget(self._before_step)
 
     def _before_step(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]

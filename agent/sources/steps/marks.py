@@ -16,6 +16,7 @@ from ..accelerator import Accelerator
 from ..memory.memory_rows import MemoryRows
 from ..numbers.number import Number, read_number
 from ..shared.recording import Recording
+from ..stand_in import PlainSource
 from .boundary import Boundary
 from .progress import Progress
 from .rows.late_rows import LateRows
@@ -24,7 +25,7 @@ _MOST_NAMES = 1000
 """How many names of metrics are kept apart; those beyond are rows without a name."""
 
 
-class Marks:
+class Marks(PlainSource):
     """What `probing.script.marks` calls while recording is on."""
 
     def __init__(
@@ -66,14 +67,6 @@ class Marks:
         """Have marks come here no more."""
         if marks.recorder is self:
             marks.recorder = None
-
-    def close(self) -> None:
-        """Stop for good."""
-        self.stop()
-
-    def remains(self) -> list[str]:
-        """Nothing is in torch's place."""
-        return []
 
     def step_ended(self) -> None:
         """See `marks.step`."""

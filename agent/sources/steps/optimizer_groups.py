@@ -33,8 +33,7 @@ def optimizer_rows(recording: Recording | None) -> LiveRows:
     note = None if met else "no optimizer has stepped since the agent came into the process"
     if rows and note is not None:
         note += "; shown are those that the process holds"
-    columns = tuple([column.name for column in OPTIMIZERS.columns])
-    return LiveRows(table=OPTIMIZERS.name, columns=columns, rows=tuple(rows), note=note)
+    return LiveRows.of(OPTIMIZERS, rows, note)
 
 
 def _row(

@@ -15,7 +15,7 @@ from ....safety.guard import Guard
 from ....script import marks
 from ....settings.values import TRACKERS
 from ..shared.recording import Recording
-from ..stand_in import StandIn
+from ..stand_in import PlainSource, StandIn
 from ..torch_types import Optimizer
 
 Logged = Callable[[tuple[Any, ...], dict[str, Any]], Mapping[str, Any]]
@@ -92,7 +92,7 @@ _WIRES: Mapping[str, Sequence[_Wire]] = {
 assert set(_WIRES) == set(TRACKERS)
 
 
-class Trackers:
+class Trackers(PlainSource):
     """Stands in for the functions by which some trackers are logged to."""
 
     def __init__(self, recording: Recording, wanted: str) -> None:
@@ -103,7 +103,7 @@ class Trackers:
         """
         self._recording = recording
         self._left = [wire for name in wanted.split(",") for wire in _WIRES.get(name, ())]
-        self._found: list[StandIn] = []
+        self._methods: list[StandIn] = []
         self.is_on = False
         self.guard = Guard("trackers", self.stop)
 
@@ -117,17 +117,8 @@ class Trackers:
     def stop(self) -> None:
         """Record no more."""
         self.is_on = False
-        for stand_in in self._found:
-            stand_in.stop()
+        super().stop()
         self._recording.events.forget(self._step_begins)
-
-    def close(self) -> None:
-        """Stop for good."""
-        self.stop()
-
-    def remains(self) -> list[str]:
-        """What stays in a tracker's place, one sentence each."""
-        return [sentence for stand_in in self._found for sentence in stand_in.remains()]
 
     def _step_begins(
         self, _optimizer: Optimizer, _args: tuple[object, ...], _kwargs: dict[str, object]
@@ -144,8 +135,8 @@ class Trackers:
             owner = getattr(sys.modules.get(wire.module), wire.owner, None)
             if owner is not None:
                 self._left.remove(wire)
-                self._found.append(StandIn(owner, wire.name, self._around(wire.logged)))
-        for stand_in in self._found:
+                self._methods.append(StandIn(owner, wire.name, self._around(wire.logged)))
+        for stand_in in self._methods:
             stand_in.start()
 
     def _around(self, logged: Logged) -> Callable[..., Any]:

@@ -22,7 +22,6 @@ from ....tables import (
 )
 from ..accelerator import PinnedMemory, device_kind
 from ..leaks.graph_pools import pool_of
-from ..shared.live_rows import live_rows_of
 from .memory_look import BEFORE_BACKWARD, Moment
 from .storages import Storage
 
@@ -141,7 +140,7 @@ def segments_of(segments: list[dict[str, object]] | None, pinned: PinnedMemory |
     note = None if is_used else "no accelerator is in use: there are no segments"
     own = segment_rows(segments) if segments else ()  # without torch there is no kind of device
     rows = [*own, *_pinned_rows(pinned)]
-    return live_rows_of(MEMORY_SEGMENTS, rows, note)
+    return LiveRows.of(MEMORY_SEGMENTS, rows, note)
 
 
 def _pinned_rows(pinned: PinnedMemory | None) -> Iterator[Row]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from datetime import datetime, timezone
 
 from ....diagnosis.memory.out_of_memory import OomReport, Row
 from ....units import age, percent, size
 from ..sections import Section, render_sections
 from ..table import columns
-from ..text import escape_controls, plural
+from ..text import escape_controls, plural, wrap_sentence
 
 _NOTHING = "no out-of-memory error has been recorded"
 _BOUNDS = {
@@ -174,14 +173,7 @@ def _advice(report: OomReport, width: int | None) -> list[str]:
 
 def _wrapped(text: str, width: int | None, indent: str, rest: str | None = None) -> list[str]:
     room = _WIDEST if width is None else min(width, _WIDEST)
-    return textwrap.wrap(
-        escape_controls(text),
-        max(room, 30),
-        initial_indent=indent,
-        subsequent_indent=indent if rest is None else rest,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    return wrap_sentence(text, room, indent, rest)
 
 
 def _amount(number: int | None) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Sequence
 
 from ....diagnosis.doctor.findings import Finding
 from ....diagnosis.doctor.report import NotLooked, Report
-from ..text import escape_controls, plural
+from ..text import escape_controls, plural, wrap_sentence
 
 _WIDEST = 100
 _COLORS = {"certain": "\x1b[31m", "likely": "\x1b[33m", "possible": "\x1b[36m"}
@@ -35,9 +34,9 @@ def render_report(
     more = report.findings[len(shown) :]
     if more:
         names = ", ".join(f"{finding.rule} ({finding.certainty})" for finding in more)
-        blocks.append("\n".join(_wrapped(f"and {names}; -n 0 shows them", room, "   ")))
+        blocks.append("\n".join(wrap_sentence(f"and {names}; -n 0 shows them", room, "   ")))
     if not report.findings:
-        blocks.append("\n".join(_wrapped(nothing_found(report), room, "")))
+        blocks.append("\n".join(wrap_sentence(nothing_found(report), room, "")))
     blocks.append("\n".join(_rest(report, room)))
     return "\n\n".join(blocks)
 
@@ -46,13 +45,13 @@ def render_finding(number: int, finding: Finding, room: int, *, color: bool) -> 
     """One finding: the verdict, then the evidence, then what to type and to do."""
     word = finding.certainty
     label = f"{_COLORS[word]}{word}{_RESET}" if color else word
-    head = _wrapped(finding.summary, room - len(word) - 2, f"{number:2} ", "   ")
+    head = wrap_sentence(finding.summary, room - len(word) - 2, f"{number:2} ", "   ")
     pad = max(1, room - len(head[0]) - len(word))
     lines = [head[0] + " " * pad + label, *head[1:]]
     for sentence in (*_since(finding), *finding.evidence[:_MOST_EVIDENCE]):
-        lines += _wrapped(sentence, room, "     - ", "       ")
+        lines += wrap_sentence(sentence, room, "     - ", "       ")
     if finding.fix:
-        lines += _wrapped(f"fix: {finding.fix}", room, "   ", "        ")
+        lines += wrap_sentence(f"fix: {finding.fix}", room, "   ", "        ")
     lines += [f"   next: {escape_controls(finding.next)}"]
     return lines
 
@@ -69,9 +68,9 @@ def _rest(report: Report, room: int) -> list[str]:
     """What is healthy, what was not looked at, and what all of that rests on."""
     lines = []
     if report.healthy:
-        lines += _wrapped(f"healthy: {', '.join(report.healthy)}", room, "", "  ")
+        lines += wrap_sentence(f"healthy: {', '.join(report.healthy)}", room, "", "  ")
     for missed in report.not_looked_at:
-        lines += _wrapped(f"not looked at: {_missed(missed)}", room, "", "  ")
+        lines += wrap_sentence(f"not looked at: {_missed(missed)}", room, "", "  ")
     lines.append(_rests_on(report))
     return lines
 
@@ -98,17 +97,6 @@ def _missed(missed: NotLooked) -> str:
     more = len(missed.rules) - _MOST_MISSED
     names = ", ".join(missed.rules[:_MOST_MISSED]) + (f" and {more} more" if more > 0 else "")
     return f"{names} ({missed.why})"
-
-
-def _wrapped(text: str, room: int, first: str, later: str | None = None) -> list[str]:
-    return textwrap.wrap(
-        escape_controls(text),
-        max(30, room),
-        initial_indent=first,
-        subsequent_indent=first if later is None else later,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
 
 
 def markdown_report(report: Report) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Sequence
 
 from ....diagnosis.hang import Cause, Verdict
 from ....diagnosis.hang.words.texts import ranks_text
-from ..text import escape_controls
+from ..text import escape_controls, wrap_sentence
 
 _WIDEST = 100
 _EARLY = "NOT YET A HANG"
@@ -128,11 +127,4 @@ def _queries(verdict: Verdict, asked: str, *, of_job: bool) -> list[str]:
 
 def _wrapped(text: str, width: int | None, indent: str) -> list[str]:
     room = _WIDEST if width is None else min(width, _WIDEST)
-    return textwrap.wrap(
-        escape_controls(text),
-        max(room, 40),
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    return wrap_sentence(text, room, indent, indent + "  ", least=40)

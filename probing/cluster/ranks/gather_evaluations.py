@@ -13,7 +13,6 @@ from ...messages.limits import DEFAULT_TIMEOUT_S
 from ..job.outcomes import Outcome
 from .eval_together import can_meet, run_together
 from .naming import Rank
-from .sent_code import Code
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -27,37 +26,30 @@ _GRACE_S = 5.0
 
 def gather_results(
     asking: Asking,
-    code: Code,
+    run: Callable[[Process, Appointment | None], EvalResult],
     *,
+    may_meet: bool,
     limit_s: float | None = None,
     connect: Callable[[str], Process] | None = None,
 ) -> tuple[dict[Rank, EvalResult], tuple[Outcome[EvalResult], ...], str | None]:
     """What the code came to on every member that ran it, and why not at one step of all.
 
     Args:
+        run: Runs it in one process, at one step with the others or by itself.
+        may_meet: Whether it waits for a step.
         limit_s: How long it may wait and run; None for each process's own setting.
         connect: Another way to the process at an endpoint, such as one that attaches first.
     """
 
-    def run(process: Process, member: Member, together: Appointment | None = None) -> EvalResult:
-        there = process if connect is None else connect(member.endpoint)
-        return there.eval(
-            code.text,
-            timeout_s=limit_s,
-            now=code.now,
-            unsafe=code.unsafe,
-            thread=code.thread,
-            frame=code.frame,
-            assign=code.assign,
-            together=together,
-        )
+    def at(process: Process, member: Member, together: Appointment | None = None) -> EvalResult:
+        return run(process if connect is None else connect(member.endpoint), together)
 
     why = None
-    if connect is None and not (code.now or code.unsafe) and can_meet(asking):
+    if connect is None and may_meet and can_meet(asking):
         limit = limit_s or DEFAULT_TIMEOUT_S
-        outcomes, why = run_together(asking, run, limit_s=limit, grace_s=_GRACE_S)
+        outcomes, why = run_together(asking, at, limit_s=limit, grace_s=_GRACE_S)
     else:
-        outcomes = asking.ask(run, grace_s=_GRACE_S)
+        outcomes = asking.ask(at, grace_s=_GRACE_S)
     names = asking.names
     found = {names[o.member]: o.value for o in outcomes if o.value is not None}
     return found, outcomes, why

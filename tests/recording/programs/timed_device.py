@@ -57,7 +57,7 @@ class Ticking(NoAccelerator):
 
 
 if __name__ == "__main__":
-    vars(training)["Cuda"] = Ticking
+    vars(training)["Accelerator"] = Ticking
     probing.start()
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

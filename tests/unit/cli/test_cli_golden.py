@@ -20,7 +20,7 @@ from probing.cli.render.cells import is_number, is_time, short_texts
 from probing.cli.render.errors import render_error, render_failure
 from probing.cli.render.memory.fit import render_fit, render_largest
 from probing.cli.render.memory.leak import render_leak
-from probing.cli.render.memory.line import MemoryMoment, render_cleaned, render_memory_line
+from probing.cli.render.memory.line import render_cleaned, render_memory_line
 from probing.cli.render.memory.oom import render_oom
 from probing.cli.render.memory.recording import (
     render_difference,
@@ -465,47 +465,47 @@ def _samples() -> str:
 
 
 MOMENTS = (
-    MemoryMoment(
-        step=12,
-        micro_batch=3,
-        phase="mark",
-        label="before\x1b fwd",
-        device="cuda:1",
-        allocated_bytes=3 << 30,
-        peak_bytes=7 << 29,
-        reserved_bytes=4 << 30,
-        peak_reserved_bytes=5 << 30,
-        device_used_bytes=6 << 30,
-        resident_bytes=123 << 20,
-        cgroup_bytes=1 << 30,
-        cgroup_limit_bytes=8 << 30,
-        node_used_bytes=10 << 30,
-        node_total_bytes=40 << 30,
-        seq=99,
-    ),
-    MemoryMoment(
-        step=0,
-        micro_batch=None,
-        phase="attach",
-        label=None,
-        device="cpu",
-        allocated_bytes=None,
-        peak_bytes=None,
-        reserved_bytes=None,
-        peak_reserved_bytes=None,
-        device_used_bytes=None,
-        resident_bytes=1 << 30,
-        cgroup_bytes=None,
-        cgroup_limit_bytes=None,
-        node_used_bytes=None,
-        node_total_bytes=None,
-        seq=1,
-    ),
+    {
+        "step": 12,
+        "micro_batch": 3,
+        "phase": "mark",
+        "label": "before\x1b fwd",
+        "device": "cuda:1",
+        "allocated_bytes": 3 << 30,
+        "peak_bytes": 7 << 29,
+        "reserved_bytes": 4 << 30,
+        "peak_reserved_bytes": 5 << 30,
+        "device_used_bytes": 6 << 30,
+        "resident_bytes": 123 << 20,
+        "cgroup_bytes": 1 << 30,
+        "cgroup_limit_bytes": 8 << 30,
+        "node_used_bytes": 10 << 30,
+        "node_total_bytes": 40 << 30,
+        "seq": 99,
+    },
+    {
+        "step": 0,
+        "micro_batch": None,
+        "phase": "attach",
+        "label": None,
+        "device": "cpu",
+        "allocated_bytes": None,
+        "peak_bytes": None,
+        "reserved_bytes": None,
+        "peak_reserved_bytes": None,
+        "device_used_bytes": None,
+        "resident_bytes": 1 << 30,
+        "cgroup_bytes": None,
+        "cgroup_limit_bytes": None,
+        "node_used_bytes": None,
+        "node_total_bytes": None,
+        "seq": 1,
+    },
 )
 CLEANED = Cleaned(
-    before={**dataclasses.asdict(MOMENTS[0]), "label": "before gc", "gc_ns": None},
+    before={**MOMENTS[0], "label": "before gc", "gc_ns": None},
     after={
-        **dataclasses.asdict(MOMENTS[0]),
+        **MOMENTS[0],
         "label": "after gc",
         "allocated_bytes": 2 << 30,
         "resident_bytes": None,

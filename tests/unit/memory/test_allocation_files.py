@@ -18,6 +18,7 @@ from probing.agent.on_demand.allocation_file import (
     AllocationHead,
     write_allocations,
 )
+from probing.agent.sources.accelerator import CudaHistory
 from probing.agent.sources.allocation.creating_lines import with_frames
 from probing.agent.sources.allocation.device_history import DeviceHistory
 from probing.agent.sources.storage.memory_look import Moment
@@ -236,7 +237,7 @@ def test_a_recording_that_breaks_off_is_one_sentence(tmp_path: Path) -> None:
             read_recording(data[:length])
 
 
-class Keeper:
+class Keeper(CudaHistory):
     """An allocator's history as torch 2.13 gives it, recorded on a device."""
 
     def __init__(self, *, has_history: bool = False) -> None:
@@ -244,24 +245,24 @@ class Keeper:
         self.is_on = has_history
 
     def is_in_use(self) -> bool:
-        """See `HistoryKeeper`."""
+        """See `CudaHistory`."""
         return True
 
     def has_history(self) -> bool:
-        """See `HistoryKeeper`."""
+        """See `CudaHistory`."""
         return self.is_on
 
     def start_history(self, entries: int) -> None:
-        """See `HistoryKeeper`."""
+        """See `CudaHistory`."""
         self.started.append(entries)
         self.is_on = True
 
     def stop_history(self) -> None:
-        """See `HistoryKeeper`."""
+        """See `CudaHistory`."""
         self.is_on = False
 
     def history(self) -> dict[str, Any]:
-        """See `HistoryKeeper`."""
+        """See `CudaHistory`."""
         frames = [{"filename": f.file, "line": f.line, "name": f.name} for f in stack(10, 3)]
         common = {"stream": 0, "frames": frames, "pool_id": (0, 0), "user_metadata": ""}
         block = {"address": 512, "size": 512, "requested_size": 400, "state": "active_allocated"}

@@ -16,7 +16,7 @@ from torch.torch_version import TorchVersion  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from probing.agent.sources.accelerator import (  # noqa: E402
-    Cuda,
+    Accelerator,
     captures,
     device_kind,
     device_names,
@@ -26,6 +26,7 @@ from probing.agent.sources.accelerator import (  # noqa: E402
 )
 from probing.agent.sources.accelerator.owned import Owned  # noqa: E402
 from probing.ring.format import NULL_FLOAT  # noqa: E402
+from tests.harness.accelerators import NoAccelerator  # noqa: E402
 from tests.harness.fake_cuda import TOTAL, FakeCuda  # noqa: E402
 from tests.harness.fake_torch import FOREVER, installed  # noqa: E402
 
@@ -64,9 +65,16 @@ def end(graph: Any) -> None:
     captures.ended(graph)
 
 
+def test_a_stand_in_answers_all_that_is_asked() -> None:
+    """So what is tested with one meets no device, and needs no torch."""
+    asked = {name for name in vars(Accelerator) if not name.startswith("_")}
+    assert len(asked) > 15
+    assert asked <= vars(NoAccelerator).keys()
+
+
 def test_a_number_is_waited_for_on_its_own_device(cuda: FakeCuda) -> None:
     """The current device has nothing to do: what it says says nothing of the other."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     cuda.work(5.0)
     number = seam.copy_number(torch.tensor(3.5))
     assert not number.is_here()
@@ -79,7 +87,7 @@ def test_a_number_is_waited_for_on_its_own_device(cuda: FakeCuda) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_numbers_of_each_kind_come_without_a_wait(dtype: str, cuda: FakeCuda) -> None:
     """A copy that had to change the type would wait for the device."""
-    number = Cuda().copy_number(torch.tensor(1.5, dtype=getattr(torch, dtype)))
+    number = Accelerator().copy_number(torch.tensor(1.5, dtype=getattr(torch, dtype)))
     assert number is not None
     assert number.is_here()
     assert number.value() == 1.5
@@ -88,7 +96,7 @@ def test_numbers_of_each_kind_come_without_a_wait(dtype: str, cuda: FakeCuda) ->
 
 def test_a_place_holds_what_it_is_used_for(cuda: FakeCuda) -> None:
     """One number and two halves of its size have the same places, in turn."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     for _ in range(3 * 512):
         one = seam.copy_number(torch.tensor(1.5))
         assert one.value() == 1.5
@@ -100,7 +108,7 @@ def test_a_place_holds_what_it_is_used_for(cuda: FakeCuda) -> None:
 
 def test_a_loss_that_requires_gradients_keeps_no_graph(cuda: FakeCuda) -> None:
     """What is brought of it is a number, whether gradients are on or not."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     for dtype in (torch.float32, torch.float64):
         weight = torch.tensor(2.0, dtype=dtype, requires_grad=True)
         number = seam.copy_number(weight * 3)
@@ -112,7 +120,7 @@ def test_a_loss_that_requires_gradients_keeps_no_graph(cuda: FakeCuda) -> None:
 
 def test_numbers_share_memory_that_is_taken_once(cuda: FakeCuda) -> None:
     """Of 600 numbers on their way 512 have a place; the others are not known, not wrong."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     cuda.work(1.0)
     sent = [seam.copy_number(torch.tensor(float(n))) for n in range(600)]
     assert [number is not None for number in sent] == [True] * 512 + [False] * 88
@@ -129,7 +137,7 @@ def test_numbers_share_memory_that_is_taken_once(cuda: FakeCuda) -> None:
 
 def test_a_place_is_not_used_again_before_the_device_has_written_there(cuda: FakeCuda) -> None:
     """Though nobody wants the number any more."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     cuda.work(1.0)
     for n in range(512):
         seam.copy_number(torch.tensor(float(n)))  # and let go of at once
@@ -140,7 +148,7 @@ def test_a_place_is_not_used_again_before_the_device_has_written_there(cuda: Fak
 
 def test_a_mark_is_set_where_the_training_computes(cuda: FakeCuda) -> None:
     """Where that is not known yet, there is none, and no context of a device that is not used."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     assert seam.mark() is None
     seam.meet(torch.device("cuda", 1))
     mark = seam.mark()
@@ -151,7 +159,7 @@ def test_a_mark_is_set_where_the_training_computes(cuda: FakeCuda) -> None:
 
 def test_marks_of_two_devices_do_not_meet(cuda: FakeCuda) -> None:
     """Threads with devices of their own get events of these, used again or not."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     cuda.contexts.add(0)
 
     def on_second() -> Any:
@@ -169,7 +177,7 @@ def test_marks_of_two_devices_do_not_meet(cuda: FakeCuda) -> None:
 
 def test_times_across_queues_wait_for_both_marks(cuda: FakeCuda) -> None:
     """The last of two marks may be reached before the first, which lies in a busy queue."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     seam.meet(torch.device("cuda", 1))
     with torch.cuda.Stream(torch.device("cuda", 1)):
         cuda.work(2.0)
@@ -187,7 +195,7 @@ def test_times_across_queues_wait_for_both_marks(cuda: FakeCuda) -> None:
 
 def test_what_lies_before_a_mark_that_was_reached_is_not_asked(cuda: FakeCuda) -> None:
     """A hundred marks cost one question."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     seam.meet(torch.device("cuda", 1))
     marks = [seam.mark() for _ in range(100)]
     asked = cuda.calls("event_query")
@@ -198,7 +206,7 @@ def test_what_lies_before_a_mark_that_was_reached_is_not_asked(cuda: FakeCuda) -
 
 def test_nothing_is_asked_in_a_capture_of_whichever_thread(cuda: FakeCuda) -> None:
     """In torch's usual mode the question of another thread would break it as well."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     seam.meet(torch.device("cuda", 1))
     number, mark = seam.copy_number(torch.tensor(2.0)), seam.mark()
     graph = capture()
@@ -241,7 +249,7 @@ def test_what_is_looked_for_is_not_read_in_a_capture(cuda: FakeCuda) -> None:
 
 def test_a_check_has_the_devices_in_use_compute(cuda: FakeCuda) -> None:
     """In a queue of its own, without a wait; no other device is begun to be used."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     seam.meet(torch.device("cuda", 1))
     cuda.work(FOREVER)  # in the training's queue
     other, own = elsewhere(seam.check_devices)
@@ -263,7 +271,7 @@ def test_a_check_takes_no_piece_for_which_the_allocator_keeps_much(cuda: FakeCud
     """A MiB at most each, sums included: of 32 bits torch would first make a copy of twice that."""
     seen = _Seen()
     with seen:
-        assert Cuda().check_devices()[1].ok
+        assert Accelerator().check_devices()[1].ok
     assert seen.sizes
     assert max(seen.sizes) <= 1 << 20
     assert seen.summed == [torch.int64]
@@ -301,13 +309,13 @@ def test_what_is_in_use_of_pinned_memory_is_told_where_torch_counts_it(
     size = 4096 + (1 << 20)
     assert told["allocated_bytes"]["current"] == size
     assert (told["active_bytes"]["current"] > size) == cuda.forgets_frees
-    assert Cuda().pinned_memory() == (size, used, 2)
+    assert Accelerator().pinned_memory() == (size, used, 2)
     del kept
 
 
 def test_a_check_tries_nothing_in_a_capture_or_where_memory_is_short(cuda: FakeCuda) -> None:
     """What it cannot do without harm it says that it has not done."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     seam.meet(torch.device("cuda", 1))
     graph = capture()
     asked = seam.check_devices()[1]
@@ -322,7 +330,7 @@ def test_a_check_tries_nothing_in_a_capture_or_where_memory_is_short(cuda: FakeC
 
 def test_a_thread_of_the_agent_tells_of_the_trainings_device(cuda: FakeCuda) -> None:
     """Each thread begins with the first device, where this process has nothing."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     seam.meet(torch.device("cuda", 1))
     figures = elsewhere(seam.memory_figures)
     assert (figures.device, figures.allocated_bytes) == ("cuda:1", cuda.allocated)
@@ -342,7 +350,7 @@ def test_devices_that_hold_memory_are_named(cuda: FakeCuda) -> None:
 def test_an_allocator_that_tells_little_is_noted(name: str, cuda: FakeCuda) -> None:
     """What torch refuses is None, and a sentence; nothing raises."""
     cuda.allocator = name
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     seam.meet(torch.device("cuda", 1))
     assert seam.watch_out_of_memory(lambda *_: None)
     assert seam.segments() is None
@@ -356,7 +364,7 @@ def test_an_allocator_that_tells_little_is_noted(name: str, cuda: FakeCuda) -> N
 
 def test_no_history_is_taken_along_with_the_segments(cuda: FakeCuda) -> None:
     """It may be long, and nobody else in the process runs while it is made."""
-    assert Cuda().segments() == cuda.segments()
+    assert Accelerator().segments() == cuda.segments()
     assert [entry.name for entry in cuda.log] == ["snapshot"]
 
 
@@ -380,7 +388,7 @@ def xpu() -> Iterator[FakeCuda]:
 
 def test_xpu_is_asked_as_cuda_is(xpu: FakeCuda) -> None:
     """Numbers, marks and times come without a wait, and no other device is begun to be used."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     assert seam.mark() is None, "whose device is not known yet, and contexts do not tell"
     seam.meet(torch.device("xpu", 1))
     first, number = seam.mark(), seam.copy_number(torch.tensor(2.5))
@@ -397,7 +405,7 @@ def test_xpu_is_asked_as_cuda_is(xpu: FakeCuda) -> None:
 
 def test_what_xpu_does_not_tell_is_null(xpu: FakeCuda) -> None:
     """The whole device is NVML's business; nobody tells when memory runs out."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     seam.meet(torch.device("xpu", 1))
     assert seam.watch_out_of_memory(lambda *_: None)
     assert xpu.observers == []
@@ -409,7 +417,7 @@ def test_what_xpu_does_not_tell_is_null(xpu: FakeCuda) -> None:
 
 def test_a_capture_on_xpu_is_left_alone(xpu: FakeCuda) -> None:
     """Nothing is asked while one is under way."""
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     seam.meet(torch.device("xpu", 1))
     mark, graph = seam.mark(), graph_class()()
     with torch.xpu.Stream(torch.device("xpu", 1)):
@@ -430,7 +438,7 @@ def test_rocm_is_cuda_but_for_the_driver(cuda: FakeCuda, monkeypatch: pytest.Mon
     """Torch calls its devices CUDA's; NVML, which knows none of AMD's, is not asked."""
     monkeypatch.setattr(torch.version, "hip", "6.4", raising=False)
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    seam: Any = Cuda()
+    seam: Any = Accelerator()
     seam.meet(torch.device("cuda", 1))
     number, mark = seam.copy_number(torch.tensor(1.5)), seam.mark()
     assert (number.is_here(), number.value(), mark.is_here()) == (True, 1.5, True)

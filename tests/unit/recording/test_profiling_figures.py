@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from probing.cli.output.profile_formats import PROFILE_FORMATS, choose_profile_format
+from probing.cli.output.formats import PROFILE_FORMATS, choose_profile_format
 from probing.cli.render.profiling.chrome_trace import render_chrome_trace
 from probing.cli.render.profiling.flamegraph import (
     render_flamegraph,

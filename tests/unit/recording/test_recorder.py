@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from probing.agent.recording.safe_points import SafePoints
-from probing.agent.sources.accelerator import Cuda, PendingNumber, PendingNumbers
+from probing.agent.sources.accelerator import Accelerator, PendingNumber, PendingNumbers
 from probing.agent.sources.memory.sampler import MemorySampler
 from probing.agent.sources.shared.thread_state import COLUMNS
 from probing.errors import RingError
@@ -371,10 +371,10 @@ def test_cuda_bytes_are_the_allocators() -> None:
     import torch
 
     assert not torch.cuda.is_initialized()
-    assert Cuda().allocated_bytes() is None
+    assert Accelerator().allocated_bytes() is None
     assert not torch.cuda.is_initialized()
     kept = torch.zeros(1 << 20, device="cuda")
-    assert Cuda().allocated_bytes() == torch.cuda.memory_allocated() >= kept.nbytes
+    assert Accelerator().allocated_bytes() == torch.cuda.memory_allocated() >= kept.nbytes
 
 
 def test_the_guard_switches_off_after_three_faults() -> None:

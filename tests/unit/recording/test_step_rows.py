@@ -79,7 +79,7 @@ class Device(NoAccelerator):
     """An accelerator whose marks are numbers of seconds, which are known when it is told to."""
 
     def __init__(self) -> None:
-        self._marks: Iterator[float] = iter([1.0, 3.5, 4.0, 8.0])
+        self._moments: Iterator[float] = iter([1.0, 3.5, 4.0, 8.0])
         self.pending: list[Pending] = []
 
     def allocated_bytes(self) -> int | None:
@@ -96,7 +96,7 @@ class Device(NoAccelerator):
 
     def mark(self, device: Any = None) -> Moment:
         """The next moment."""
-        return Moment(next(self._marks))
+        return Moment(next(self._moments))
 
     def between(self, first: Any, last: Any) -> PendingNumber:
         """What lies between two moments."""

@@ -12,7 +12,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 from probing.agent.recording.safe_points import SafePoints  # noqa: E402
-from probing.agent.sources.accelerator import Cuda  # noqa: E402
+from probing.agent.sources.accelerator import Accelerator  # noqa: E402
 from probing.agent.sources.calls.device_times import BACKWARD, FORWARD, DeviceTimes  # noqa: E402
 from probing.agent.sources.calls.names.module_names import IDS  # noqa: E402
 from probing.agent.sources.shared.recording import Recording  # noqa: E402
@@ -44,7 +44,7 @@ def times(cuda: FakeCuda, tmp_path: Path) -> Iterator[DeviceTimes]:
     """A step is being timed."""
     rings = [RingWriter(tmp_path / t.name, t, 64) for t in _TABLES]
     trace, steps, batches, optimizers = rings
-    names, seam = Names(tmp_path / "names"), Cuda()
+    names, seam = Names(tmp_path / "names"), Accelerator()
     rows = StepRows(steps, batches, optimizers, seam)
     recording = Recording(trace=trace, rows=rows, names=names, safe_points=SafePoints())
     made = DeviceTimes(recording, ProcessFolder(tmp_path, 1, 1), seam, 1e9)

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 from .....ring.format import DONE, FAILED
-from .....safety.guard import Guard
 from .....tables import STAGES
 from ...accelerator import Accelerator
 from ...numbers.number import read_number, share_of
@@ -22,7 +21,7 @@ from ...numbers.transformed import is_last_pass, read_transformed
 from ...shared.looks import MemoryLook
 from ...shared.recording import Recording
 from ...shared.thread_state import ThreadState
-from ...stand_in import StandIn
+from ...stand_in import StandIn, StandInSource
 from ...steps.boundary import Boundary
 from ...steps.gradient_scaler import GradientScaler
 from ...steps.phases import BACKWARD
@@ -77,7 +76,7 @@ class _Pass:
         self.creates_graph = self.trains = False
 
 
-class BackwardPasses:
+class BackwardPasses(StandInSource):
     """Stands in for torch's way into its autograd engine."""
 
     def __init__(  # noqa: PLR0917 - all of them are needed at every pass
@@ -96,38 +95,25 @@ class BackwardPasses:
         self._scaler = scaler
         self._accelerator = accelerator
         self._timer: DeviceTimes | None = None
-        self._engine = StandIn(
+        engine = StandIn(
             sys.modules["torch.autograd"],
             "_engine_run_backward",
             self._around,
             [self._begin, self._end],
         )
-        self.guard = Guard("backward", self.stop)
-
-    @property
-    def is_on(self) -> bool:
-        """Whether it records."""
-        return self._engine.is_on
+        super().__init__("backward", [engine], recording.events)
 
     def start(self) -> None:
         """Stand in."""
         self._modules.start()
-        self._engine.start()
-        self._recording.sees_passes = self._engine.is_on
+        super().start()
+        self._recording.sees_passes = self.is_on
 
     def stop(self) -> None:
         """Stand in no more."""
         self._recording.sees_passes = False
-        self._engine.stop()
+        super().stop()
         self._modules.stop()
-
-    def close(self) -> None:
-        """Stop for good."""
-        self.stop()
-
-    def remains(self) -> list[str]:
-        """What stays in place after `close`, one sentence each."""
-        return self._engine.remains()
 
     def time_by(self, timer: DeviceTimes | None) -> None:
         """Have whole passes timed on the device from now on, or no more."""

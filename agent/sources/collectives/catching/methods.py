@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from .....safety.guard import Guard
 from ...calls import dynamo
+from ...stand_in import StandIn
 
 
 class Around(Protocol):
@@ -45,12 +45,8 @@ class Maker(Protocol):
         """
 
 
-class MethodStandIn:
-    """One method, and what stands in for it.
-
-    Attributes:
-        is_on: Whether the one in its place is to do more than pass calls through.
-    """
+class MethodStandIn(StandIn):
+    """One method, and what stands in for it."""
 
     def __init__(
         self,
@@ -66,42 +62,16 @@ class MethodStandIn:
             helpers: What `around` calls, and what `maker` makes.
             maker: Makes what stands in where a call has to be cheap.
         """
+        pieces: Any = around  # three functions, where other stand-ins have one
+        super().__init__(owner, name, pieces, helpers)
         self._maker = maker
-        self._owner = owner
-        self._name = name
-        self._around = around
-        self._helpers: tuple[Any, ...] = (*helpers, Guard.run, Guard.fault)
-        self._original: Any = None
-        self._ours: Any = None
-        self.is_on = False
 
-    def start(self) -> None:
-        """Stand in; does nothing where this torch has no such method."""
-        original = vars(self._owner).get(self._name)
-        if self._ours is None and original is not None:
-            self._original, self._ours = original, self._make()
-            setattr(self._owner, self._name, self._ours)
-        self.is_on = self._ours is not None
+    def _there(self) -> Any:
+        """The very object, which is not what is called."""
+        return vars(self.owner).get(self.name)
 
-    def stop(self) -> None:
-        """Put the very object back that was there, unless another one lies over ours."""
-        self.is_on = False
-        if self._ours is not None and vars(self._owner).get(self._name) is self._ours:
-            setattr(self._owner, self._name, self._original)
-            self._ours = None
-
-    def remains(self) -> list[str]:
-        """What stays in place after `stop`, one sentence each."""
-        if self._ours in (None, vars(self._owner).get(self._name)):
-            return []
-        return [
-            f"the wrapper of {self._owner.__name__}.{self._name}: another one, put over it, calls"
-            " it. It passes every call through unchanged."
-        ]
-
-    def _make(self) -> Any:
-        original = getattr(self._owner, self._name)
-        around: Any = self._around
+    def _make(self, original: Callable[..., object]) -> Any:
+        original, around = getattr(self.owner, self.name), self._around
         begin, ended, failed = around.begin, around.ended, around.failed
         is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
         mine = self
@@ -123,7 +93,7 @@ class MethodStandIn:
         if self._maker is not None:
             dynamo.leave_out(method.__code__)
             method = self._maker(original, self, method)
-        method.__code__ = method.__code__.replace(co_name=self._name)
+        method.__code__ = method.__code__.replace(co_name=self.name)
         dynamo.leave_out(method.__code__)
         helpers = (begin.__func__, ended.__func__, failed.__func__, *self._helpers)
         dynamo.leave_out_with_calls(helper.__code__ for helper in helpers)
