@@ -337,7 +337,7 @@ class LiveRows(InNotebooks):
     def of(cls, table: Table, rows: Iterable[tuple[Any, ...]], note: str | None = None) -> LiveRows:
         """Rows that have all columns of their table, in its order."""
         columns = tuple([column.name for column in table.columns])
-        return cls(table=table.name, columns=columns, rows=tuple(rows), note=note)
+        return cls(table=table.name, columns=columns, rows=(*rows,), note=note)
 
     @classmethod
     def of_dicts(
