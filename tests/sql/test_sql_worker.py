@@ -263,6 +263,20 @@ def test_a_memory_bomb_is_refused(folder: ProcessFolder, sql: str) -> None:
     with_worker(folder, test, query_memory_mib=64)
 
 
+def test_what_earlier_statements_had_is_no_reason_to_refuse_one(folder: ProcessFolder) -> None:
+    """A worker's allocator keeps it; what a new worker has room for is answered by a new one."""
+
+    async def test(worker: SqlWorker) -> None:
+        pids = set()
+        for size in (10_000_000, 50_000_000, 100_000_000, 150_000_000):
+            answer = await ask(worker, f"SELECT length(repeat('x', {size})) AS n")
+            assert answer.to_pylist() == [{"n": size}]
+            pids.add(idle_pid(worker))
+        assert len(pids) == 2, pids
+
+    with_worker(folder, test, query_memory_mib=512)
+
+
 @pytest.mark.parametrize(
     "sql",
     [

@@ -89,7 +89,16 @@ class SqlWorker:
             try:
                 worker = self._take_worker(settings)
                 limits = _question(request, settings, folder)
-                await self._run(worker, limits, limit_s, deadline)
+                try:
+                    await self._run(worker, limits, limit_s, deadline)
+                except RemoteError as error:
+                    if error.code != SqlTooLarge.code or worker.asked == 1:
+                        raise
+                    # An allocator keeps what earlier statements had: a new worker has all of it.
+                    self._put_back(worker, settings)
+                    worker = None
+                    worker = self._take_worker(settings)
+                    await self._run(worker, limits, limit_s, deadline)
             finally:
                 self._turn.release()
             while piece := await worker.next_piece():

@@ -52,6 +52,7 @@ class WorkerProcess:
         memory_mib: What it may hold; its limits were set by it.
         is_free: Whether it has nothing in hand, so that it may be asked again, or for the first
             time once it has started.
+        asked: How many statements it was asked to run.
     """
 
     def __init__(self, folder: ProcessFolder | None, memory_mib: int) -> None:
@@ -86,6 +87,7 @@ class WorkerProcess:
         os.set_blocking(self._answers, False)
         self.memory_mib = memory_mib
         self.is_free = True
+        self.asked = 0
         self._is_ready = False
         self._started = time.monotonic()
         self._arrived = bytearray()
@@ -134,6 +136,7 @@ class WorkerProcess:
             SqlWorkerDied: It killed the worker.
         """
         self.is_free = False
+        self.asked += 1
         await self._send(sql_frames.encode_frame(wire.encode(request)))
         self._check(await self._receive(), sql_frames.OK)
 
