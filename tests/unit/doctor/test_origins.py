@@ -167,3 +167,9 @@ def test_a_rank_that_others_take_the_processor_of_need_not_be_at_fault(
     why = why_slow(pace, {1: own})
     assert why.is_doubtful == is_doubtful
     assert (crowd in why.evidence) == is_doubtful
+
+
+def test_computing_is_not_told_where_it_was_not_counted() -> None:
+    """That others collect more garbage says nothing of what this rank computes."""
+    pace = dataclasses.replace(_pace(), costs={"gc_s": -0.3, "involuntary_switches": 30.0})
+    assert not why_slow(pace, {1: facts()}).words

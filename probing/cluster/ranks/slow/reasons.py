@@ -36,7 +36,9 @@ def reasons(pace: RankPace) -> Iterator[str]:
     faults = costs.get("major_faults", 0.0)
     if faults >= _LEAST_FAULTS:
         yield f"{faults:,.0f} more page faults were read from a disk"
-    computed = costs.get("cpu_s", 0.0)
+    computed = costs.get("cpu_s")
+    if computed is None:
+        return
     if computed - collected >= _MOST * excess:
         yield (
             f"its thread computed for {duration(computed - collected)} more: more work, or a slower"
