@@ -89,12 +89,7 @@ class SqlWorker:
             try:
                 worker = self._take_worker(settings)
                 limits = _question(request, settings, folder)
-                try:
-                    await self._run(worker, limits, limit_s, deadline)
-                except RemoteError as error:
-                    if error.code != SqlTooLarge.code or worker.asked == 1:
-                        raise
-                    # An allocator keeps what earlier statements had: a new worker has all of it.
+                if not await self._has_room(worker, limits, limit_s, deadline):
                     self._put_back(worker, settings)
                     worker = None
                     worker = self._take_worker(settings)
@@ -121,6 +116,21 @@ class SqlWorker:
             worker.wait()
         self._in_use.clear()
         self._killed.clear()
+
+    async def _has_room(
+        self, worker: WorkerProcess, question: WorkerRequest, limit_s: float, deadline: float
+    ) -> bool:
+        """Run a statement; False where it found too little, of which a new worker has more.
+
+        An allocator keeps what earlier statements had.
+        """
+        try:
+            await self._run(worker, question, limit_s, deadline)
+        except RemoteError as error:
+            if error.code != SqlTooLarge.code or worker.asked == 1:
+                raise
+            return False
+        return True
 
     async def _run(
         self,
