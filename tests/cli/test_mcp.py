@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.harness.late import late
+from tests.harness.late import Late, late
 from tests.harness.targets import Target
 
 if TYPE_CHECKING:
     from mcp import Client
 
 mcp = late("mcp", reason="it is of other Pythons than the first")
-asking = late("probing.mcp.asking", reason="it needs mcp")
+asking = Late("probing.mcp.asking")
 pytestmark = pytest.mark.torch
 
 LOOKING = {

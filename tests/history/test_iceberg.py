@@ -20,13 +20,13 @@ from probing.history.export import export_process
 from probing.history.files import locked
 from probing.history.layout import iceberg_file
 from probing.rundir.folders import ProcessFolder
-from tests.harness.late import late
+from tests.harness.late import Late, late
 from tests.harness.ring_writer import trace_values, trace_writer
 from tests.harness.targets import DEADLINE_S, clean_env, program_path, run_command
 
 concurrent = late("pyiceberg.utils.concurrent", reason="of tests/history.txt")
-catalog = late("probing.history.iceberg.catalog", reason="of tests/history.txt")
-committing = late("probing.history.iceberg.committing", reason="of tests/history.txt")
+catalog = Late("probing.history.iceberg.catalog")
+committing = Late("probing.history.iceberg.committing")
 
 Ask = Callable[[str], list[dict[str, Any]]]
 
