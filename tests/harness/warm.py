@@ -284,11 +284,16 @@ def start(
         os.close(null)
 
 
+def door_of(kind: str) -> str:
+    """Where `forward.py` asks for programs of a kind."""
+    return str(_server(kind).door)
+
+
 def commands_on_path(folder: Path) -> Path:
     """Make a folder with `probing` and `python`, as an installation puts them on PATH."""
     place = folder / "bin"
     place.mkdir()
-    forward = f'-IS "{HERE / "forward.py"}" "{_server("commands").door}"'
+    forward = f'-IS "{HERE / "forward.py"}" "{door_of("commands")}"'
     for name, options in (("python", ""), ("probing", forward)):
         path = place / name
         path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {options} "$@"\n')

@@ -270,3 +270,20 @@ def _children(pid: int) -> list[str]:
     pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in pids]
     return [state for state in states if state != "Z"]
+
+
+def test_a_command_ends_with_the_shell_that_is_killed(own_servers: None, tmp_path: Path) -> None:
+    """What a block of a page leaves in the background is in the way of no later block."""
+    forward = [sys.executable, "-IS", str(warm.HERE / "forward.py"), warm.door_of("plain")]
+    env = clean_env(tmp_path / "home")
+    with (
+        (tmp_path / "out").open("wb") as out,
+        subprocess.Popen(
+            [*forward, "serve", "--listen", "127.0.0.1:0"], env=env, stdout=out, stderr=out
+        ) as shell,
+    ):
+        card = tmp_path / "home" / "node.json"
+        wait_until(card.exists, "the node server")
+        pid = json.loads(card.read_text("utf-8"))["pid"]
+        shell.kill()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the node server to end")
