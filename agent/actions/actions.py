@@ -174,10 +174,12 @@ class Actions:
 
         Raises:
             ActTimedOut: They take too long.
+            ActRefused: Nobody wants it any more.
         """
         if not self._turn.acquire(timeout=kept.limit_s):
             raise ActTimedOut(kept.limit_s)
         try:
+            kept.refuse_unwanted()
             return self._carry_out(kept, kept.since + kept.limit_s)
         finally:
             self._turn.release()

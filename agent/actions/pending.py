@@ -83,6 +83,15 @@ class PendingAction:
         """Whether it can be now."""
         return self.undo is not None and self.replaced_by is None
 
+    def refuse_unwanted(self) -> None:
+        """Make sure that somebody still waits for it.
+
+        Raises:
+            ActRefused: Nobody wants it any more.
+        """
+        if self.is_cancelled:
+            raise ActRefused("who asked has gone, or the agent leaves")
+
 
 def refuse_undoing_alone(
     kept: PendingAction, undone: PendingAction, asked: Undo, job: str | None

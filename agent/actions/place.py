@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...errors import ActRefused, ActTimedOut
+from ...errors import ActTimedOut
 from ...messages.about.act import MARKS, Prepared
 from .pending import PendingAction
 
@@ -34,11 +34,16 @@ def wait_applied(
     from ..sources.actions.moments.rendezvous import Rendezvous
     from ..sources.actions.moments.step_start import StepStart
 
+    def wanted() -> None:
+        kept.refuse_unwanted()
+        work()
+
+    kept.refuse_unwanted()
     began, training = time.monotonic(), scene.training
     mark, _ = scene.place() if kept.ranks is not None else ("", 0)
     if mark:
         kept.rendezvous = Rendezvous(lambda: scene.place()[1])
-    start = StepStart(training.safe_points, training.thread_id, work, kept.rendezvous)
+    start = StepStart(training.safe_points, training.thread_id, wanted, kept.rendezvous)
     start.begin()
     if mark:  # from here on no end of a step is missed
         took_ns = scene.recording.rows.took_ns
@@ -55,7 +60,7 @@ def wait_applied(
         if (is_late or kept.is_cancelled) and start.give_up():
             if is_late:
                 raise too_late(kept, mark)
-            raise ActRefused("who asked has gone, or the agent leaves")
+            kept.refuse_unwanted()
     if start.fault is not None:
         raise start.fault
     pause_s = start.pause_s or 0.0
