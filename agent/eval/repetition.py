@@ -7,6 +7,7 @@ the next run waits for that, too: a slow client gets fewer steps, never an endle
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import time
 from collections.abc import Callable
@@ -57,8 +58,14 @@ class Repetition:
         self._steps += 1
         if self._is_free and self._steps >= self._request.every:
             self._is_free, self._steps = False, 0
-            self._due.put(self._training.safe_points.request(self._limit_s + 1.0))
+            self._ask_to_stand_still()
         return False
+
+    def _ask_to_stand_still(self) -> None:
+        """The code is due; runs in the training thread, while the code may be ended."""
+        self._due.put(self._training.safe_points.request(self._limit_s + 1.0))
+        if self._why:  # nobody takes a visit out any more
+            self._free_visits()
 
     def failed(self, reason: str) -> None:
         """See `safe_points.StepEndJob`."""
@@ -138,5 +145,6 @@ class Repetition:
 
     def _free_visits(self) -> None:
         """Let the training go on where it came to stand still too late."""
-        while not self._due.empty():
-            self._training.safe_points.withdraw(self._due.get())
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._training.safe_points.withdraw(self._due.get_nowait())
