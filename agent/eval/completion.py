@@ -11,7 +11,9 @@ import builtins
 import inspect
 import keyword
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 from ...messages.about.eval import Completions
@@ -22,6 +24,8 @@ from .namespace import Names
 _LAST_WORD = re.compile(r"((?:[^\W\d]\w*\.)*)([^\W\d]\w*)?$")
 _MOST_WORDS = 500
 _MRO = type.__dict__["__mro__"].__get__
+_OWN = {GetSetDescriptorType, MemberDescriptorType}
+"""What tells the ``__dict__`` of an object without running any Python."""
 _PARTS = ("_modules", "_parameters", "_buffers")
 """Where a torch module keeps what it shows as its attributes."""
 
@@ -37,7 +41,7 @@ def complete(text: str, training: Training, last: Mapping[str, object]) -> Compl
         words = _attributes(names, path) if path else _all_names(names, training)
     except (KeyError, AttributeError):
         words = []
-    fitting = sorted({w for w in words if isinstance(w, str) and w.startswith(begun)})
+    fitting = sorted({w for w in words if type(w) is str and w.startswith(begun)})
     if not begun.startswith("_"):
         fitting = [word for word in fitting if not word.startswith("_")]
     return Completions(start=len(text) - len(begun), words=tuple(fitting[:_MOST_WORDS]))
@@ -55,8 +59,8 @@ def _attributes(names: Names, path: list[str]) -> Iterable[str]:
     for name in path[1:]:
         thing = _attribute(thing, name)
     own = _own(thing)
-    parts = [part for key in _PARTS for part in (own.get(key) or {})]
-    classes = _MRO(thing) if isinstance(thing, type) else _MRO(type(thing))
+    parts = [name for key in _PARTS for name in _parts(own, key)]
+    classes = _MRO(thing) if issubclass(type(thing), type) else _MRO(type(thing))
     return [*own, *parts, *(name for cls in classes for name in cls.__dict__)]
 
 
@@ -68,8 +72,7 @@ def _attribute(thing: object, name: str) -> Any:
     """
     own = _own(thing)
     for key in _PARTS:
-        parts = own.get(key)
-        if type(parts) is dict and name in parts:
+        if name in (parts := _parts(own, key)):
             return parts[name]
     found = inspect.getattr_static(thing, name)
     if hasattr(type(found), "__get__") and not inspect.isroutine(found):
@@ -77,10 +80,18 @@ def _attribute(thing: object, name: str) -> Any:
     return found
 
 
+def _parts(own: dict[str, Any], key: str) -> dict[str, Any]:
+    """What a torch module keeps by a key; another class may mean anything by it."""
+    parts: Any = own.get(key)
+    return parts if type(parts) in {dict, OrderedDict} else {}
+
+
 def _own(thing: object) -> dict[str, Any]:
-    """What an object holds itself."""
+    """What an object holds itself; nothing where its class computes that."""
+    places = (cls.__dict__["__dict__"] for cls in _MRO(type(thing)) if "__dict__" in cls.__dict__)
+    if type(next(places, None)) not in _OWN:
+        return {}
     try:
-        own = object.__getattribute__(thing, "__dict__")
+        return dict(object.__getattribute__(thing, "__dict__"))
     except AttributeError:
         return {}
-    return dict(own)
