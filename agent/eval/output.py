@@ -26,17 +26,18 @@ class Capture:
 
     def write(self, text: str) -> None:
         """Keep a text, or as much of it as there is room for."""
-        size = len(text.encode("utf-8", "surrogatepass")) if not text.isascii() else len(text)
+        data = b"" if text.isascii() else text.encode("utf-8", "surrogatepass")
+        size = len(data) or len(text)
         if size <= self._left:
             self._parts.append(text)
             self._left -= size
             return
-        kept = text[: self._left]
-        while len(kept.encode("utf-8", "surrogatepass")) > self._left:
-            kept = kept[:-1]
-        self._parts.append(kept)
+        end = self._left
+        while data and data[end] & 0xC0 == 0x80:  # in the middle of a character
+            end -= 1
+        self._parts.append(data[:end].decode("utf-8", "surrogatepass") if data else text[:end])
         self._left = 0
-        self.omitted_bytes += size - len(kept.encode("utf-8", "surrogatepass"))
+        self.omitted_bytes += size - end
 
     @property
     def text(self) -> str:

@@ -15,6 +15,7 @@ import pytest
 import probing
 from probing.agent.audit.request_log import Sender
 from probing.agent.eval.evaluator import Evaluator
+from probing.agent.eval.output import Capture
 from probing.agent.state import Agent
 from probing.errors import Busy, NotAnswering, ProbingError
 from probing.messages import common as wire
@@ -129,6 +130,29 @@ def test_output_is_bounded_and_the_rest_counted(job: probing.Process) -> None:
     result = job.eval("for _ in range(1000): print('x' * 999_999)")
     assert len(result.output) == 1 << 20
     assert len(result.output) + result.omitted_bytes == 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "kept"),
+    [
+        ("ж" * 1_500_000, 1 << 20, "ж" * (1 << 19)),
+        ("a" + "ж" * 9, 4, "aж"),
+        ("😀😀", 7, "😀"),
+        ("😀", 3, ""),
+        ("\ud800\ud800", 5, "\ud800"),
+        ("ж", 2, "ж"),
+        ("plain", 3, "pla"),
+    ],
+    ids=["much", "within a letter", "within a picture", "no room", "surrogates", "all", "ascii"],
+)
+def test_output_is_cut_between_two_characters(text: str, limit: int, kept: str) -> None:
+    """Of any script, in one go: the training stands still meanwhile."""
+    capture = Capture(limit)
+    capture.write(text)
+    omitted = len(text.encode("utf-8", "surrogatepass")) - len(
+        kept.encode("utf-8", "surrogatepass")
+    )
+    assert (capture.text, capture.omitted_bytes) == (kept, omitted)
 
 
 def test_the_trainings_own_prints_stay_its_own(job: probing.Process, training: Target) -> None:
