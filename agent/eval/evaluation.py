@@ -153,7 +153,6 @@ class Evaluation:
             self._visit = meeting.visit
         if meeting.visit is not None:
             self._is_together = True
-            meeting.take_device()
         return meeting.visit
 
     def _check_meeting(self, meeting: Meeting) -> None:

@@ -147,6 +147,7 @@ class Run:
         Raises:
             NoSuchThread, NoSuchFrame: What it is to see is not there.
         """
+        self._training.use_device()
         names, thread = self._names(moment.held_id)
         names.open()
         step, before = self._training.step(), set(threading.enumerate())

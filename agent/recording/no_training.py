@@ -103,6 +103,9 @@ class NoTraining:
         """Nothing has been seen."""
         return {}
 
+    def use_device(self) -> None:
+        """None is known to be in use."""
+
 
 def watched(
     training: TorchTraining | NoTraining,

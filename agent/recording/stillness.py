@@ -36,6 +36,9 @@ class Training(Protocol):
     def names(self) -> Mapping[str, Any]:
         """Objects seen in recorded calls, such as ``model``."""
 
+    def use_device(self) -> None:
+        """Have this thread use the training's device: each thread has one of its own."""
+
 
 class Stillness:
     """Watches the training thread until it is proven that it makes no progress."""

@@ -236,6 +236,10 @@ class TorchTraining:
         """What torch has pinned of the host's memory; None when no accelerator is in use."""
         return self._accelerator.pinned_memory()
 
+    def use_device(self) -> None:
+        """Have this thread use the training's device: each thread has one of its own."""
+        self._accelerator.use_device()
+
     def check_devices(self) -> Sequence[tuple[str, bool | None, float | None, str | None]]:
         """Have the devices in use compute something; none when none is."""
         return self._accelerator.check_devices()

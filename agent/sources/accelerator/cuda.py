@@ -360,6 +360,7 @@ class Accelerator:
         device_api().reset_peak_memory_stats(device)
         return True
 
+    @_noted("code that is sent uses the device that its thread begins with")
     def use_device(self) -> None:
         """Have this thread use the training's device: each thread has one of its own."""
         device = self._in_use()

@@ -15,6 +15,8 @@ torch: Any = pytest.importorskip("torch")
 from torch.torch_version import TorchVersion  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+from probing.agent.eval.run import Code, Moment, Run, Shared  # noqa: E402
+from probing.agent.recording.safe_points import SafePoints  # noqa: E402
 from probing.agent.sources.accelerator import (  # noqa: E402
     Accelerator,
     captures,
@@ -26,8 +28,9 @@ from probing.agent.sources.accelerator import (  # noqa: E402
 )
 from probing.agent.sources.accelerator.owned import Owned  # noqa: E402
 from probing.ring.format import NULL_FLOAT  # noqa: E402
+from probing.settings import Settings  # noqa: E402
 from tests.harness.accelerators import NoAccelerator  # noqa: E402
-from tests.harness.fake_cuda import TOTAL, FakeCuda  # noqa: E402
+from tests.harness.fake_cuda import TOTAL, FakeCuda, FakeError  # noqa: E402
 from tests.harness.fake_torch import FOREVER, installed  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -336,6 +339,28 @@ def test_a_thread_of_the_agent_tells_of_the_trainings_device(cuda: FakeCuda) -> 
     assert (figures.device, figures.allocated_bytes) == ("cuda:1", cuda.allocated)
     elsewhere(seam.use_device)
     assert cuda.contexts == {1}
+
+
+def test_code_that_is_sent_runs_on_the_trainings_device(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``device="cuda"`` means what it means in the script; where it is refused, the code runs."""
+    seam: Any = Accelerator()
+    seam.meet(torch.device("cuda", 1))
+    training: Any = SimpleNamespace(
+        safe_points=SafePoints(), thread_id=int, step=int, names=dict, use_device=seam.use_device
+    )
+    run = Run(Code("import torch; torch.cuda.current_device()"), training, Shared(Settings()))
+    moment = Moment("agent thread", 0.0, 60.0, 60.0)
+    assert elsewhere(lambda: run.execute(moment)).value == "1"
+    assert cuda.contexts == {1}
+
+    def refuse(device: int) -> None:
+        raise FakeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.cuda, "set_device", refuse)
+    assert elsewhere(lambda: run.execute(moment)).value == "0"
+    assert "illegal memory access" in seam.notes()[0]
 
 
 def test_devices_that_hold_memory_are_named(cuda: FakeCuda) -> None:

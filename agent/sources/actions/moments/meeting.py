@@ -87,10 +87,6 @@ class Meeting:
             self._is_over = True
         self._points.end_job(self)
 
-    def take_device(self) -> None:
-        """Have this thread use the training's device: each thread has one of its own."""
-        self._scene.training.accelerator.use_device()
-
     def _why_apart(self, ranks: int) -> str | None:
         """Why this rank has no place in common with the others that are asked."""
         size = self._scene.world_size()
