@@ -263,18 +263,45 @@ class Names:
         return [(frame, locals_of(frame)) for frame in frames_at(self._place, known)]
 
 
-class LiveGlobals(dict[str, Any]):
-    """Globals that read through to ``__main__`` and, behind it, to other names.
+class _Behind(dict[str, Any]):
+    """The builtins, behind all other names.
 
-    Python asks `__missing__` for every global of a dict subclass that is not in it.
+    In the body of a class Python asks no `__missing__` of the globals: there these stand for both.
     """
 
     def __init__(self, names: Names) -> None:
-        super().__init__({} if names.assigns else names.covers, __builtins__=builtins)
+        super().__init__(vars(builtins))
         self._names = names
 
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._names.find(name)
+        except KeyError:
+            return vars(builtins)[name]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(builtins, name)  # a script's ``__builtins__`` are the module
+
+
+class LiveGlobals(dict[str, Any]):
+    """Globals that read through to ``__main__`` and, behind it, to other names.
+
+    Python asks `__missing__` for every global of a dict subclass that is not in it. Builtins are
+    found there as well: who asked for them after that would look through all other names twice.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self._names, self._behind = names, _Behind(names)
+        super().__init__({} if names.assigns else names.covers, __builtins__=self._behind)
+
     def __missing__(self, name: str) -> Any:
-        return self._names.find(name)
+        return self._behind[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The same as by its index, but for builtins, which are no globals."""
+        if name not in self:
+            return default
+        return self[name]
 
     def __setitem__(self, name: str, value: object) -> None:
         if self._names.assigns:
