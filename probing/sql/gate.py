@@ -16,7 +16,9 @@ from ..errors import InternalError, RequestTooLarge, SqlError, SqlRefused
 
 MAX_SQL_BYTES = 64 << 10
 
-_BLANK = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
+_COMMENT = r"/\*[^*]*(?:\*(?!/)[^*]*)*\*/"
+"""Never beyond its end: what may match one in two ways tries 2^n for n of them."""
+_BLANK = rf"(?:\s|--[^\n]*(?:\n|$)|{_COMMENT})*"
 _FIRST_WORD = re.compile(rf"{_BLANK}\(*{_BLANK}(\w*)", re.DOTALL)
 _EXPLAIN = re.compile(
     rf"{_BLANK}explain\b{_BLANK}(?:analy[sz]e\b)?{_BLANK}"

@@ -292,6 +292,7 @@ def test_one_query_cannot_poison_the_next() -> None:
         "EXPLAIN (FORMAT json) SELECT 1",
         "EXPLAIN -- a comment\n ANALYZE SELECT 1",
         "/* a comment */ SELECT 1 ;",
+        "/***/ PRAGMA /* ** a\n* / */ show_tables",
         "TABLE python.steps",
         "PIVOT python.steps ON step USING count(*)",
         "PIVOT (FROM python.steps WHERE optimizer <> 'enable_logging') ON step USING count(*)",
