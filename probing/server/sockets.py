@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .certificate import Certificate
 
 _BACKLOG = 64
+_LAST_PORT = 65535
 _CREDENTIALS = struct.Struct("iII")
 
 
@@ -79,13 +80,16 @@ def bind_tcp(settings: Settings, local_rank: int) -> TcpListener:
         NoPermission: The address is open to other machines, and neither is it encrypted nor was it
             allowed by name.
         BadSetting: The certificate cannot be read.
-        OSError: The address cannot be bound.
+        OSError: The address cannot be bound, or there is no such port.
     """
     host, _, port_text = settings.listen.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     if not port_text.isdecimal():
         raise OSError(f"PROBING_LISTEN={settings.listen} is not host:port")
     port = int(port_text) + local_rank if int(port_text) else 0
+    if port > _LAST_PORT:  # it would be bound by its last 16 bits
+        ranked = f", {port_text} plus LOCAL_RANK {local_rank}" if local_rank else ""
+        raise OSError(f"there is no port {port}{ranked}: the last is {_LAST_PORT}")
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     # By the number that will be bound: a name may begin with 127, and mean any machine.
     is_private = address[0] == "::1" or (
