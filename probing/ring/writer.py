@@ -93,8 +93,6 @@ class Names:
             if name in self._numbers:
                 return self._numbers[name]
             record = encode_name(name, self._count + 1)
-            if self._size + len(record) > MAX_FILE_BYTES:
-                return NULL_NAME
             # The name is in the file before any row can refer to it.
             if not self._append(record):
                 return NULL_NAME
@@ -103,12 +101,15 @@ class Names:
             return number
 
     def _append(self, record: bytes) -> bool:
-        """Put a record behind the others, whole or not at all; the disk may be full."""
+        """Put a record behind the others, whole or not at all; the list or the disk may be full."""
         try:
-            if os.write(self._fd, record) == len(record):
+            if self._size + len(record) > MAX_FILE_BYTES:
+                self._why = f"their list has {MAX_FILE_BYTES >> 20} MiB, and takes no more"
+            elif os.write(self._fd, record) == len(record):
                 return True
-            os.ftruncate(self._fd, self._size)  # half a name would shift all that come after it
-            self._why = os.strerror(errno.ENOSPC)
+            else:
+                os.ftruncate(self._fd, self._size)  # half a name would shift all after it
+                self._why = os.strerror(errno.ENOSPC)
         except OSError as error:
             self._why = error.strerror
         self.lost += 1

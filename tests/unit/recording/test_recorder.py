@@ -254,6 +254,17 @@ def test_names_of_many_threads_stay_in_order(tmp_path: Path) -> None:
     assert all({listed[n] for n in numbers} == {name} for name, numbers in given.items())
 
 
+def test_a_full_list_of_names_is_told(tmp_path: Path) -> None:
+    """What stands in it keeps its number, what does not is NULL, and that is no secret."""
+    names = Names(tmp_path / "names")
+    numbers = [names.intern(f"{i:01024}") for i in range((16 << 20) // 1024)]
+    assert (numbers[0], numbers[-1], names.intern(f"{0:01024}")) == (1, 0, 1)
+    assert names.lost == numbers.count(0) == len(numbers) - max(numbers)
+    assert names.problem is not None
+    assert names.problem.endswith("their list has 16 MiB, and takes no more")
+    names.close()
+
+
 def test_a_name_that_is_cut_short_ends_the_list() -> None:
     """Whatever was being appended when the process died is not half a name."""
     data = encode_names(["whole", "cut"])
