@@ -155,4 +155,5 @@ def _row(kind: str, name: str, value: str) -> Row:
 def _fingerprint(name: str, value: str) -> str:
     """A few bits of a secret, other ones in another job."""
     salt = "\n".join(os.environ.get(word, "") for word in _SALT)
-    return hashlib.sha256(f"{salt}\n{name}\n{value}".encode()).hexdigest()[:_FINGERPRINT]
+    told = f"{salt}\n{name}\n{value}".encode("utf-8", "surrogatepass")
+    return hashlib.sha256(told).hexdigest()[:_FINGERPRINT]
