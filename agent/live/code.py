@@ -1,4 +1,4 @@
-"""Which code the process runs: its command line, its own files, and the commit that they are of.
+"""Which code the process runs: its own files, and the commit that they are of.
 
 Rules of this file: runs in the agent's thread and reads files; no program is started, for that
 would fork the training. So the commit is what ``.git`` says, and each file of the job's own is told
@@ -14,7 +14,6 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from ...own_files import is_ours
 from ...safety import forks
@@ -23,35 +22,7 @@ _MOST_FILES = 300
 _MOST_BYTES = 1 << 22
 _LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
-_OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
 _HOLD_S = 0.1
-
-
-class Argument(NamedTuple):
-    """One word of the command line, or an option with its value."""
-
-    name: str
-    value: str
-
-
-def arguments(argv: list[str]) -> list[Argument]:
-    """The arguments of the script by name; those without are numbered."""
-    found: list[Argument] = []
-    words, place = list(argv[1:]), 0
-    while words:
-        word = words.pop(0)
-        name, equals, value = word.partition("=")
-        if not _OPTION.fullmatch(name):
-            place += 1
-            found.append(Argument(f"argument {place}", word))
-        elif equals:
-            found.append(Argument(name, value))
-        else:
-            values = []
-            while words and not _OPTION.fullmatch(words[0].partition("=")[0]):
-                values.append(words.pop(0))
-            found.append(Argument(name, " ".join(values) or "given"))
-    return found
 
 
 class Code:

@@ -17,10 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...arguments import arguments, is_secret, without_secrets
 from ...linux import process
 from ...messages.common import LiveRows
 from ...tables import ENVIRONMENT
-from .code import Code, arguments
+from .code import Code
 
 if TYPE_CHECKING:
     from ..recording.no_training import NoTraining
@@ -30,12 +31,10 @@ _NAMES = re.compile(
     "(TORCH|PYTORCH|NCCL|GLOO|CUDA|CUBLAS|CUDNN|OMP|GOMP|MKL|KMP|OPENBLAS|MALLOC_|NVIDIA_TF32"
     "|TRITON|PYTHON)"
 )
-_SECRET = re.compile("TOKEN|KEY|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH", re.IGNORECASE)
 _OF_ONE_RANK = frozenset({"CUDA_VISIBLE_DEVICES", "TORCHELASTIC_RUN_ID"})
 """Variables that a launcher sets for each rank, or for each run."""
 _PAPERS = frozenset({"TORCHELASTIC_ERROR_FILE"})
 """Variables that are another file for each rank, and tell nothing."""
-_LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _SALT = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 _FINGERPRINT = 4
 """Digits: enough to tell same from other, and too few to tell which."""
@@ -143,9 +142,9 @@ def _cpus() -> str:
 
 def _told(kind: str, name: str, value: str) -> Row:
     """A row of what a user has set, who may have set a secret."""
-    if _SECRET.search(name):
+    if is_secret(name):
         return (kind, name, None, True, _fingerprint(name, value))
-    return _row(kind, name, _LOGIN.sub("***", value)[:_LONGEST])
+    return _row(kind, name, without_secrets(value)[:_LONGEST])
 
 
 def _row(kind: str, name: str, value: str) -> Row:

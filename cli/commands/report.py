@@ -30,7 +30,8 @@ def command(context: click.Context, *, output: str | None) -> None:
     process that runs, hangs or has ended, and of one that does not get on it has the stacks.
 
     The file holds the command line, names of modules, paths and settings of the run: look at it
-    before you hand it on. Values of variables whose names say that they are secret are left out.
+    before you hand it on. Values of variables and arguments whose names say that they are secret
+    are left out.
     """
     from ...page.report_file import report_file
     from ..reports.run.report import report_of

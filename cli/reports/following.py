@@ -10,6 +10,7 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING
 
+from ...arguments import shown_command
 from ...client.recent_steps import pace_of, recent_steps, state_with
 from ...errors import NotProbed
 from ...postmortem.not_finite import peek_since
@@ -53,7 +54,7 @@ class Following:
                 endpoint=self.process.label,
                 pid=card.pid,
                 host=card.host,
-                command=" ".join(card.command),
+                command=shown_command(card.command),
                 rank=card.rank,
                 world_size=card.world_size,
                 state="",

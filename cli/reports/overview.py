@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...arguments import shown_command
 from ...client.recent_steps import SELECT_STEPS, STILL, Pace, pace_of, state_with
 from ...errors import NotProbed, ProbingError
 from ...messages.frozen import dataclass
@@ -109,7 +110,7 @@ def overview_of(
         endpoint=process.label,
         pid=card.pid,
         host=card.host,
-        command=" ".join(card.command),
+        command=shown_command(card.command),
         rank=card.rank,
         world_size=card.world_size,
         state=state,
@@ -150,7 +151,7 @@ def about(process: Process) -> About:
     card, summary = process.status(), _summary(process)
     state = "" if summary is None else summary.state
     return About(
-        command=" ".join(card.command),
+        command=shown_command(card.command),
         state=state,
         doing=_doing(process) if state in _STANDING else None,
         problems=_problems(process, card, summary),

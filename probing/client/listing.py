@@ -10,6 +10,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
+from ..arguments import shown_command
 from ..attach.preflight import find_obstacle
 from ..errors import ConnectionLost, NoSuchProcess, NotAnswering, NotProbed
 from ..linux import process
@@ -140,7 +141,7 @@ def summarize_stranger(pid: int) -> ProcessSummary | None:
         state="no agent",
         step=None,
         step_age_s=None,
-        command=" ".join(process.command(pid)),
+        command=shown_command(process.command(pid)),
         python="",
         listen=None,
         folder=None,
@@ -181,7 +182,7 @@ def summarize(folder: ProcessFolder) -> ProcessSummary:
         state=state,
         step=step,
         step_age_s=age,
-        command=" ".join(card.command if card else process.command(folder.pid)),
+        command=shown_command(card.command if card else process.command(folder.pid)),
         python=card.python if card else "",
         listen=card.listen if card and state != "dead" else None,
         folder=str(folder.path),

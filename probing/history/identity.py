@@ -1,7 +1,8 @@
 """Who a process is or was, and how it ended: what is kept with its rows.
 
 Rules of this file: reads the run folder and the kernel; nothing is asked of the process. Variables
-and arguments are those that the agent has kept, secrets masked: see `python.environment`.
+and arguments are those that the agent has kept, secrets masked as in the command line: see
+`probing.arguments`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..arguments import command_without_secrets
 from ..errors import ProbingError
 from ..messages.card import Card
 from ..postmortem.endings import Ending, ending_of
@@ -59,7 +61,7 @@ def process_row(
     ending = _ending(folder) if moment.has_ended else None
     return {
         "process": process,
-        "command": shlex.join(card.command),
+        "command": shlex.join(command_without_secrets(card.command)),
         "executable": card.executable,
         "python": card.python,
         "torch": known.get(("version", "torch")),

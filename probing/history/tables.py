@@ -17,7 +17,7 @@ PROCESSES = Table(
     doc="Who each exported process was: one row, as of its last export.",
     columns=(
         text("process", "Its name in the history, which no other process has."),
-        text("command", "What it ran."),
+        text("command", "What it ran, secrets masked."),
         text("executable", "The Python that ran it."),
         text("python", "Its version."),
         text("torch", "That of torch; NULL where it made no step."),

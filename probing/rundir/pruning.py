@@ -14,6 +14,7 @@ import shutil
 import time
 from pathlib import Path
 
+from ..arguments import shown_command
 from ..linux.foreign_files import read_file
 from ..messages.frozen import dataclass
 from .folders import ProcessFolder, RunDirectory, scan
@@ -90,7 +91,7 @@ def given_up(directory: RunDirectory) -> list[GivenUp]:
 def _note(directory: RunDirectory, folder: ProcessFolder, why: str) -> None:
     """Leave word of a record that goes; where that cannot be written, it goes all the same."""
     card = folder.read_card()
-    command = " ".join(card.command)[:_LONGEST_COMMAND] if card is not None else "unknown"
+    command = shown_command(card.command)[:_LONGEST_COMMAND] if card is not None else "unknown"
     line = json.dumps([folder.pid, time.time(), command, why])
     path = directory.path / _FILE
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

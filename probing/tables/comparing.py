@@ -33,7 +33,8 @@ ENVIRONMENT = Table(
         ),
         flag(
             "is_secret",
-            "Whether it must not be shown, by its name: TOKEN, KEY, SECRET, PASSWORD and the like.",
+            "Whether it must not be shown: a word of its name is token, key, secret, password or"
+            " the like. Such a value within another is `***`.",
         ),
         text(
             "fingerprint",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..arguments import shown_command
 from ..client.listing import summarize
 from ..cluster.job.membership import Member
 from ..postmortem.endings import ending_of
@@ -76,4 +77,4 @@ def command_of(endpoint: str) -> str:
     """How a process of this machine was started; empty where that is not known here."""
     folder = folder_at(Path(endpoint)) if endpoint.startswith("/") else None
     card = folder.read_card() if folder is not None else None
-    return "" if card is None else " ".join(card.command)
+    return "" if card is None else shown_command(card.command)

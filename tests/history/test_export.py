@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from probing.client.listing import summarize
 from probing.errors import DamagedHistory, HistoryBusy, HistoryUnwritable
 from probing.history.books import Books
 from probing.history.compaction.compact import compact
@@ -62,9 +63,10 @@ def test_a_second_export_goes_on_where_the_first_ended(ended: Made, root: Path, 
 
 
 def test_values_come_out_as_they_went_in(ended: Made, root: Path, ask: Ask) -> None:
-    """Texts, times, NULLs and the names of the run are those of the record."""
-    folder, writer = ended(job="llm", rank=3, world_size=8), trace_writer(capacity=64, rows=5)
-    writer.save(folder.ring("torch_trace"))
+    """Texts, times, NULLs and the names of the run are those of the record; secrets stay there."""
+    started = ("python", "train.py", "+hub.token=xyz", "--api-key", "xyz")
+    folder = ended(job="llm", rank=3, world_size=8, command=started)
+    trace_writer(capacity=64, rows=5).save(folder.ring("torch_trace"))
     exported = export_process(folder, root, project="gpt")
     (row,) = ask("FROM torch_trace WHERE seq = 5")
     whose = [row[name] for name in ("run", "project", "job", "rank", "host")]
@@ -72,7 +74,9 @@ def test_values_come_out_as_they_went_in(ended: Made, root: Path, ask: Ask) -> N
     assert (row["module"], row["class"], row["day"]) == ("head", "Block", "2023-11-14")
     assert (row["duration_ns"], row["start_ns"]) == (50, 1_700_000_000_000_005_000)
     (who,) = ask("FROM processes")
-    assert (who["command"], who["world_size"], who["has_ended"]) == ("python train.py", 8, True)
+    assert (who["world_size"], who["has_ended"]) == (8, True)
+    assert who["command"] == "python train.py '+hub.token=***' --api-key '***'"
+    assert summarize(folder).command == "python train.py +hub.token=*** --api-key ***"
     assert "orderly" in who["ending"]
 
 

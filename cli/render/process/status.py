@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....arguments import shown_command
 from ....messages.card import FAILED_START
 from ....settings import Settings
 from ....units import duration
@@ -13,7 +14,7 @@ from ..text import escape_controls, wrap_doc
 def render_status(report: StatusReport, *, width: int | None, color: bool) -> str:
     """The process in one line, its sources in a table, and what it costs in a sentence."""
     card = report.card
-    command = escape_controls(" ".join(card.command))
+    command = escape_controls(shown_command(card.command))
     rank = "" if card.rank is None else f", rank {card.rank} of {card.world_size}"
     lines = [f"process {card.pid}{rank} on {card.host}: {command}"]
     never_began = [one for one in card.problems if one.startswith(FAILED_START)]

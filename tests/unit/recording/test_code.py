@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from probing.agent.live.code import Code, arguments
+from probing.agent.live.code import Code
 
 pytestmark = pytest.mark.anypython
 
@@ -104,12 +104,3 @@ def test_a_repository_without_a_commit_tells_its_branch_alone(script: Path) -> N
     git.mkdir()
     (git / "HEAD").write_text("ref: refs/heads/main\n")
     assert "git commit" not in rows()
-
-
-def test_arguments_have_names() -> None:
-    """An option is told with its value, a number may be negative, others are counted."""
-    argv = ["train.py", "data", "--lr", "-0.1", "--amp", "--name=x=y", "-v", "--layers", "1", "2"]
-    assert [tuple(one) for one in arguments(argv)] == [
-        ("argument 1", "data"), ("--lr", "-0.1"), ("--amp", "given"), ("--name", "x=y"),
-        ("-v", "given"), ("--layers", "1 2"),
-    ]  # fmt: skip
