@@ -216,4 +216,4 @@ def _problems(process: Process, card: Card, summary: ProcessSummary | None) -> t
     except ProbingError:
         rows = []
     ending = ending_of(process.folder, rows)
-    return () if ending is None else (*ending.certain, *ending.likely)
+    return () if ending is None else ending.sentences

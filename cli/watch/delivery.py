@@ -8,6 +8,7 @@ nobody waiting: no more than `MOST_WAITING` events wait, and the oldest goes fir
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import queue
 import subprocess
@@ -154,7 +155,7 @@ class Delivery:
                 break
             try:
                 receiver.deliver(event)
-            except OSError as error:  # urllib's errors, too
+            except (OSError, http.client.HTTPException, ValueError) as error:  # urllib's, too
                 reason = str(getattr(error, "reason", error))
             else:
                 return None

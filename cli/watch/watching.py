@@ -104,7 +104,7 @@ class _Telling:
     def tell(self, report: Report) -> None:
         """Tell what has begun and ended since the report before."""
         events = self._watch.changes(
-            report.findings, judged=report.judged, about=report.about, now_s=time.time()
+            report.findings, missed=report.missed, about=report.about, now_s=time.time()
         )
         for event in events:
             _show(event, self._wish)

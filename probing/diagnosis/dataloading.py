@@ -23,8 +23,7 @@ STALL_S = 1.0
 """How long a batch must have been waited for before the wait counts as a stall."""
 _WAITED = """
     SELECT count(*) AS steps, sum(data_wait_s) / nullif(sum(duration), 0) AS wait_share
-    FROM (FROM python.steps WHERE duration IS NOT NULL AND data_wait_s IS NOT NULL
-      ORDER BY seq DESC LIMIT 100)
+    FROM (FROM python.steps WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT 100)
 """
 _ENDED = (None, "Z", "X")
 _ENTRIES = ("_worker_loop", "__next__")

@@ -77,7 +77,7 @@ def process_row(
         "last_step": moment.last_step,
         "has_ended": moment.has_ended,
         "ended_ns": None if ending is None else ending.ended_ns,
-        "ending": None if ending is None else " ".join((*ending.certain, *_likely(ending))),
+        "ending": None if ending is None else " ".join(ending.sentences),
         "exported_ns": moment.now_ns,
     }
 
@@ -90,8 +90,3 @@ def _ending(folder: ProcessFolder) -> Ending | None:
         return ending_of(folder, [])
     last = memory.slice(max(0, memory.num_rows - _MEMORY_ROWS)).to_pylist()
     return ending_of(folder, last[::-1])
-
-
-def _likely(ending: Ending) -> tuple[str, ...]:
-    """What is likely of it, told as that."""
-    return tuple(f"Likely: {sentence}" for sentence in ending.likely)

@@ -25,6 +25,8 @@ from .launcher_logs import LauncherWord, launcher_word
 
 KILLED_BY_OOM = "Killed by the kernel OOM killer"
 """How the sentence begins that says so."""
+LIKELY = "Likely: "
+"""What stands before a sentence that is not certain."""
 _CGROUP_FULL, _MACHINE_FULL = "its cgroup reached its limit", "the machine's memory ran out"
 NEAR_LIMIT = 0.9
 """A cgroup whose memory was at this part of its limit was close to it."""
@@ -62,6 +64,11 @@ class Ending:
     by_memory: bool = False
     by_cgroup: bool = False
     ended_ns: int | None = None
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is certain and what is likely, each told as what it is."""
+        return (*self.certain, *(f"{LIKELY}{sentence}" for sentence in self.likely))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +175,8 @@ def judge(
             return Ending(
                 certain=tuple(certain), was_killed=True, by_memory=True, by_cgroup=kill.is_cgroup
             )
-    in_cgroup = [*_near_limit(rows), *_counted(rows, cgroup)]
+    in_cgroup = [] if _has_killed_none(rows, cgroup) else _near_limit(rows)
+    in_cgroup += _counted(rows, cgroup)
     likely = (*in_cgroup, *_near_full(rows))
     return Ending(
         certain=tuple(certain),
@@ -176,6 +184,19 @@ def judge(
         was_killed=True,
         by_memory=bool(likely),
         by_cgroup=bool(in_cgroup),
+    )
+
+
+def _has_killed_none(rows: Sequence[Row], cgroup: CgroupNow | None) -> bool:
+    """Whether its cgroup, if it is that of this terminal, counts no kill since its last row.
+
+    How full the cgroup was says little beside that: what files are cached counts, too.
+    """
+    last = next((row for row in rows if row.get("cgroup_oom_kills") is not None), None)
+    if last is None or cgroup is None or cgroup.limit is None:
+        return False
+    return cgroup.limit == last.get("cgroup_limit_bytes") and (
+        cgroup.kills == last["cgroup_oom_kills"]
     )
 
 
@@ -205,7 +226,9 @@ def _counted(rows: Sequence[Row], cgroup: CgroupNow | None) -> list[str]:
             f"The kernel was killing processes of its cgroup: {last - first} in its last rows."
         )
     limit = counts[0].get("cgroup_limit_bytes")
-    if cgroup is not None and cgroup.limit == limit and cgroup.kills > last:
+    if cgroup is None or limit is None or cgroup.limit != limit:
+        return found
+    if cgroup.kills > last:
         found.append(
             f"The kernel has killed {cgroup.kills - last} more since the last row on record, if its"
             " cgroup is that of this terminal, which has the same limit."

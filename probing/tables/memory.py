@@ -52,6 +52,10 @@ MEMORY = Table(
             size("device_total_bytes", "What the device has, as NVML tells it."),
             size("resident_bytes", "The process's resident set."),
             size(
+                "mapped_bytes",
+                "Of it, pages of files and of shared memory; those of files the kernel can drop.",
+            ),
+            size(
                 "cgroup_bytes",
                 "In use in the process's memory cgroup (the one with the tightest limit), file"
                 " cache included; 100 ms old at most.",

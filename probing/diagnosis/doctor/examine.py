@@ -181,9 +181,10 @@ def _unseen(
 
 def _with_name(finding: Finding, group: Group) -> Finding:
     """A finding that says whom it is about, where others are asked, too."""
+    job = group.seen[0].job if len(group.seen) > 1 else None
+    finding = dataclasses.replace(finding, whole=job or names_of(group.seen))
     if finding.group in ABOUT_NOW:  # it does
         return finding
-    job = group.seen[0].job if len(group.seen) > 1 else None
     who = finding.who or names_of(group.seen)
     who = f"job {job}, {who}" if job else who
     summary = finding.summary.removeprefix(f"{finding.who[:1].upper()}{finding.who[1:]}: ")

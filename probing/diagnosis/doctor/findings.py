@@ -108,6 +108,7 @@ class Finding:
     Attributes:
         rule: The name of its rule.
         who: The ranks or processes that it is about; empty where one process was asked.
+        whole: The job or process that these are of, where several were asked.
         order: What findings are sorted by, the gravest first.
     """
 
@@ -121,6 +122,7 @@ class Finding:
     fix: str
     source: str = ""
     who: str = ""
+    whole: str = ""
     order: tuple[int, float] = (0, 0.0)
 
 

@@ -61,10 +61,14 @@ class Report(InNotebooks):
     processes: int = 1
 
     @property
+    def missed(self) -> frozenset[str]:
+        """The names of the rules that were not judged."""
+        return frozenset(name for one in self.not_looked_at for name in one.rules)
+
+    @property
     def judged(self) -> frozenset[str]:
-        """The names of the rules that were judged."""
-        missed = {name for one in self.not_looked_at for name in one.rules}
-        return frozenset(rule.name for rule in ALL_RULES if rule.name not in missed)
+        """The names of our rules that were judged."""
+        return frozenset(rule.name for rule in ALL_RULES) - self.missed
 
     @property
     def looked(self) -> tuple[int, int]:

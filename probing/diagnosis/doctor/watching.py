@@ -40,6 +40,7 @@ class _Known:
     """A finding that was seen.
 
     Attributes:
+        finding: As it was told: receivers know its end by what they were told of its beginning.
         seen: In how many reports, one after the other.
         missed: In how many it was missing since.
         is_told: Whether its beginning was told.
@@ -63,26 +64,28 @@ class Watch:
         """
         self._sure = _ORDER[: _ORDER.index(least) + 1]
         self._known: dict[tuple[str, str], _Known] = {}
+        """By rule and job, or process: of which ranks a finding is may change."""
 
     def changes(
-        self, findings: Iterable[Finding], *, judged: frozenset[str], about: str, now_s: float
+        self, findings: Iterable[Finding], *, missed: frozenset[str], about: str, now_s: float
     ) -> tuple[Event, ...]:
         """What has begun and ended by a report, the gravest first.
 
         Args:
-            judged: The names of the rules that the report has judged.
+            missed: The names of the rules that the report has not judged.
             about: Whom the report is about.
         """
         events: list[Event] = []
-        present = {(one.rule, one.who): one for one in findings if one.certainty in self._sure}
+        sure = sorted((one for one in findings if one.certainty in self._sure), key=_order)
+        present = {(one.rule, one.whole): one for one in reversed(sure)}
         for key, finding in present.items():
             known = self._known.setdefault(key, _Known(finding, now_s))
-            known.seen, known.missed, known.finding = known.seen + 1, 0, finding
+            known.seen, known.missed = known.seen + 1, 0
             if not known.is_told and (finding.certainty == "certain" or known.seen >= _ENOUGH):
-                known.is_told = True
+                known.is_told, known.finding = True, finding
                 events.append(_event("begun", known, about, now_s))
         for key, known in list(self._known.items()):
-            if key in present or key[0] not in judged:
+            if key in present or key[0] in missed:
                 continue
             known.seen, known.missed = 0, known.missed + 1
             if known.missed >= _ENOUGH or not known.is_told:
@@ -90,6 +93,10 @@ class Watch:
                 if known.is_told:
                     events.append(_event("ended", known, about, now_s))
         return tuple(sorted(events, key=lambda event: event.finding.order))
+
+
+def _order(finding: Finding) -> tuple[int, float]:
+    return finding.order
 
 
 def _event(kind: Literal["begun", "ended"], known: _Known, about: str, now_s: float) -> Event:

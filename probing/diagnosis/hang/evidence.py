@@ -180,7 +180,7 @@ class RankEvidence:
         ending: How it ended, a sentence; of a living one, the exception that it is leaving with.
         ended_ns: When, since the epoch.
         died_of_peers: Whether the error that it died of says that another rank was gone.
-        not_finite: The last step whose loss was not finite.
+        not_finite: The last step whose loss was not finite, where none was finite since.
         module: The innermost module call that has not returned.
         work: What it got done between two looks; None where it was looked at once.
         others: What the processes do that it waits for, where that is known, a clause each.
@@ -251,7 +251,7 @@ class RankEvidence:
 
     @property
     def was_short_of_memory(self) -> bool:
-        """Whether it has ended, most likely, by the kernel OOM killer."""
+        """Whether it has ended, likely or for certain, by the kernel OOM killer."""
         return self.state == "dead" and KILLED_BY_OOM in (self.ending or "")
 
     @property

@@ -20,7 +20,8 @@ HISTORY = (
     "SELECT step, device, last(allocated_bytes ORDER BY seq) AS allocated_bytes,"
     " last(reserved_bytes ORDER BY seq) AS reserved_bytes,"
     " last(device_used_bytes ORDER BY seq) AS device_used_bytes,"
-    " last(resident_bytes ORDER BY seq) AS resident_bytes"
+    " last(resident_bytes ORDER BY seq) AS resident_bytes,"
+    " last(mapped_bytes ORDER BY seq) AS mapped_bytes"
     " FROM python.memory WHERE phase = 'after_step' GROUP BY step, device ORDER BY device, step"
 )
 """One row per step and device."""
@@ -76,6 +77,12 @@ def series_of(rows: Sequence[Row]) -> tuple[Series, ...]:
             trend = classify(points, least_rise=_RESIDENT_RISE)
             found.append(Series(name=RESIDENT, device=None, trend=trend))
     return tuple(found)
+
+
+def private_trend(rows: Sequence[Row]) -> Trend | None:
+    """What the resident set does without pages of files and shared memory; None where not known."""
+    points = _points(rows, _difference("resident_bytes", "mapped_bytes"))
+    return classify(points, least_rise=_RESIDENT_RISE) if points else None
 
 
 def _points(rows: Sequence[Row], figure: Callable[[Row], float | None]) -> list[Point]:

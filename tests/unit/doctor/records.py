@@ -334,10 +334,16 @@ def failing(
     return facts(record, {"optimizers": [{"optimizer": optimizer}] if optimizer else []})
 
 
-def memory(values: Callable[[int], float]) -> Facts:
-    """Resident memory, step by step."""
+def memory(values: Callable[[int], float], mapped: Callable[[int], float] = lambda _: 0.0) -> Facts:
+    """Resident memory, step by step, and what of it is of files."""
     rows = [
-        {"step": s, "phase": "after_step", "device": "cpu", "resident_bytes": int(values(s))}
+        {
+            "step": s,
+            "phase": "after_step",
+            "device": "cpu",
+            "resident_bytes": int(values(s)),
+            "mapped_bytes": int(mapped(s)),
+        }
         for s in range(200)
     ]
     return facts({"steps": steps(200), "memory": rows}, is_alive=False)

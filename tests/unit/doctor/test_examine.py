@@ -28,7 +28,10 @@ from probing.diagnosis.doctor.report import ALL_RULES
 from probing.diagnosis.doctor.rules import RULES
 from probing.diagnosis.doctor.series import last_change
 from probing.diagnosis.hang import diagnosis
-from probing.diagnosis.hang.evidence import Cause, Verdict
+from probing.diagnosis.hang.evidence import Cause, RankEvidence, Verdict
+from probing.diagnosis.hang.judging import judge as verdict_of
+from probing.diagnosis.hang.seen.own_ends import told_end
+from probing.postmortem.endings import judge
 
 from .made import FINE, facts, signs, steps
 
@@ -101,6 +104,24 @@ def test_a_quiet_end_with_a_loss_that_was_not_finite_is_told() -> None:
     made = steps(60, loss=lambda s: 1.0 if s < 40 else np.nan, loss_finite=lambda s: s < 40)
     (sign,) = signs("ended-quietly", facts({"steps": made}, verdict=ended, is_alive=False))
     assert (sign.certainty, sign.since_step) == ("likely", 40)
+    made[3] |= {"loss": np.nan, "loss_finite": False}  # which was over the step after
+    (sign,) = signs("ended-quietly", facts({"steps": made}, verdict=ended, is_alive=False))
+    assert sign.since_step == 40
+
+
+def test_an_end_that_is_only_likely_is_told_as_that() -> None:
+    """A process that was killed beside a full cgroup may have been killed by anybody."""
+    last = {"step": 1, "phase": "forward", "cgroup_bytes": 95, "cgroup_limit_bytes": 100}
+    full = judge(7, [last], [], None)
+    text, ended_ns, _ = told_end(full, None)
+    evidence = RankEvidence(
+        rank=None, host="h", pid=7, endpoint="7", world_size=None, state="dead",
+        ending=text, ended_ns=ended_ns,
+    )  # fmt: skip
+    assert evidence.was_short_of_memory
+    of = facts({"steps": steps(9)}, verdict=verdict_of([evidence]), is_alive=False)
+    (sign,) = signs("ended", of)
+    assert sign.certainty == "likely"
 
 
 def test_a_process_that_does_not_answer_is_asked_once() -> None:

@@ -415,6 +415,8 @@ CASES = (
     Case("memory-grows", lambda: memory(lambda s: 500 * MIB + 2 * s * MIB), "likely"),
     Case("memory-grows", lambda: memory(lambda s: 500 * MIB + s * MIB // 2), "possible"),
     Case("memory-grows", lambda: memory(lambda s: 500 * MIB + min(s, 90) * MIB), None),
+    Case("memory-grows", lambda: memory(lambda s: (500 + 2 * s) * MIB, lambda s: 2 * s * MIB),
+         "possible", None, "in files that are mapped"),
     Case("memory-near-limit", lambda: facts({"memory": [{"step": 1, "node_used_bytes": 95 * MIB,
          "node_total_bytes": 100 * MIB, "resident_bytes": MIB}]}), "possible"),
     Case("memory-near-limit", lambda: facts({"memory": [{"step": 1, "node_used_bytes": 50 * MIB,

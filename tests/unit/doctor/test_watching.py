@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import http.client
 import http.server
 import json
 import threading
@@ -19,7 +21,7 @@ from tests.harness.targets import wait_until
 
 pytestmark = pytest.mark.anypython
 
-JUDGED = frozenset({"data-wait", "hang"})
+NONE = frozenset[str]()
 
 
 def finding(rule: str = "data-wait", certainty: Certainty = "likely", who: str = "") -> Finding:
@@ -30,9 +32,9 @@ def finding(rule: str = "data-wait", certainty: Certainty = "likely", who: str =
     )  # fmt: skip
 
 
-def told(watch: Watch, *found: Finding, judged: frozenset[str] = JUDGED) -> list[tuple[str, str]]:
+def told(watch: Watch, *found: Finding, missed: frozenset[str] = NONE) -> list[tuple[str, str]]:
     """The kinds and rules of the events of one report."""
-    events = watch.changes(found, judged=judged, about="process 1", now_s=5.0)
+    events = watch.changes(found, missed=missed, about="process 1", now_s=5.0)
     return [(event.kind, event.finding.rule) for event in events]
 
 
@@ -66,7 +68,7 @@ def test_a_rule_that_was_not_judged_says_nothing_of_an_end() -> None:
     watch = Watch()
     assert told(watch, finding("hang", "certain")) == [("begun", "hang")]
     for _ in range(3):
-        assert told(watch, judged=frozenset()) == []
+        assert told(watch, missed=frozenset({"hang"})) == []
     assert told(watch, finding("hang", "certain")) == []
 
 
@@ -74,6 +76,20 @@ def test_a_moment_is_not_told() -> None:
     """What was there in one report alone is neither begun nor ended."""
     watch = Watch()
     assert [told(watch, finding()), told(watch), told(watch)] == [[], [], []]
+
+
+def test_whom_it_is_of_may_change() -> None:
+    """One rank more is neither an end nor a beginning; another job is one of its own."""
+    watch, seen = Watch(), []
+    for who in ("ranks 0 to 2", "ranks 0 to 3", "ranks 1 to 3", "rank 0", "ranks 0 to 2"):
+        seen += told(watch, finding(who=who))
+    assert seen == [("begun", "data-wait")]
+    other = dataclasses.replace(finding(), whole="job b")
+    assert [told(watch, finding(), other) for _ in range(2)] == [[], [("begun", "data-wait")]]
+    assert [told(watch, other) for _ in range(3)] == [[], [("ended", "data-wait")], []]
+    watch.changes((), missed=NONE, about="", now_s=6.0)
+    (ended,) = watch.changes((), missed=NONE, about="", now_s=6.0)
+    assert ended.finding.whole == "job b"
 
 
 def event(kind: Any = "begun") -> Event:
@@ -136,6 +152,23 @@ def test_an_event_is_tried_again_until_it_is_taken(
     wait_until(lambda: posted, "an event")
     made.close(10)
     assert posted == [as_json(event())]
+
+
+@pytest.mark.parametrize("error", [http.client.BadStatusLine("x"), ValueError("no answer")])
+def test_a_receiver_that_answers_nonsense_gets_the_next_event(error: Exception) -> None:
+    """What a proxy sends in its place ends no thread that delivers."""
+    got: list[Any] = []
+
+    def deliver(event: Any) -> None:
+        if event == 1:
+            raise error
+        got.append(event)
+
+    made = Delivery([Receiver(name="the one", deliver=deliver)], tries_s=(0,))
+    made.send(1)
+    made.send(2)
+    made.close(10)
+    assert got == [2]
 
 
 def test_a_dead_receiver_keeps_nobody_waiting(

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from probing.diagnosis.dataloading import report_on
 from probing.diagnosis.doctor.rules.memory.workers import _sign, grown
 from probing.linux.host_memory import WorkerMemory, worker_memory
 
-from .made import facts, signs, steps
+from .made import MadeProcess, facts, signs, steps
 
 pytestmark = pytest.mark.anypython
 
@@ -122,3 +123,10 @@ def test_without_workers_there_is_nothing_to_say() -> None:
         signs("worker-memory-grows", facts({"steps": steps(60)}, is_here=True, pid=os.getpid()))
         == []
     )
+
+
+def test_steps_that_took_no_batch_count_in_the_share_of_waiting() -> None:
+    """One wait of 0.8 s in four steps of one second is a fifth of their time."""
+    made = [{"step": s, "duration": 1.0, "data_wait_s": None if s % 4 else 0.8} for s in range(40)]
+    report = report_on(MadeProcess({"steps": made}, {"dataloaders": ()}))  # type: ignore[arg-type]
+    assert report.wait_share == pytest.approx(0.2)

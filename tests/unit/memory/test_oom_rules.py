@@ -234,11 +234,14 @@ def test_the_kernels_own_words_are_certain() -> None:
     ("changes", "cgroup", "words"),
     [
         ({}, None, ["its cgroup reached its limit. It held 95 B of 100 B"]),
+        ({}, CgroupNow(limit=99, kills=0), ["its cgroup reached its limit"]),  # not its own
+        ({}, CgroupNow(limit=100, kills=0), []),  # which would count a kill: it is cache
         ({"cgroup_bytes": 80}, None, []),
         ({"cgroup_limit_bytes": None}, None, []),
         ({"cgroup_bytes": None, "cgroup_oom_kills": None}, CgroupNow(limit=100, kills=3), []),
         ({"cgroup_bytes": 1}, CgroupNow(limit=100, kills=2), ["has killed 2 more since"]),
         ({"cgroup_bytes": 1}, CgroupNow(limit=99, kills=2), []),
+        ({"cgroup_limit_bytes": None}, CgroupNow(limit=None, kills=2), []),
         ({"cgroup_bytes": 1, "node_used_bytes": 960}, None, ["the machine's memory ran out"]),
     ],
 )
@@ -251,6 +254,10 @@ def test_what_is_likely_follows_from_the_last_rows(
     assert len(ending.certain) == 1
     assert len(ending.likely) == len(words)
     assert all(word in sentence for word, sentence in zip(words, ending.likely, strict=True))
+    assert [one.startswith("Likely: ") for one in ending.sentences] == [
+        False,
+        *(True for _ in words),
+    ]
 
 
 def test_kills_that_were_counted_while_it_ran() -> None:

@@ -47,9 +47,11 @@ _ON_DEVICE = (
 )
 """Few steps are timed: those before the newest tell of them, too."""
 _RESERVED = (
-    "SELECT step, device, allocated_bytes, peak_bytes, reserved_bytes, device_total_bytes"
+    "SELECT step, device, reserved_bytes, device_total_bytes,"
+    " max(greatest(allocated_bytes, peak_bytes)) OVER (PARTITION BY device) AS needed_bytes"
     " FROM python.memory WHERE reserved_bytes IS NOT NULL ORDER BY seq DESC LIMIT 400"
 )
+"""What was needed is of all rows: one long batch may be far back."""
 _NO_DEVICE = "no accelerator is in use"
 
 
@@ -209,7 +211,7 @@ def _fragmented(facts: Facts) -> Iterator[Sign]:
         raise NotLookedAt(_NO_DEVICE)
     last = rows[0]
     own = [row for row in rows if row["device"] == last["device"]]
-    needed = max((row["peak_bytes"] or row["allocated_bytes"] or 0) for row in own)
+    needed = last["needed_bytes"] or 0
     held, total = last["reserved_bytes"], last["device_total_bytes"]
     if held < _FRAGMENTED * needed or held - needed < _LARGE:
         return
@@ -217,7 +219,7 @@ def _fragmented(facts: Facts) -> Iterator[Sign]:
     yield Sign(
         certainty="likely" if is_near else "possible",
         summary=f"The memory of {last['device']} is fragmented: torch holds {size(held)}, and"
-        f" tensors have never had more than {size(needed)} of it at once"
+        f" tensors have had at most {size(needed)} of it at once on record"
         + (f"; the device has {size(total)}" if is_near else ""),
         since_step=next((row["step"] for row in reversed(own) if row["reserved_bytes"] == held),
                         None),

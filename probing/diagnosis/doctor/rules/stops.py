@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from ....rundir.folders import RunDirectory
@@ -143,7 +144,7 @@ def _ended_certainty(facts: Facts) -> Certainty:
     """That it has ended is certain; what of may be less so, and the headline says so."""
     verdict = facts.verdict
     assert verdict is not None
-    return "likely" if "most likely" in verdict.headline.lower() else "certain"
+    return "likely" if "likely" in verdict.headline.lower() else "certain"
 
 
 def _quiet_end(facts: Facts) -> Iterator[Sign]:
@@ -151,15 +152,17 @@ def _quiet_end(facts: Facts) -> Iterator[Sign]:
     verdict = facts.verdict
     if verdict is None or not (verdict.has_ended and verdict.ended_well) or not len(facts.steps):
         return
-    bad = [row["step"] for row in facts.steps.rows if row["loss_finite"] is False]
     newest = facts.steps.numbers[-1]
-    if not bad or bad[-1] < newest - 5:
+    known = [row for row in facts.steps.rows if row["loss_finite"] is not None]
+    bad = list(takewhile(lambda row: not row["loss_finite"], reversed(known)))
+    if not bad or bad[0]["step"] < newest - 5:
         return
+    since = bad[-1]["step"]
     yield Sign(
         certainty="likely",
         summary=f"It ended by itself after step {newest}, in an orderly way, though its loss was"
-        f" not finite since step {bad[0]}: something in the script took that for an end",
-        since_step=bad[0],
+        f" not finite since step {since}: something in the script took that for an end",
+        since_step=since,
         evidence=(verdict.headline,),
         weight=1.0,
     )

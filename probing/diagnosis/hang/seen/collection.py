@@ -59,7 +59,9 @@ _CALLS = """
 and ten thousand ranks have room."""
 _GROUPS = "SELECT process_group, description, backend, size, ranks FROM python.process_groups"
 _STEPS = """
-    SELECT max(step) AS step, max(step) FILTER (NOT loss_finite) AS not_finite,
+    SELECT max(step) AS step,
+           max(step) FILTER (NOT loss_finite AND step > coalesce(
+               (SELECT max(step) FROM python.steps WHERE loss_finite), -1)) AS not_finite,
            (SELECT median(duration) FROM (SELECT duration FROM python.steps
             WHERE duration IS NOT NULL ORDER BY step DESC LIMIT 20)) AS median_step_s
     FROM python.steps

@@ -45,7 +45,7 @@ def how_ended(
             return text, crash.when_ns, not _is_of_peers(crash)
         if state == "dead":
             found = ending_of(process.folder, _last_memory(process, notes))
-            return _told_end(found, crash)
+            return told_end(found, crash)
     if state == "dead":
         note = trace.note if trace is not None else None
         return note, None, not (note and says_of_peers(note))
@@ -60,9 +60,7 @@ def _of_living(crash: CrashRecord) -> str:
     return text.removesuffix(", which by itself does not end a process") + at
 
 
-def _told_end(
-    found: Ending | None, lost: CrashRecord | None
-) -> tuple[str | None, int | None, bool]:
+def told_end(found: Ending | None, lost: CrashRecord | None) -> tuple[str | None, int | None, bool]:
     """The same of one without a crash of its own.
 
     Args:
@@ -70,7 +68,7 @@ def _told_end(
     """
     if found is None:
         return None, None, True
-    words = " ".join((*found.certain, *found.likely))
+    words = " ".join(found.sentences)
     is_of_others = _BY_LAUNCHER.search(words) or (found.ended_ns and says_of_peers(words))
     before = f"; before that {describe(lost)}" if lost is not None else ""
     return f"{_clause(words)}{before}", found.ended_ns, not is_of_others

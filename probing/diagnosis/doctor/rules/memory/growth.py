@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .....units import size
-from ....leaks.history import HISTORY, MIB, series_of
+from ....leaks.history import HISTORY, MIB, Row, private_trend, series_of
 from ....leaks.series import Point, Trend, classify
 from ....leaks.words import RESIDENT, SERIES, TITLES, series_words
 from ....memory.leaking import find_leaks
@@ -37,6 +37,8 @@ _FILLED = (
 )
 _LARGE_RISE = 256 * MIB
 _RISE_PART = 0.2
+_REST = 0.5
+"""What makes less than that of a growth is not what grows."""
 _NEAR = 0.9
 _NEWEST = (
     "SELECT step, resident_bytes, cgroup_limit_bytes, cgroup_bytes, node_used_bytes,"
@@ -67,10 +69,7 @@ def _growth(
     if len(rows) < 2:
         raise NotLookedAt("no step has a row in python.memory")
     trends = [one for one in series_of(rows) if one.trend.grows]
-    resident = classify(
-        [Point(r["step"], float(r["resident_bytes"])) for r in rows if r["resident_bytes"]],
-        least_rise=_WORTH_A_WATCH,
-    )
+    resident = _resident(rows)
     if not trends and not resident.grows:
         return
     report, note = watch(facts)
@@ -81,10 +80,11 @@ def _growth(
     is_seen = bool(leaks) or standing is not None
     if not is_seen and not trends:
         return
-    start = (trend.last or 0.0) - trend.rise
-    is_large = name != SERIES[RESIDENT] or trend.rise > max(_LARGE_RISE, _RISE_PART * start)
+    if not is_seen and name == SERIES[RESIDENT] and _is_of_files(facts, rows, trend):
+        yield _of_files(trend)
+        return
     is_filled = sum(one.bytes_per_step or 0.0 for one in leaks) > _FAR_MORE * trend.slope
-    is_sure = (is_seen and not is_filled) or is_large
+    is_sure = (is_seen and not is_filled) or _is_large(name, trend)
     yield Sign(
         certainty="likely" if is_sure else "possible",
         summary=_growth_words(name, trend, report, standing),
@@ -97,6 +97,40 @@ def _growth(
         ),
         weight=1.0 if is_sure else 0.0,
         fix=_fix(leaks[0].instead + "." if leaks else standing.fix if standing else ""),
+    )
+
+
+def _resident(rows: Sequence[Row]) -> Trend:
+    points = [Point(r["step"], float(r["resident_bytes"])) for r in rows if r["resident_bytes"]]
+    return classify(points, least_rise=_WORTH_A_WATCH)
+
+
+def _is_large(name: str, trend: Trend) -> bool:
+    """Whether a growth is one whoever makes it: the resident set keeps some pieces by itself."""
+    start = (trend.last or 0.0) - trend.rise
+    return name != SERIES[RESIDENT] or trend.rise > max(_LARGE_RISE, _RISE_PART * start)
+
+
+def _is_of_files(facts: Facts, rows: Sequence[Row], trend: Trend) -> bool:
+    """Whether what has come are pages of mapped files, and neither its own nor shared memory."""
+    private = private_trend(rows)
+    if private is None or max(private.rise, 0.0) > _REST * trend.rise:
+        return False
+    try:
+        held = sum(row["shm_bytes"] or 0 for row in facts.live("host_memory")[:1])
+    except NotLookedAt:
+        return True
+    return held < _REST * trend.rise
+
+
+def _of_files(trend: Trend) -> Sign:
+    return Sign(
+        certainty="possible",
+        summary=f"The resident set grows by {size(trend.slope)} a step in files that are"
+        " mapped: their pages the kernel drops when it needs them",
+        since_step=trend.first_step,
+        evidence=(f"it has grown by {size(trend.rise)} since step {trend.first_step}",),
+        fix="Nothing, if data are read from a mapped file.",
     )
 
 
@@ -252,7 +286,8 @@ RULES = (
         evidence="Floors of four spans of python.memory (Mann and Kendall): device memory, or the"
         " resident set by 48 MiB, or by less where a watch of 8 to 64 steps sees what is kept,"
         " or a look at all tensors graphs of earlier steps that are half of it. Without that only"
-        " possible below 256 MiB or a fifth: allocators keep some pieces.",
+        " possible below 256 MiB or a fifth: allocators keep some pieces; and where it is pages of"
+        " mapped files that come (`mapped_bytes`), which the kernel can drop.",
         certainty="likely",
         gravity=48,
         fix="Watch more steps: what is kept now and then takes more of them.",
