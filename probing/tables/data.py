@@ -57,6 +57,7 @@ DATALOADERS = Table(
         count("num_workers", "Its worker processes; 0 for none."),
         count("prefetch_factor", "Batches that each worker makes in advance."),
         text("sampler", "The class of its sampler."),
+        flag("sampler_shuffles", "What the sampler's `shuffle` says; NULL where it has none."),
         count("sampler_epoch", "The epoch that the sampler was told by `set_epoch`."),
         count("epochs", "How many iterators over the loader have begun since the agent met it."),
         flag("pin_memory", "Whether it puts batches into pinned memory."),

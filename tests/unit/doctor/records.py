@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -154,12 +154,14 @@ def evaluated(
     norm: bool = True,
     trained_root: str = "Root",
     off_calls: int = 0,
+    module: Mapping[str, Any] | None = None,
 ) -> Facts:
     """An evaluation of a model.
 
     Args:
         trained_root: The class of the model that is trained.
         off_calls: So many calls more are in evaluation mode.
+        module: What else there is to say of its module.
     """
     evaluation = {"step": 20, "start_ns": 5_000, "duration_ns": 1_000, "duration": 1e-6}
     calls = [{"step": 20, "start_ns": 5_100 + n, "model": model,
@@ -168,7 +170,9 @@ def evaluated(
     calls += [{"step": n, "start_ns": 9_000 + n, "root": trained_root} for n in range(9)]
     live: dict[str, list[dict[str, Any]]] = {
         "parameters": [{"model": "model", "optimizers": 1, "parameter": "weight"}],
-        "modules": [{"model": model, "class": "BatchNorm2d" if norm else "Dropout"}],
+        "modules": [
+            {"model": model, "class": "BatchNorm2d" if norm else "Dropout", **(module or {})}
+        ],
     }
     made = {"steps": steps(40), "evaluations": [evaluation], "torch_trace": trace(*calls)}
     return facts(made, live)

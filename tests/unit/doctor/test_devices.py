@@ -110,3 +110,24 @@ def test_dropout_on_a_device_draws_from_its_generator(
         "parameter_checksums": looked_at,
     }
     assert len(signs("reseeded", facts({"steps": steps(60)}, live))) == says
+
+
+def test_a_dropout_that_is_not_called_draws_nothing() -> None:
+    """A generator may stay where it is in a model whose dropout was left out of its forward."""
+    number = itertools.count()
+
+    def looked_at() -> list[dict[str, Any]]:
+        return [{"kind": "random", "parameter": "torch", "checksum": "a", "step": next(number)}]
+
+    module = {"model": "Net", "class": "Dropout", "training": True, "dropout": 0.1}
+    beside = {"model": "Net", "class": "Linear", "training": True, "dropout": None,
+              "observed_step": 59}  # fmt: skip
+    found = []
+    for seen in (None, 59):
+        live: Live = {
+            "modules": [{**module, "observed_step": seen}, beside],
+            "parameters": [{"model": "Net", "optimizers": 1}],
+            "parameter_checksums": looked_at,
+        }
+        found.append(len(signs("reseeded", facts({"steps": steps(60)}, live))))
+    assert found == [0, 1]

@@ -411,6 +411,52 @@ CASES = (
         stacks=in_forward("total = total + pixel")), "possible", None, "1.0 calls"),
     Case("small-batches", of_steps(duration=0.002, samples=1), "possible"),
     Case("small-batches", of_steps(duration=0.2, samples=1), None),
+    # what looks like a fault, and is none
+    Case("training-mode", lambda: evaluated(
+        training=True, module={"class": "FrozenBatchNorm2d"}), None),
+    Case("training-mode", lambda: evaluated(training=True, module={"training": False}), None),
+    Case("same-first-batch", lambda: facts({"steps": steps(60), "batches": [
+        {"loader": 0, "batch": n, "duration": 0.001, "exhausted": bool(n), "failed": False,
+         "step": s} for s in range(60) for n in (0, 1)]},
+        loader(sampler="SequentialSampler", batches=1)), None),
+    Case("data-wait", lambda: facts({
+        "steps": steps(150, duration=0.4, data_wait_s=0.16, forward_s=0.1, backward_s=0.1,
+                       optimizer_s=0.04),
+        "batches": [{"loader": 0, "batch": n % 100, "duration": 0.015 if n % 100 == 0 else 0.01,
+                     "exhausted": False, "failed": False, "step": n // 16}
+                    for n in range(150 * 16)]},
+        loader(persistent_workers=False)), "certain", None, "40 % of the last"),
+    Case("data-wait", lambda: facts({  # a slow loader of evaluations, with workers of its own
+        "steps": steps(150, duration=0.1, data_wait_s=0.03, forward_s=0.03, backward_s=0.03,
+                       optimizer_s=0.01),
+        "batches": [{"loader": e, "batch": n, "duration": 0.3 if e else 0.03, "exhausted": False,
+                     "failed": False, "step": s, "worker": (n if e else s) % (4 if e else 2)}
+                    for s in range(150) for e, number in ((0, 1), (1, 40 if s % 50 == 49 else 0))
+                    for n in range(number)]},
+        loader()), "likely", None, "loader 0 of Photos"),
+    Case("rate-raised", lambda: facts({"steps": steps(
+        6000, lr=lambda s: 0.9 if s < 900 or s >= 5000 else 0.001,
+        loss=lambda s: 1.0 + (s > 5000))}),
+        None),
+    Case("rate-zero", lambda: facts({"steps": steps(400, lr=0.0, loss=lambda s: 2 * 0.99**s)},
+        {"optimizers": [{"optimizer": "AdamW", "param_group": 0, "lr": 0.0},
+                        {"optimizer": "AdamW", "param_group": 1, "lr": 1e-3}]}), None),
+    Case("same-order", lambda: facts({}, {"dataloaders": [
+        {**loader()["dataloaders"][0], "sampler": "DistributedSampler", "sampler_epoch": 0,
+         "sampler_shuffles": False}]}), None),
+    Case("diverging", lambda: facts({"steps": steps(400, loss_finite=None, loss=lambda s:
+        None if s < 200 and s % 2 else
+        1.0 - 0.004 * s if s < 200 else 0.2 if s < 250 else 0.2 * 1.04 ** (s - 250))}),
+        "likely", 205, "at step 205"),
+    Case("two-optimizers", lambda: facts({"steps": steps(60), "optimizer_steps": [
+        {"step": s, "optimizer": "lbfgs", "optimizers": 1} for s in range(60)]}, {"parameters": [
+        {"model": "net", "parameter": "w", "numel": 9, "trainable": True, "optimizers": 2,
+         "optimizer": "adam, lbfgs"}]}), None),
+    Case("two-optimizers", lambda: facts({"steps": steps(60), "optimizer_steps": [
+        {"step": s, "optimizer": name, "optimizers": 1} for s in range(60)
+        for name in ("adam", "lbfgs")]}, {"parameters": [
+        {"model": "net", "parameter": "w", "numel": 9, "trainable": True, "optimizers": 2,
+         "optimizer": "adam, lbfgs"}]}), "likely"),
     # memory
     Case("memory-grows", lambda: memory(lambda s: 500 * MIB + 2 * s * MIB), "likely"),
     Case("memory-grows", lambda: memory(lambda s: 500 * MIB + s * MIB // 2), "possible"),

@@ -148,3 +148,19 @@ def test_ranks_with_uneven_inputs_are_not_compared(
     """As under Join: after the same step they are at other collectives, and that is said."""
     with pytest.raises(NotLookedAt, match=why):
         _compare(other, first=first, at=at)
+
+
+@pytest.mark.parametrize("at_ns", [1_500, 3_000])
+def test_ranks_that_compute_each_batch_together_are_meant_to_have_one(at_ns: int) -> None:
+    """Parts of sums are reduced inside of the forward there, and gradients after it."""
+    calls = [{"step": 9, "model": "m", "stage": "forward", "depth": 0, "start_ns": 1_000,
+              "duration_ns": 1_000}]  # fmt: skip
+    reduced = [{"step": 9, "op": "all_reduce", "start_ns": at_ns}]
+    made = {"steps": steps(100), "torch_trace": calls, "collectives": reduced}
+    job = Job(ranks={0: facts(made), 1: facts(made)}, asking=None, stands_still=False)  # type: ignore[arg-type]
+    (rule,) = [one for one in JOB_RULES if one.rule.name == "same-data"]
+    if at_ns > 2_000:
+        assert [sign.certainty for sign in rule.look(job)] == ["likely"]
+        return
+    with pytest.raises(NotLookedAt):
+        list(rule.look(job))

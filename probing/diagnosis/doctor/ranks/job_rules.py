@@ -114,7 +114,13 @@ def _straggler(job: Job) -> Iterator[Sign]:
 
 
 def _same_data(job: Job) -> Iterator[Sign]:
-    """Ranks have bit for bit the same losses."""
+    """Ranks have bit for bit the same losses.
+
+    Raises:
+        NotLookedAt: They compute each batch together, so that their losses are one.
+    """
+    if any(facts.rows(_REDUCED_IN_FORWARD)[0]["steps"] for facts in job.ranks.values()):
+        raise NotLookedAt("the ranks compute each batch together, as tensor parallelism does")
     by_step: dict[int, set[float]] = {}
     seen: dict[int, int] = {}
     for facts in job.ranks.values():
@@ -262,6 +268,12 @@ def _is_replica(facts: Facts) -> bool:
     return are_averaged and row["size"] == world and not is_message[0]["calls"]
 
 
+_REDUCED_IN_FORWARD = (
+    "SELECT count(DISTINCT c.step) AS steps FROM python.collectives c JOIN python.torch_trace t"
+    " ON c.step = t.step AND c.start_ns BETWEEN t.start_ns AND t.start_ns + t.duration_ns"
+    " WHERE c.op = 'all_reduce' AND t.depth = 0 AND t.stage = 'forward'"
+)
+"""Gradients are reduced in the backward pass, and what normalises over ranks gathers."""
 _AVERAGED = (
     "WITH newest AS (SELECT step FROM python.steps WHERE duration IS NOT NULL"
     "  ORDER BY step DESC LIMIT 20)"
@@ -313,7 +325,8 @@ JOB_RULES = (
             subject="ranks",
             symptom="More ranks do not make the training learn faster.",
             evidence="`loss` of python.steps: equal to the last bit on all ranks in nine of ten"
-            " steps, eight or more of them.",
+            " steps, eight or more of them. Not judged where parts of sums are reduced inside of a"
+            " model's forward: such ranks are meant to have one batch.",
             certainty="likely",
             gravity=69,
             fix="Give the loader a DistributedSampler, or each rank its own shards and seed.",

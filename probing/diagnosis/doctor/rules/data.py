@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ def _data_wait(facts: Facts) -> Iterator[Sign]:
     if first >= 0.5:
         yield _restarting(share, first, rows)
         return
-    slow, perhaps_slow = _slow_worker(facts)
+    slow, perhaps_slow = _slow_worker(facts, rows)
     words = [
         f"{percent(share)} of the last {len(now)} steps is waiting for data,"
         f" {duration(now.seconds('data_wait') / len(now))} in each",
@@ -92,8 +92,11 @@ def _data_wait(facts: Facts) -> Iterator[Sign]:
 
 def _share_of_first(facts: Facts, now: Steps) -> float:
     """What part of the waiting is for iterators that are made and for first batches of epochs."""
-    total = now.seconds("data_wait")
-    rows = [row for row in facts.rows(_BATCHES) if row["step"] in set(now.numbers)]
+    batches = facts.rows(_BATCHES)
+    first = min((row["step"] for row in batches), default=0)  # it may have more than are read
+    whole = Steps([row for row in now.rows if row["step"] > first])
+    total, steps = whole.seconds("data_wait"), set(whole.numbers)
+    rows = [row for row in batches if row["step"] in steps]
     firsts = sum(not row["batch"] for row in rows)
     if firsts < 3 or not total:
         return 0.0
@@ -146,16 +149,20 @@ def _awaited_loaders(facts: Facts, now: Steps) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: -waits[row["loader"]]) or rows
 
 
-def _slow_worker(facts: Facts) -> tuple[list[str], list[str]]:
+def _slow_worker(facts: Facts, loaders: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
     """Whose batches are waited for longest, where one worker stands out.
+
+    Args:
+        loaders: Those that are waited for; others number their workers from 0, too.
 
     Returns:
         That it is slower than the others; and, where it may only be the first of those that make
         their batches at the same time, that its batches are waited for.
     """
     waits: dict[int, list[float]] = {}
+    of = loaders[0]["loader"] if loaders else None
     for row in facts.rows(_BATCHES):
-        if row["worker"] is not None:
+        if row["worker"] is not None and of in (None, row["loader"]):
             waits.setdefault(row["worker"], []).append(row["duration"])
     if len(waits) < 2 or min(map(len, waits.values())) < 3:
         return [], []
@@ -164,7 +171,7 @@ def _slow_worker(facts: Facts) -> tuple[list[str], list[str]]:
     others = float(np.median([value for worker, value in usual.items() if worker != slowest]))
     if usual[slowest] < _SLOW_WORKER * max(others, 1e-4):
         return [], []
-    looks = _looks_at(facts, slowest)
+    looks = [row for row in _looks_at(facts, slowest) if of in (None, row["loader"])]
     idle = [bool(row["outstanding"] <= row["tasks"]) for row in looks]
     if idle and sum(idle) <= len(idle) / 2:
         return [], []
@@ -246,9 +253,11 @@ def _since(steps: Steps) -> tuple[int | None, float | None]:
 
 def _same_first_batch(facts: Facts) -> Iterator[Sign]:
     """Each step takes the first batch of a new iterator."""
-    rows = [row for row in facts.rows(_BATCHES) if not row["exhausted"]]
+    known = facts.rows(_BATCHES)
+    rows = [row for row in known if not row["exhausted"]]
     newest = rows[: 2 * _MANY_BATCHES]
-    if len(newest) < _MANY_BATCHES or any(row["batch"] for row in newest):
+    is_whole = len(known) - len(rows) > len(rows) / 2  # an epoch is one batch
+    if len(newest) < _MANY_BATCHES or is_whole or any(row["batch"] for row in newest):
         return
     steps = {row["step"] for row in newest}
     if len(steps) < _REPEATS:
@@ -293,7 +302,7 @@ def _same_order(facts: Facts) -> Iterator[Sign]:
                 weight=0.5,
                 fix="Make the DataLoader with shuffle=True, unless the order is meant.",
             )
-        elif row["sampler_epoch"] == 0:
+        elif row["sampler_epoch"] == 0 and row.get("sampler_shuffles") is not False:
             yield Sign(
                 certainty="likely",
                 summary=f"Loader {row['loader']} gives its samples in the same order in each epoch:"

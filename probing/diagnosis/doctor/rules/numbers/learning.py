@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from .....units import figure
-from ...facts import Facts
+from ...facts import MOST_STEPS, Facts
 from ...findings import Rule, Sign
-from .gradients import SAMPLING_S, sampled
+from ...not_looked_at import NotLookedAt
+from .gradients import SAMPLING_S, Row, sampled
 from .losses import LOSS_QUERY
-from .rates import FEW_STEPS, losses_around, middle_of, raised
+from .rates import FEW_STEPS, RATE_JUMP, losses_around, middle_of, raised
 
 _CUT = 50.0
 """Schedules lower a rate by 10 at once, and those that come to their end in many small steps."""
 _CUT_STEPS = 8
+_BEFORE = f"SELECT max(lr) AS lr FROM (FROM python.steps ORDER BY seq DESC OFFSET {MOST_STEPS})"  # noqa: S608 - a number
+"""The largest rate of the steps before those that are looked at."""
 _ZERO_RATE = 1e-5
 _ZERO_STEPS = 30
 _MANY_CLIPPED = 20
@@ -27,7 +30,10 @@ _ALWAYS, _MUCH_CUT = 0.95, 0.1
 def _rate_jumps(facts: Facts) -> Iterator[Sign]:
     """The learning rate was raised far above all that it was."""
     steps = facts.steps
+    before = facts.rows(_BEFORE)[0]["lr"] or 0.0 if len(steps) else 0.0
     for found in raised(steps):
+        if found.after < RATE_JUMP * before:
+            continue
         around = losses_around(steps, found)
         yield Sign(
             certainty="likely" if around.is_worse else "possible",
@@ -35,7 +41,7 @@ def _rate_jumps(facts: Facts) -> Iterator[Sign]:
             + f", and the loss has gone from {figure(around.before)} to {figure(around.after)}"
             * around.is_worse,
             since_step=found.step,
-            evidence=("no step before had such a rate",),
+            evidence=("no step before it on record had such a rate",),
             weight=0.9,
         )
         return
@@ -90,6 +96,8 @@ def _rate_zero(facts: Facts) -> Iterator[Sign]:
     number = len(known) - last
     if number < max(_ZERO_STEPS, 0.1 * len(known)) and not (most == 0 and number >= _ZERO_STEPS):
         return
+    if any(_is_above_zero(row["lr"], most) for row in _groups(facts)):
+        return  # the rate on record is that of the first group
     now = "zero" if known[-1] == 0 else figure(known[-1], 2)
     before = f", and {figure(most, 3)} at most before: nothing is learned any more"
     yield Sign(
@@ -100,6 +108,18 @@ def _rate_zero(facts: Facts) -> Iterator[Sign]:
         evidence=(f"{number} steps have been made since",),
         weight=0.8,
     )
+
+
+def _groups(facts: Facts) -> Sequence[Row]:
+    """The parameter groups of all optimizers; none where they cannot be asked for."""
+    try:
+        return facts.live("optimizers")
+    except NotLookedAt:
+        return ()
+
+
+def _is_above_zero(rate: float | None, most: float) -> bool:
+    return rate is not None and rate > _ZERO_RATE * most
 
 
 def _clipping(facts: Facts) -> Iterator[Sign]:

@@ -135,7 +135,7 @@ def _labels(facts: Facts) -> LabelsAnswer | None:
 
 def _diverging(facts: Facts) -> Iterator[Sign]:
     """The loss has grown far beyond what it was."""
-    steps = facts.steps.settled()
+    steps = _with_losses(facts.steps.settled())
     losses = losses_of(steps)
     if len(losses) < FEW_STEPS or since_of(facts.rows(SINCE)) is not None:
         return
@@ -221,7 +221,7 @@ def _spikes(losses: Floats) -> list[int]:
 
 def _too_good(facts: Facts) -> Iterator[Sign]:
     """A language model's loss is next to nothing within few steps."""
-    steps = facts.steps
+    steps = _with_losses(facts.steps)
     losses = losses_of(steps)
     tokens = steps.column("tokens")
     if not steps.begins_at_start or len(losses) < 20 or np.isnan(tokens).all():
@@ -241,6 +241,11 @@ def _too_good(facts: Facts) -> Iterator[Sign]:
         evidence=(f"it was {figure(losses[0], 3)} in the first step",),
         weight=0.9,
     )
+
+
+def _with_losses(steps: Steps) -> Steps:
+    """Those that have a finite loss on record: the places in `losses_of` are theirs."""
+    return Steps([row for row in steps.rows if math.isfinite(row["loss"] or math.nan)])
 
 
 def losses_of(steps: Steps) -> Floats:

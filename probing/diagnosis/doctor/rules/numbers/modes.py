@@ -27,6 +27,7 @@ _FIRST_CALLS = 0.25
 _ON_DEVICE = "torch device"
 _WATCH_S, _MOST_LOOKS = 1.5, 32
 """So long, and so often, are random states looked at."""
+_FROZEN = "Frozen"  # of torchvision, and of those that have copied it
 _WITH_MODES = ("BatchNorm", "Dropout", "InstanceNorm")
 
 
@@ -36,13 +37,7 @@ def _reseeded(facts: Facts) -> Iterator[Sign]:
     if now.median_s > LONGEST_STEP_S:
         raise NotLookedAt(f"a step takes {now.median_s:.1f} s, and the ends of two are needed")
     trained = _trained(facts)
-    drawing = sorted(
-        {
-            row["class"]
-            for row in facts.live("modules")
-            if row["model"] in trained and row["training"] and row["dropout"]
-        }
-    )
+    drawing = _drawing([row for row in facts.live("modules") if row["model"] in trained])
     looks = facts.ask("random states", lambda: _states(facts, max(3.0, 4 * now.median_s)))
     names = {name for states in looks.values() for name in states}
     # On a device dropout draws from its generator, and none of the script's may use the other.
@@ -63,6 +58,19 @@ def _reseeded(facts: Facts) -> Iterator[Sign]:
                 weight=0.6,
             )
             return
+
+
+def _drawing(rows: Sequence[Row]) -> list[str]:
+    """Classes of dropouts that leave something out, of those that the last forward has called."""
+    is_seen = any(row.get("observed_step") is not None for row in rows)
+    return sorted(
+        {
+            row["class"]
+            for row in rows
+            if row["training"] and row["dropout"]
+            if row.get("observed_step") is not None or not is_seen
+        }
+    )
 
 
 def _states(facts: Facts, limit_s: float) -> dict[int, dict[str, str]]:
@@ -135,11 +143,17 @@ def _modes(facts: Facts) -> list[Row]:
     return facts.rows(_CALLED)
 
 
-def _with_modes(facts: Facts, model: str) -> list[str]:
-    """Classes in a model that compute something else in the other mode."""
+def _with_modes(facts: Facts, model: str, *, training: bool) -> list[str]:
+    """Classes in a model that are in a mode, and compute something else in the other one."""
     rows = [row for row in facts.live("modules") if row["model"] == model]
-    names = {row["class"] for row in rows if any(word in row["class"] for word in _WITH_MODES)}
-    return sorted(names)
+    return sorted(
+        {
+            row["class"]
+            for row in rows
+            if any(word in row["class"] for word in _WITH_MODES)
+            if _FROZEN not in row["class"] and row.get("training") is not (not training)
+        }
+    )
 
 
 def _trained(facts: Facts) -> set[str]:
@@ -153,7 +167,7 @@ def _evaluation_mode(facts: Facts) -> Iterator[Sign]:
         own = [row for row in rows if row["model"] == model]
         off = [row for row in own if row["training"] is False]
         on = [row for row in own if row["training"]]
-        classes = _with_modes(facts, model) if off else []
+        classes = _with_modes(facts, model, training=False) if off else []
         newest = facts.steps.numbers[-1] if len(facts.steps) else 0
         if not classes or off[0]["last"] < newest - 2 or off[0]["calls"] < 10:
             continue
@@ -182,10 +196,10 @@ def _training_mode(facts: Facts) -> Iterator[Sign]:
         is_copy = row["model"] not in _trained(facts)
         if is_copy and not _is_copy(facts, row):
             continue
-        classes = _with_modes(facts, row["model"])
+        classes = _with_modes(facts, row["model"], training=True)
         if not classes:
             continue
-        norm = any("Norm" in name for name in classes)
+        norm = any("BatchNorm" in name for name in classes)
         yield Sign(
             certainty="likely" if norm and not is_copy else "possible",
             summary=f"{row['model']} is in training mode while it is evaluated: {listed(classes)}"

@@ -28,6 +28,11 @@ _FEW_STEPS, _SURE_STEPS = 8, 200
 _EXCHANGED = 0.2
 """Gradients averaged by hand take so much of what the parameters do, however they are packed."""
 _STEPPED = "SELECT DISTINCT optimizer FROM python.optimizer_steps"
+_STEPPING = (
+    "SELECT optimizer, max(optimizers) AS number FROM"
+    " (FROM python.optimizer_steps ORDER BY seq DESC LIMIT 64) GROUP BY ALL"
+)
+"""One that trains first, and then another, are no two that change the same."""
 _MOST_EXCHANGED = (
     "SELECT coalesce(max(total), 0) AS most FROM (SELECT sum(bytes) AS total"
     " FROM python.collectives WHERE step > (SELECT coalesce(min(step), 0) FROM python.steps)"
@@ -94,6 +99,10 @@ def _of_others(facts: Facts, rows: Sequence[Row], found: Sequence[Row]) -> Itera
 
 def _two_optimizers(facts: Facts) -> Iterator[Sign]:
     found = [row for row in facts.live("parameters") if row["optimizers"] > 1 and row["trainable"]]
+    newest = facts.rows(_STEPPING)
+    if newest and all(row["number"] == 1 for row in newest):  # else one row may be of several
+        stepping = {row["optimizer"] for row in newest}
+        found = [row for row in found if len(stepping & _optimizers(row)) > 1]
     if not found:
         return
     yield Sign(
