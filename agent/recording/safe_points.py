@@ -174,7 +174,7 @@ class SafePoints:
         self._jobs: list[StepEndJob] = []
         self._hurried: tuple[StepEndJob, ...] = ()
         self._guard = Guard("step ends", self._drop_jobs)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may come back here
 
     @property
     def obstacle(self) -> str:
@@ -260,8 +260,7 @@ class SafePoints:
     def withdraw(self, visit: Visit) -> None:
         """The visit is over, whether or not the training thread came to hold."""
         with self._lock:
-            if visit in self._visits:
-                self._visits.remove(visit)
+            self._visits = [other for other in self._visits if other is not visit]
             self._settle()
         visit.finish()
 
@@ -298,8 +297,7 @@ class SafePoints:
     def end_job(self, job: StepEndJob) -> None:
         """Have a job run no more; to end one twice is harmless."""
         with self._lock:
-            if job in self._jobs:
-                self._jobs.remove(job)
+            self._jobs = [other for other in self._jobs if other is not job]
             self._hurried = tuple([other for other in self._hurried if other is not job])
             self._settle()
 

@@ -60,7 +60,7 @@ class Names:
     def __init__(self, path: Path) -> None:
         self._numbers: dict[str, int] = {}
         self._count = self._size = self.lost = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may come back here
         self.goes_on = False
         if path.exists():  # left by an agent that this process had before
             self._read(path)
@@ -90,25 +90,30 @@ class Names:
     def _write_down(self, name: str) -> int:
         """Give a new name its number: that of its place in the file."""
         with self._lock:  # writing lets other threads run
-            if name in self._numbers:
-                return self._numbers[name]
-            record = encode_name(name, self._count + 1)
-            # The name is in the file before any row can refer to it.
-            if not self._append(record):
-                return NULL_NAME
-            self._size += len(record)
-            number = self._numbers[name] = self._count = self._count + 1
-            return number
+            while name not in self._numbers:
+                number = self._count + 1
+                record = encode_name(name, number)
+                size = self._size + len(record)
+                # The name is in the file before any row can refer to it.
+                if not self._append(record):
+                    return NULL_NAME
+                if self._count < number:  # else a signal's handler has given that number away
+                    self._numbers[name] = self._count = number
+                    self._size = size
+            return self._numbers[name]
 
     def _append(self, record: bytes) -> bool:
         """Put a record behind the others, whole or not at all; the list or the disk may be full."""
         try:
+            # What a signal's handler has broken off would shift all that come after it.
+            if os.fstat(self._fd).st_size != self._size:
+                os.ftruncate(self._fd, self._size)
             if self._size + len(record) > MAX_FILE_BYTES:
                 self._why = f"their list has {MAX_FILE_BYTES >> 20} MiB, and takes no more"
             elif os.write(self._fd, record) == len(record):
                 return True
             else:
-                os.ftruncate(self._fd, self._size)  # half a name would shift all after it
+                os.ftruncate(self._fd, self._size)  # as half a name would
                 self._why = os.strerror(errno.ENOSPC)
         except OSError as error:
             self._why = error.strerror

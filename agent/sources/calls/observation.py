@@ -81,7 +81,8 @@ class Observation:
         self._torch: Any = sys.modules["torch"]
         self._recording = recording
         self._formulas = Formulas()
-        self._lock = threading.Lock()  # taken a few times, and in no call but the observed ones
+        # Taken a few times, and in no call but the observed ones; a signal's handler may come back.
+        self._lock = threading.RLock()
         self._ended: set[int] = set()
         self._root: weakref.ref[Any] | None = None
         self._thread = 0

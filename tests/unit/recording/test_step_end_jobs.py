@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from types import FrameType
 
 import pytest
 
@@ -54,6 +56,25 @@ def test_a_job_that_fails_fails_nobody_else() -> None:
     points.step_ended()
     assert bad.reasons == ["ValueError: no"]
     assert (bad.left, good.left, points.waiting) == (2, 0, False)
+
+
+def test_a_handler_amid_a_jobs_end_may_call_a_model() -> None:
+    """The call comes by the safe point as any other does, and waits for nobody."""
+    points, job, called = SafePoints(), Countdown(1), list[bool]()
+
+    def profile(frame: FrameType, event: str, _arg: object) -> None:
+        if event == "call" and frame.f_code is SafePoints._settle.__code__:
+            sys.setprofile(None)
+            points.root_called()
+            called.append(True)
+
+    points.begin_job(job)
+    sys.setprofile(profile)
+    try:
+        points.end_job(job)
+    finally:
+        sys.setprofile(None)
+    assert (called, points.waiting) == ([True], False)
 
 
 def test_a_job_can_be_ended() -> None:

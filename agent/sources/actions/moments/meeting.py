@@ -38,7 +38,7 @@ class Meeting:
         self._points = training.safe_points
         self._hold_s = hold_s
         self._rendezvous = Rendezvous(lambda: self._scene.place()[1])
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may come back here
         self._is_over = False
         self.settled = threading.Event()
         self.has_agreed = False

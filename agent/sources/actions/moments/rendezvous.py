@@ -20,7 +20,7 @@ class Rendezvous:
         self._passed: list[int] = []
         self._target: tuple[int, int] | None = None
         self._was_here = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may come back here
 
     def is_here(self) -> bool:
         """A step has ended: whether this is the place; in the training thread."""

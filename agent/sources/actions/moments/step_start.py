@@ -38,7 +38,7 @@ class StepStart:
         self._thread_id = thread_id
         self._work = work
         self._rendezvous = rendezvous
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may come back here
         self._is_taken = False
         self._has_ended = False
         self._is_over = threading.Event()
