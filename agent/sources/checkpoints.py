@@ -35,6 +35,9 @@ _WIRES = (
 _PART = ".distcp"
 """How the files end that torch.distributed.checkpoint writes by `torch.save`."""
 _DEEPEST, _MOST_KEYS = 3, 20_000
+_MOST_PATHS, _MOST_OTHERS = 20_000, 1000
+"""How many paths are kept apart of what has a model or an optimizer, and of other files, such as
+one per sample; of those beyond only the folder is kept, if there are not too many of these."""
 _OURS = re.compile(r"^\.(?P<name>.+)\.\d+-\d+\.unfinished$")
 """What `act checkpoint` calls a file until it is whole."""
 _LIBRARIES = (
@@ -58,6 +61,7 @@ class Checkpoints(PlainSource):
     def __init__(self, recording: Recording, ring: RingWriter, accelerator: Accelerator) -> None:
         self._recording, self._ring, self._accelerator = recording, ring, accelerator
         self._methods: list[StandIn] = []
+        self._left = [_MOST_OTHERS, _MOST_PATHS, _MOST_OTHERS]  # without a model, with one, folders
         self.is_on = False
         self.guard = Guard("checkpoints", self.stop)
 
@@ -120,9 +124,12 @@ class Checkpoints(PlainSource):
     ) -> Any:
         """Save, between the two halves of a row."""
         begun = path = None
+        clock = self._recording.costs.clock
         try:
+            start = clock()
             path = path_of(target)
             begun = self._begin(how, state, path)
+            self._recording.costs.add("checkpoints", clock() - start)
         except Exception:  # noqa: BLE001 - never harm the host
             self.guard.fault()
         start = time.perf_counter_ns()
@@ -148,21 +155,28 @@ class Checkpoints(PlainSource):
         is_part = path is not None and path.endswith(_PART)
         if is_part or (path is None and not (has_model or has_optimizer)):
             return None
-        look = look_at_weights(recording, roots, self._accelerator) if roots else None
-        clock = recording.costs.clock
-        start = clock()
+        look = look_at_weights(recording, roots, self._accelerator) if has_model else None
         word = self._ring.open_row(
             time.perf_counter_ns(),
             max(0, recording.step - 1),
-            NULL_NAME if path is None else names.intern(path),
+            NULL_NAME if path is None else self._number_of(path, int(has_model or has_optimizer)),
             names.intern(_caller()),
             recording.threads.state.native_id,
             how,
             int(has_model),
             int(has_optimizer),
         )
-        recording.costs.add("checkpoints", clock() - start)
         return word, look
+
+    def _number_of(self, path: str, kind: int) -> int:
+        """The number of a path, of its folder, or NULL, as long as there are not too many."""
+        names = self._recording.names
+        for text, at in ((path, kind), (os.path.join(os.path.dirname(path), ""), 2)):
+            is_new = not names.has(text)
+            if not is_new or self._left[at]:
+                self._left[at] -= is_new
+                return names.intern(text)
+        return NULL_NAME
 
     def _end(
         self,
@@ -174,16 +188,18 @@ class Checkpoints(PlainSource):
         """Close it."""
         if begun is None:
             return
-        word, look = begun
+        costs, took = self._recording.costs, time.perf_counter_ns() - start_ns
+        clock, (word, look) = costs.clock, begun
+        start = clock()
         are_finite = None if look is None else look.answer()
         size = NULL_INT
         if path is not None and os.path.isfile(path):
             size = os.stat(path).st_size
-        took = time.perf_counter_ns() - start_ns
         values: dict[str, Any] = {"bytes": size, "duration_ns": took}
         if are_finite is not None:
             values["weights_finite"] = int(are_finite)
         self._ring.close_named(word, state, values)
+        costs.add("checkpoints", clock() - start)
 
 
 def path_of(target: object) -> str | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..client.base import Process
 
 _NEWEST = (
-    "SELECT path, step, weights_finite FROM python.checkpoints WHERE path IS NOT NULL"
+    "SELECT path, step, weights_finite FROM python.checkpoints WHERE path NOT LIKE '%/'"
     " AND has_model AND NOT failed AND duration_ns IS NOT NULL AND weights_finite IS NOT false"
     " AND step < {step} ORDER BY step DESC, seq DESC LIMIT 1"
 )

@@ -14,7 +14,8 @@ _WHAT = (
     ),
     text(
         "shapes",
-        "The sizes of this rank's tensors, such as `[64,128]`, separated by `;`, the first eight.",
+        "The sizes of this rank's tensors, such as `[64,128]`, separated by `;`, the first eight;"
+        " NULL if they are new after 16,384 others.",
     ),
     text("dtypes", "Their data type; several types are separated by `;`."),
 )

@@ -31,6 +31,8 @@ from .groups import Group
 
 _MOST_TENSORS = 8
 _MOST_FACTS = 4096
+_MOST_SHAPES = 16_384
+"""How many texts of shapes are kept apart: the parts of an all_to_all may be others each time."""
 _MOST_POLLED = 64
 _POLL_NS = 1_000_000
 COUNTED = {"monitored_barrier": 2, "reduce_scatter": 2}
@@ -67,6 +69,7 @@ class CollectiveRows:
         self.callers = Callers(recording.names)
         self._owned = Owned()
         self._facts: dict[Any, tuple[int, int, int]] = {}
+        self._shapes_left = _MOST_SHAPES
         self._reductions: dict[Any, int] = {}
         self._ops: dict[str, int] = {}
         self.under_way: dict[int, Call] = {}
@@ -307,7 +310,11 @@ class CollectiveRows:
             shapes.append("...")
         dtypes = dict.fromkeys(str(tensor.dtype).removeprefix("torch.") for tensor in tensors)
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        return self._number(";".join(shapes)), self._number(";".join(dtypes)), size
+        text = ";".join(shapes)
+        if not self._recording.names.has(text):
+            text = text if self._shapes_left else ""
+            self._shapes_left = max(0, self._shapes_left - 1)
+        return self._number(text), self._number(";".join(dtypes)), size
 
     def reduction(self, reduce_op: object) -> int:
         """The number of a reduction's name; that of NULL for none."""

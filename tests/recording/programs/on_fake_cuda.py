@@ -144,11 +144,13 @@ def save() -> dict[str, Any]:
     for more in ({}, {"meanwhile": Meanwhile()}):
         CUDA.work(0.5)
         before = len(CUDA.waits())
-        torch.save({"names": list(training.model.state_dict()), **more}, "checkpoint.pt")
+        torch.save({**dict.fromkeys(training.model.state_dict()), **more}, "checkpoint.pt")
         waits += [entry.name for entry in CUDA.waits()[before:]]
     with torch.no_grad():
         next(training.model.parameters())[0, 0] = math.inf
-    torch.save({"meanwhile": Meanwhile()}, "checkpoint.pt")
+    torch.save(
+        {**dict.fromkeys(training.model.state_dict()), "meanwhile": Meanwhile()}, "checkpoint.pt"
+    )
     return {"waits": waits}
 
 
