@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...ring.format import DONE, NULL_INT, is_inline
 from ...ring.rows import null_of
 from ...ring.writer import RingWriter
-from ...safety.guard import Guard
+from ...safety.guard import Guard, pass_on
 from ...script.own_tables import ScriptTable
 from ..recording.source import SourceReport
 from .host import Host
@@ -131,6 +131,7 @@ class OwnRows:
             try:
                 row.append(store(value))
             except Exception:  # noqa: BLE001 - whatever a value of the script's does
+                pass_on()
                 stored, number = self._stored_otherwise(name, kind, value, store)
                 if number is not None:
                     later.append((len(row), number))
@@ -175,6 +176,7 @@ class OwnRows:
                 value = value.item()
             return store(value), None
         except Exception:  # noqa: BLE001 - as in `_write`
+            pass_on()
             given = "a number that is too large or has a fraction"
             if type(value) not in (int, float):
                 given = f"a {type(value).__name__}"

@@ -38,6 +38,30 @@ static PyObject *name_call_impl, *name_compiled;
 static PyTypeObject *moment_type, *rows_type, *phases_type;
 PyTypeObject *thread_type, *words_type;
 
+/* Whether what is raised is no fault of ours but meant for the program: Ctrl-C, in most cases, or
+ * what else a signal's handler has raised. */
+int is_interrupt(void)
+{
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return 1;
+    if (hot.is_programs == NULL)
+        return 0;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (trace != NULL)
+        PyException_SetTraceback(value, trace);
+    PyObject *is_programs = Py_NewRef(hot.is_programs);
+    PyObject *answer = PyObject_CallOneArg(is_programs, value);
+    Py_DECREF(is_programs);
+    int is_one = answer == Py_True;
+    if (answer == NULL)
+        PyErr_Clear();
+    Py_XDECREF(answer);
+    PyErr_Restore(type, value, trace);
+    return is_one;
+}
+
 /* Calls into Python with the raised exception as the one in hand, as a handler would; the exception
  * is raised again if `again` is set, else dropped. What the call itself raises is dropped, but for
  * an interrupt, which is raised in the place of the other: then -1. */
@@ -351,7 +375,7 @@ static void leave(void)
 
 PyDoc_STRVAR(install_doc,
 "install(*, function, original, is_direct, layout, ring, words, now, known, state_of_thread,\n"
-"        sample, note_failure, fault)\n--\n\n"
+"        sample, note_failure, fault, is_programs)\n--\n\n"
 "Have calls of a Python function be run by this module.\n\n"
 "Raises:\n"
 "    ValueError: The layout of a row or the size of the ring is another than that known here.\n"
@@ -361,14 +385,14 @@ static PyObject *install(PyObject *Py_UNUSED(module), PyObject *args, PyObject *
 {
     static char *names[] = {
         "function", "original", "is_direct", "layout", "ring", "words", "now", "known",
-        "state_of_thread", "sample", "note_failure", "fault", NULL};
+        "state_of_thread", "sample", "note_failure", "fault", "is_programs", NULL};
     PyObject *function, *original, *layout, *ring, *words, *now, *known;
-    PyObject *state_of_thread, *sample, *failed, *fault;
+    PyObject *state_of_thread, *sample, *failed, *fault, *is_programs;
     int is_direct;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "$O!OpOOO!O!O!OOOO", names, &PyFunction_Type, &function, &original,
+            args, kwargs, "$O!OpOOO!O!O!OOOOO", names, &PyFunction_Type, &function, &original,
             &is_direct, &layout, &ring, words_type, &words, moment_type, &now, &PyDict_Type, &known,
-            &state_of_thread, &sample, &failed, &fault))
+            &state_of_thread, &sample, &failed, &fault, &is_programs))
         return NULL;
     if (hot.is_installed || PyInterpreterState_Get() != PyInterpreterState_Main()) {
         PyErr_SetString(PyExc_RuntimeError, "the C recorder serves one recording at a time");
@@ -394,6 +418,7 @@ static PyObject *install(PyObject *Py_UNUSED(module), PyObject *args, PyObject *
     hot.sample = Py_NewRef(sample);
     hot.failed = Py_NewRef(failed);
     hot.fault = Py_NewRef(fault);
+    Py_XSETREF(hot.is_programs, Py_NewRef(is_programs));
     hot.python = ((PyFunctionObject *)function)->vectorcall;
     forget();
     hot.installed++;
@@ -599,7 +624,7 @@ static PyType_Spec thread_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, thread_slots};
 
 /* Of what this module offers, as native.py has it: raised with each change of it. */
-enum { VERSION = 7 };
+enum { VERSION = 8 };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "probing.ring._native", "The hot path of the recorder in C.", -1,

@@ -83,6 +83,7 @@ typedef struct {
     PyObject *known;       /* dict: id(module) -> bytes */
     PyObject *state_of_thread;
     PyObject *sample, *failed, *fault;
+    PyObject *is_programs; /* of an exception: bool; kept as well */
     Words *words;
     Moment *now;
     Py_buffer ring;
@@ -145,12 +146,6 @@ static inline int goes_on(uint64_t installed)
     return hot.installed == installed && hot.is_installed;
 }
 
-/* Whether what is raised is no fault of ours but meant for the program: Ctrl-C, in most cases. */
-static inline int is_interrupt(void)
-{
-    return !PyErr_ExceptionMatches(PyExc_Exception);
-}
-
 /* A thread's facts for calls of a depth; NULL where they are not as they should be. */
 static inline const char *facts_at(PyObject *facts, Py_ssize_t depth)
 {
@@ -185,6 +180,7 @@ typedef struct {
 
 /* What _native.c offers. */
 int handle(PyObject *callable, PyObject *const *args, size_t count, int again);
+int is_interrupt(void);
 int note_fault_by(PyObject *fault);
 int take_sample(void);
 int pack_arguments(

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RingError
+from ..safety.guard import pass_on
 from ..tables import Table
 from .format import (
     DROPPED,
@@ -116,6 +117,7 @@ class Names:
                 os.ftruncate(self._fd, self._size)  # as half a name would
                 self._why = os.strerror(errno.ENOSPC)
         except OSError as error:
+            pass_on()  # a time limit's TimeoutError
             self._why = error.strerror
         self.lost += 1
         return False

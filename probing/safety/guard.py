@@ -1,13 +1,17 @@
 """What is called through here may fail as it likes: a fault of ours never reaches the training.
 
 Rules of this file: a hook that raises is counted; after `LIMIT` faults its source is switched
-off, and why is kept for `status`. Nothing is printed, nothing is logged through the host.
+off, and why is kept for `status`. Nothing is printed, nothing is logged through the host. What a
+signal's handler raises in the midst of ours is the program's, and reaches it.
 """
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable, Iterable
+
+from .handlers import is_of_handler
 
 LIMIT = 3
 
@@ -26,6 +30,17 @@ def try_each(actions: Iterable[Callable[[], object]]) -> list[str]:
     return failed
 
 
+def pass_on() -> None:
+    """Raise the exception in hand again where it is the program's and no fault of ours.
+
+    Raises:
+        Exception: What a signal's handler has raised.
+    """
+    error = sys.exc_info()[1]
+    if error is not None and is_of_handler(error):
+        raise error
+
+
 class Guard:
     """Counts the faults of one source and switches it off when there are too many.
 
@@ -42,7 +57,8 @@ class Guard:
         self.last = ""
 
     def fault(self) -> None:
-        """Note the exception in hand; never raises."""
+        """Note the exception in hand, unless it is the program's: see `pass_on`."""
+        pass_on()
         self.faults += 1
         self.last = traceback.format_exc(limit=-3)
         try:
@@ -54,7 +70,7 @@ class Guard:
             self.faults += 1
 
     def run(self, action: Callable[..., object], *args: object) -> None:
-        """Call something that must not fail the caller."""
+        """Call something that must not fail the caller; but see `pass_on`."""
         try:
             action(*args)
         except Exception:  # noqa: BLE001 - a fault of ours never reaches the training

@@ -107,6 +107,7 @@ given = dict(
     function=call, original=call, is_direct=False, layout=layout,
     ring=memoryview(bytearray(HEADER_SIZE + 64 * 64)), words=Words(4), now=Moment(), known={},
     state_of_thread=lambda: None, sample=print, note_failure=print, fault=print,
+    is_programs=print,
 )
 
 def refused(**other):
@@ -172,6 +173,7 @@ IN_C.install(
     layout=tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE).fields),
     ring=ring, words=Words(4), now=Moment(), known={id(module): bytes(12)},
     state_of_thread=lambda: state, sample=lambda: None, note_failure=print, fault=print,
+    is_programs=print,
 )
 IN_C.run(is_on=True)
 print(module())
@@ -240,6 +242,7 @@ IN_C.install(
     ring=memoryview(bytearray(HEADER_SIZE + 64 * 64)), words=Words(4), now=Moment(),
     known={id(module): bytes(12) for module in modules}, state_of_thread=state,
     sample=lambda: end("sample" if hooks else ""), note_failure=print, fault=lambda: end("fault"),
+    is_programs=lambda error: False,
 )
 IN_C.hook_backward(
     tensor=Tensor, hook=lambda gradient, place=None: None, hooked={},
@@ -273,9 +276,10 @@ def test_a_recording_may_end_in_the_midst_of_a_call(where: str, tmp_path: Path) 
 
 
 INTERRUPTED = """
-import sys
+import signal, sys
 from probing.ring.native import IN_C, Words, Moment
 from probing.ring.format import FAILED, HEADER_SIZE, layout_of
+from probing.safety.handlers import is_of_handler
 from probing.tables import TORCH_TRACE
 
 class State(IN_C.Thread):
@@ -283,6 +287,9 @@ class State(IN_C.Thread):
 
 class Tensor:
     grad_fn = object()
+
+class Late(Exception):
+    pass
 
 class Module:
     def forward(self):
@@ -293,8 +300,11 @@ class Module:
 def call(self):
     return "by Python"
 
+def ring(number, frame):
+    raise {"KeyboardInterrupt": KeyboardInterrupt, "Late": Late}[sys.argv[2]](sys.argv[1])
+
 def interrupt(*args):
-    raise KeyboardInterrupt(sys.argv[1])
+    signal.raise_signal(signal.SIGALRM)
 
 def failed(depth, word, start):
     told.append((type(sys.exc_info()[1]).__name__, depth, word))
@@ -310,7 +320,7 @@ given = dict(
     ring=memoryview(bytearray(HEADER_SIZE + 64 * 64)), words=Words(4), now=Moment(),
     known={id(module): bytes(12)},
     state_of_thread=lambda: state, sample=lambda: None, note_failure=failed,
-    fault=lambda: faults.append(1),
+    fault=lambda: faults.append(1), is_programs=is_of_handler,
 )
 hooking = dict(
     tensor=Tensor, hook=lambda gradient, place=None: None, hooked={},
@@ -321,6 +331,7 @@ if sys.argv[1] in hooking:
     hooking[sys.argv[1]] = interrupt
 elif sys.argv[1] != "failed":
     given[sys.argv[1]] = interrupt
+signal.signal(signal.SIGALRM, ring)
 IN_C.install(**given)
 IN_C.hook_backward(**hooking)
 IN_C.run_backward(is_on=True)
@@ -328,8 +339,8 @@ IN_C.run(is_on=True)
 before = sys.getrefcount(module), sys.getrefcount(state)
 try:
     module()
-except KeyboardInterrupt as error:
-    print(error, repr(error.__context__))
+except (KeyboardInterrupt, Late) as error:
+    print(type(error).__name__, error, repr(error.__context__))
 print(told, faults, state.depth)
 assert (sys.getrefcount(module), sys.getrefcount(state)) == before
 IN_C.uninstall()
@@ -341,26 +352,29 @@ IN_C.uninstall()
 @pytest.mark.parametrize(
     ("place", "context", "told"),
     [
-        ("sample", "None", "[('KeyboardInterrupt', 1, 4)]"),
-        ("make", "None", "[('KeyboardInterrupt', 1, 4)]"),
-        ("carrier", "None", "[('KeyboardInterrupt', 1, 4)]"),
-        ("is_mode_on", "None", "[('KeyboardInterrupt', 1, 4)]"),
+        ("sample", "None", "[(KIND, 1, 4)]"),
+        ("make", "None", "[(KIND, 1, 4)]"),
+        ("carrier", "None", "[(KIND, 1, 4)]"),
+        ("is_mode_on", "None", "[(KIND, 1, 4)]"),
         ("failed", "ValueError()", "[('ValueError', 1, 4)]"),
         ("state_of_thread", "None", "[]"),
     ],
 )
+@pytest.mark.parametrize("kind", ["KeyboardInterrupt", "Late"])
 def test_an_interrupt_in_the_midst_of_ours_is_the_programs(
-    place: str, context: str, told: str, tmp_path: Path
+    place: str, context: str, told: str, kind: str, tmp_path: Path
 ) -> None:
-    """Ctrl-C that comes while Python looks at memory, say, is raised, and is no fault of ours."""
+    """What a signal's handler raises while Python looks at memory, say, is no fault of ours."""
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, place],
+        [sys.executable, "-c", INTERRUPTED, place, kind],
         env=clean_env(tmp_path),
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert done.stdout.splitlines() == [f"{place} {context}", f"{told} [] 1"], done.stderr
+    told = told.replace("KIND", repr(kind))
+    lines = [f"{kind} {place} {context}", f"{told} [] 1"]
+    assert done.stdout.splitlines() == lines, done.stderr
 
 
 @pytest.mark.anypython

@@ -17,7 +17,7 @@ from typing import Any
 
 from ....ring.format import DONE, FAILED, HEADER_SIZE
 from ....ring.rows import PlainRows
-from ....safety.guard import Guard
+from ....safety.guard import Guard, pass_on
 from ..data.shapes import Size, size_of
 from ..memory.sampler import MemorySampler
 from ..shared.recording import Recording, RootCall
@@ -387,3 +387,5 @@ class ModuleCalls:
         """Note the exception in hand, unless it is that of a call which ends after we have gone."""
         if self.is_on:
             self.guard.fault()
+        else:
+            pass_on()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....ring.native import IN_C
+from ....safety.handlers import is_of_handler
 from ..memory.sampler import MemorySampler
 from ..shared.recording import Recording
 from .backward.module_backward import ModuleBackward
@@ -76,6 +77,7 @@ class NativeCalls:
                 sample=self._memory.sample,
                 note_failure=failed,
                 fault=fault,
+                is_programs=is_of_handler,
             )
         except (BufferError, RuntimeError, ValueError, TypeError) as error:
             self._part, self._why_python = None, str(error)

@@ -19,7 +19,7 @@ from typing import Any
 
 from ....ring.format import DONE, FAILED, NULL_INT
 from ....ring.writer import RingWriter
-from ....safety.guard import Guard
+from ....safety.guard import Guard, pass_on
 from ..shared.recording import Recording
 from ..stand_in import PlainSource, StandIn
 from .batches import NO_FACTS, BatchFacts, BatchKinds
@@ -341,6 +341,8 @@ class DataLoaders(PlainSource):
         """Note the exception in hand, unless it is that of a wait which ends after we have gone."""
         if self.is_on:
             self.guard.fault()
+        else:
+            pass_on()
 
 
 def _forget_with(known: dict[int, Any], thing: object, guard: Guard) -> weakref.ref[Any]:
@@ -385,4 +387,5 @@ def _length_of(iterator: Any) -> int | None:
     try:
         return len(iterator)
     except Exception:  # noqa: BLE001 - many samplers do not tell, and some are the user's
+        pass_on()
         return None

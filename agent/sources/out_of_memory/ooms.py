@@ -12,7 +12,7 @@ import mmap
 import sys
 import weakref
 
-from ....safety.guard import Guard
+from ....safety.guard import Guard, pass_on
 from ..accelerator import Accelerator
 from ..calls.backward.module_backward import ModuleBackward
 from ..calls.names.module_names import IDS, ModuleNames
@@ -97,6 +97,7 @@ class Ooms(PlainSource):
         try:
             self._look_at(error, phase)
         except Exception:  # noqa: BLE001 - never harm the host
+            pass_on()
             with contextlib.suppress(Exception):
                 self.guard.fault()
         finally:

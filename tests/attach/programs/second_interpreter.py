@@ -31,7 +31,7 @@ def takes_a_recording():
             layout=tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE).fields),
             ring=memoryview(bytearray(HEADER_SIZE + 64 * 64)), words=Words(4), now=Moment(),
             known={{}}, state_of_thread=print, sample=print,
-            note_failure=print, fault=print,
+            note_failure=print, fault=print, is_programs=print,
         )
     except RuntimeError:
         return False

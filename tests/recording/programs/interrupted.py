@@ -1,10 +1,14 @@
-"""Ctrl-C at every moment of a recorded call, asserting that the next call is recorded as ever."""
+"""Ctrl-C or a time limit at every moment of a recorded call.
+
+Asserts that it reaches the program and is no fault of ours, and that the next call is recorded.
+"""
 
 from __future__ import annotations
 
 import dis
 import itertools
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -28,6 +32,15 @@ ROWS = (
 )
 
 
+class Late(Exception):
+    """A time limit's exception."""
+
+
+def ring(_signal: int, _frame: FrameType) -> None:
+    """A signal's handler, by turns that of Ctrl-C and that of a time limit."""
+    raise (KeyboardInterrupt if calls % 2 else Late)
+
+
 def interrupt_at(moment: int) -> Callable[[FrameType, str, object], Any]:
     """A trace function that raises at the n-th instruction of ours."""
     left = itertools.count(moment, -1)
@@ -38,7 +51,7 @@ def interrupt_at(moment: int) -> Callable[[FrameType, str, object], Any]:
         frame.f_trace_opcodes = True
         is_moment = event == "opcode" and frame.f_code.co_code[frame.f_lasti] != NOP
         if is_moment and next(left) == 0:
-            raise KeyboardInterrupt
+            ring(signal.SIGALRM, frame)
         return trace
 
     return trace
@@ -49,7 +62,7 @@ def call_interrupted(model: nn.Module, x: torch.Tensor, moment: int) -> bool:
     sys.settrace(interrupt_at(moment))
     try:
         model(x).sum().backward()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Late):
         return True
     finally:
         sys.settrace(None)

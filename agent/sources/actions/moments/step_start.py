@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from .....safety.guard import pass_on
 from .....safety.this_thread import is_called
 from ....recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 from .rendezvous import Rendezvous
@@ -101,6 +102,7 @@ class StepStart:
             self._work()
         except Exception as error:  # noqa: BLE001 - the rim: it never reaches the training
             self.fault = error
+            pass_on()
         finally:
             self.pause_s = time.perf_counter() - started
             self._is_over.set()

@@ -16,7 +16,7 @@ from typing import Any
 
 from .....ring.format import DONE, HEADER_SIZE, NULL_FLOAT, NULL_INT, NULL_NAME
 from .....ring.rows import PlainRows
-from .....safety.guard import Guard
+from .....safety.guard import Guard, pass_on
 from ...shared.recording import Recording
 from ...steps.phases import Phases
 from ...torch_types import Device, Work
@@ -119,6 +119,7 @@ class HotPath:
                     else:
                         key = (tensor.shape, tensor.dtype, tensor.device, key)
             except Exception:  # noqa: BLE001 - called in another way than torch's functions do
+                pass_on()
                 return usual(target, *args)
             try:
                 thread = threads.state
