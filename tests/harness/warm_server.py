@@ -156,26 +156,36 @@ def _serve(server: socket.socket, door: socket.socket) -> Callable[[], object] |
         server: Whoever started this process; it ends with it.
         door: Where shells of the tests come in.
     """
-    clients = [server]
+    begun: dict[socket.socket, list[int]] = {server: []}
     while True:
-        for ready in select.select([door, *clients], [], [])[0]:
+        for ready in select.select([door, *begun], [], [])[0]:
             if ready is door:
-                clients.append(door.accept()[0])
+                begun[door.accept()[0]] = []
             elif (received := _receive(ready)) is not None:
                 pid = _answer(ready, *received)
-                if not pid:
-                    for one in (door, *clients):
+                if pid == 0:
+                    for one in (door, *begun):
                         one.close()
                     return _become_asked(received[0])
+                if pid is not None:
+                    begun[ready].append(pid)
             elif ready is server:
                 return None
             else:
-                clients.remove(ready)
+                _end_left(begun.pop(ready))
                 ready.close()
 
 
-def _answer(client: socket.socket, request: dict[str, Any], streams: list[int]) -> int:
-    """Do what is asked; returns 0 in a forked child."""
+def _end_left(pids: list[int]) -> None:
+    """End what a shell has begun and not seen end: it was killed, and with it what it ran."""
+    for pid in pids:
+        if pid not in _ended:
+            os.kill(pid, signal.SIGKILL)
+            _ended[pid] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _answer(client: socket.socket, request: dict[str, Any], streams: list[int]) -> int | None:
+    """Do what is asked; returns the process that was begun, 0 in it, and None where none was."""
     answer: dict[str, Any] = {"id": request["id"]}
     if "reap" in request:
         answer["code"] = _reap(request["reap"])
@@ -196,9 +206,8 @@ def _answer(client: socket.socket, request: dict[str, Any], streams: list[int]) 
         client.send(json.dumps(answer).encode())
     except OSError:  # it was killed meanwhile: nobody knows of the process
         if "pid" in answer:
-            os.kill(answer["pid"], signal.SIGKILL)
-            os.waitpid(answer["pid"], 0)
-    return os.getpid()
+            _end_left([answer["pid"]])
+    return answer.get("pid")
 
 
 def _become_asked(request: dict[str, Any]) -> Callable[[], object]:
