@@ -1,12 +1,18 @@
-"""Which files are ours, whose frames say nothing about the job, and where packages are found.
+"""Which files and processes are ours, not the job's, and where packages are found.
 
-Rules of this file: nothing but paths; ours are found once. `probing/agent` and `probing/cli` may
-be links of a checkout, and a file may be named by either way.
+Rules of this file: nothing but paths and words; our paths are found once. `probing/agent` and
+`probing/cli` may be links of a checkout, and a file may be named by either way.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+
+SQL_WORKER = "sql_worker_main.py"
+"""The script that a SQL worker runs."""
+_SCRIPTS = ("probing", SQL_WORKER)
+_RUNS_A_PROGRAM = "probing._run"
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
@@ -27,6 +33,20 @@ AGENT = _folders("agent")
 def is_ours(file: str) -> bool:
     """Whether a file is one of ours, by its absolute name."""
     return file.startswith(OURS)
+
+
+def is_our_command(command: Sequence[str]) -> bool:
+    """Whether a command line is that of one of our processes: a command, its helper, a SQL worker.
+
+    What `probing run` has started is the program's own.
+    """
+    words = command[1:6]  # the interpreter's options come first
+    for option, word in zip(words, (*words, "")[1:], strict=True):  # there may be none
+        if option == "-m":
+            return word.partition(".")[0] == "probing" and word != _RUNS_A_PROGRAM
+        if not option.startswith("-"):
+            return os.path.basename(option) in _SCRIPTS
+    return False
 
 
 def places_of(*packages: str) -> list[str]:

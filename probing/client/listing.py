@@ -16,6 +16,7 @@ from ..errors import ConnectionLost, NoSuchProcess, NotAnswering, NotProbed
 from ..linux import process
 from ..linux.host_memory import near_limit
 from ..messages.frozen import dataclass
+from ..own_files import is_our_command
 from ..postmortem import crashes
 from ..postmortem.not_finite import peek_since
 from ..reach.endpoint import Local, resolve
@@ -39,7 +40,6 @@ State = Literal[
 
 _LOADER_WORKER = "pt_data_worker"
 """What torch calls a worker of a data loader."""
-_OUR_MODULES = ("probing", "probing.attach.injectors", "probing.cluster.node", "probing.web")
 _PING_S = 0.5
 _RECENT_S = 10.0
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 32, 1000
@@ -108,18 +108,9 @@ def list_processes(*, dead: bool = False, every: bool = False) -> tuple[ProcessS
 def _python_processes() -> list[int]:
     """The Python processes whose files this user may look at, newest first, without our own."""
     pids = sorted((int(name) for name in os.listdir("/proc") if name.isdecimal()), reverse=True)
-    return [pid for pid in pids if process.is_python(pid) and not _is_ours(process.command(pid))]
-
-
-def _is_ours(command: tuple[str, ...]) -> bool:
-    """Whether a process is one of probing's: a command, its helper, or a SQL worker."""
-    words = command[1:6]  # the interpreter's options come first
-    for option, word in zip(words, (*words, "")[1:], strict=True):  # there may be none
-        if option == "-m":
-            return word in _OUR_MODULES
-        if not option.startswith("-"):
-            return os.path.basename(option) in ("probing", "sql_worker.py")
-    return False
+    return [
+        pid for pid in pids if process.is_python(pid) and not is_our_command(process.command(pid))
+    ]
 
 
 def summarize_stranger(pid: int) -> ProcessSummary | None:

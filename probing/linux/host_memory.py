@@ -11,6 +11,7 @@ import os
 from typing import Any, NamedTuple
 
 from ..messages.common import LiveRows
+from ..own_files import is_our_command
 from ..tables import HOST_MEMORY
 from ..units import percent, size
 from . import process
@@ -20,7 +21,6 @@ from .kernel_files import read_text, sizes_in
 NEAR_LIMIT = 0.9
 """The part of its limit from which on a cgroup is worth a warning."""
 _WORKER_NAME = "pt_data_worker"  # what torch calls the main thread of a DataLoader's worker
-_SQL_WORKER = "sql_worker.py"
 _SHM = "/dev/shm/"  # noqa: S108 - looked at, never written to
 
 
@@ -152,8 +152,7 @@ def _role(pid: int, name: str, *, is_trainer: bool) -> str:
         return "trainer"
     if name == _WORKER_NAME:
         return "data_worker"
-    is_ours = any(os.path.basename(word) == _SQL_WORKER for word in process.command(pid)[1:6])
-    return "probing" if is_ours else "child"
+    return "probing" if is_our_command(process.command(pid)) else "child"
 
 
 def _sum(sizes: dict[str, int], *names: str) -> int | None:

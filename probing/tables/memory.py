@@ -82,8 +82,8 @@ HOST_MEMORY = Table(
         choice(
             "role",
             PROCESS_ROLES,
-            "`trainer`; `data_worker`: of a `DataLoader`; `probing`: the agent's SQL worker;"
-            " `child`: any other.",
+            "`trainer`; `data_worker`: of a `DataLoader`; `probing`: the agent's SQL worker, or"
+            " another process of ours; `child`: any other.",
         ),
         text("name", "What the kernel calls it."),
         size("resident_bytes", "Its resident set, shared memory included."),

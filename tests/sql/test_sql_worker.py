@@ -21,6 +21,7 @@ import pytest
 from probing.errors import Busy, QueryTimedOut, RemoteError, SqlWorkerDied
 from probing.linux import process
 from probing.messages import common as wire
+from probing.own_files import is_our_command
 from probing.rundir.folders import ProcessFolder
 from probing.server.sql_worker import sql_worker_main, worker as worker_module
 from probing.server.sql_worker.courtesy import FAR, NEAR, Courtesy
@@ -407,7 +408,7 @@ def test_close_ends_what_runs(folder: ProcessFolder) -> None:
 def test_the_worker_is_limited_and_bare(
     folder: ProcessFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It inherits no descriptor and no variable that would put an agent into it, and is nice."""
+    """It inherits no descriptor, no variable that would put an agent into it, is nice and known."""
     monkeypatch.setenv("PROBING", "1")
     monkeypatch.setenv("SECRET", "x")
     inherited = tmp_path / "inherited"
@@ -421,6 +422,7 @@ def test_the_worker_is_limited_and_bare(
         assert not names & {b"PROBING", b"SECRET", b"PYTHONPATH"}
         held = [os.readlink(link) for link in (proc / "fd").iterdir() if link.is_symlink()]
         assert str(inherited) not in held
+        assert is_our_command(process.command(idle_pid(worker)))
         limits = (proc / "limits").read_text()
         assert f"{(512 << 20) + (2 << 30)}" in limits
         assert int((proc / "stat").read_text().rpartition(")")[2].split()[16]) >= NEAR

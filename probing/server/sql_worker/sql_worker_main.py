@@ -1,10 +1,10 @@
 """The SQL worker: a helper process in which an agent lets remote queries run.
 
-Rules of this file: it is started by its path, as ``python -I sql_worker.py FOLDER MEMORY_MIB
-[PLACE ...]``, with two pipes and a bare environment; the places are where packages lie that
-``-I`` has left out. It limits itself before it imports anything heavy, answers one request
-after the other, and ends with its parent. A statement that kills it, or for which its parent
-has to kill it, is one client's error and nobody else's.
+Rules of this file: it is started by its path, as ``python -I sql_worker_main.py FOLDER
+MEMORY_MIB [PLACE ...]``, with two pipes and a bare environment; the places are where packages
+lie that ``-I`` has left out. It limits itself before it imports anything heavy, answers one
+request after the other, and ends with its parent. A statement that kills it, or for which its
+parent has to kill it, is one client's error and nobody else's.
 """
 
 from __future__ import annotations

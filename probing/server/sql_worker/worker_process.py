@@ -17,7 +17,7 @@ from pathlib import Path
 from ...errors import BadRequest, SqlWorkerDied
 from ...linux import limited_memory, process
 from ...messages import common as wire
-from ...own_files import places_of
+from ...own_files import SQL_WORKER, places_of
 from ...rundir.folders import ProcessFolder
 from ...sql import frames as sql_frames
 from ...sql.frames import WorkerRequest
@@ -64,7 +64,7 @@ class WorkerProcess:
         Raises:
             SqlWorkerDied: It cannot be started.
         """
-        script = Path(__file__).with_name("sql_worker_main.py")
+        script = Path(__file__).with_name(SQL_WORKER)
         places = [*places_of("probing", "duckdb", "pyarrow", "numpy"), *borrowed_places]
         whose = sql_frames.NO_FOLDER if folder is None else str(folder.path)
         try:

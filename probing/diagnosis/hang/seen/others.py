@@ -15,6 +15,7 @@ from ....linux import process
 from ....linux.kernel_files import read_text
 from ....messages.common import Backtrace
 from ....messages.frozen import dataclass
+from ....own_files import SQL_WORKER
 from ....reach import ladder
 from ....stacks import waits
 from ....stacks.thread_waits import own_line
@@ -29,7 +30,7 @@ _AWAITS = re.compile(
 _CHILD = "child process"
 _FILE_LOCK = "waiting for a file lock"
 _DEEPEST = 2
-_HELPERS = ("resource_tracker", "semaphore_tracker", "sql_worker_main")
+_HELPERS = ("resource_tracker", "semaphore_tracker", SQL_WORKER)
 _MOST = 3
 _MOST_COMMAND = 60
 
