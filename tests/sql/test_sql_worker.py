@@ -408,7 +408,7 @@ def test_close_ends_what_runs(folder: ProcessFolder) -> None:
 def test_the_worker_is_limited_and_bare(
     folder: ProcessFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It inherits no descriptor, no variable that would put an agent into it, is nice and known."""
+    """It inherits no descriptor, blocked signal or variable of an agent, is nice and known."""
     monkeypatch.setenv("PROBING", "1")
     monkeypatch.setenv("SECRET", "x")
     inherited = tmp_path / "inherited"
@@ -423,13 +423,16 @@ def test_the_worker_is_limited_and_bare(
         held = [os.readlink(link) for link in (proc / "fd").iterdir() if link.is_symlink()]
         assert str(inherited) not in held
         assert is_our_command(process.command(idle_pid(worker)))
+        assert int(process.status(idle_pid(worker))["SigBlk"], 16) == 0
         limits = (proc / "limits").read_text()
         assert f"{(512 << 20) + (2 << 30)}" in limits
         assert int((proc / "stat").read_text().rpartition(")")[2].split()[16]) >= NEAR
 
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # as the agent does
     try:
         with_worker(folder, test)
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(handed_down)
 
 

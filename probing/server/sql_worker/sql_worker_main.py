@@ -78,6 +78,8 @@ def limit_process(memory_mib: int) -> None:
     # The worker stays in the session of the training: in one of its own the kernel would give it
     # the same share of a core, however nice it is. So Ctrl-C at the training reaches it, too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The agent's thread that started it blocks all, that of RLIMIT_CPU among them.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     limit_memory(memory_mib)
     for kind, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_NOFILE, 64)):
         _, hard = resource.getrlimit(kind)
