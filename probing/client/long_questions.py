@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from ..errors import NotAnswering, ProbingError
 from ..messages.limits import LARGE_ANSWER_BYTES
 from ..reach.address import Address
+from ..reach.limited_socket import Leave
 from ..reach.transport import ask
 from ..safety.side_threads import start_aside
 
@@ -46,30 +47,47 @@ def ask_and_watch(
         NotAnswering: The process says nothing any more.
         ProbingError: What the agent answered instead.
     """
-    outcome: list[bytes | Exception] = []
-    is_done = threading.Event()
+    leave = Leave()
 
-    def work() -> None:
-        try:
-            outcome.append(
-                ask(address, route, body=body, timeout_s=timeout_s, most_bytes=LARGE_ANSWER_BYTES)
-            )
-        except Exception as error:  # noqa: BLE001 - raised again where the outcome is read
-            outcome.append(error)
-        is_done.set()
+    def request() -> bytes:
+        most = LARGE_ANSWER_BYTES
+        return ask(address, route, body=body, timeout_s=timeout_s, most_bytes=most, leave=leave)
 
-    start_aside(work, name=route)
+    outcome = _Outcome(request, name=route)
     heard, known = time.monotonic(), None
-    while not is_done.wait(_POLL_S):
-        with contextlib.suppress(ProbingError):
-            status = progress(_PROGRESS_TIMEOUT_S)
-            heard = time.monotonic()
-            if tell is not None and status != known:
-                tell(status)
-            known = status
-        if time.monotonic() - heard > silence_s:
-            raise NotAnswering(f"the agent at {address}", silence_s)
-    result = outcome[0]
-    if isinstance(result, Exception):
-        raise result
-    return result
+    try:
+        while not outcome.is_there.wait(_POLL_S):
+            with contextlib.suppress(ProbingError):
+                status = progress(_PROGRESS_TIMEOUT_S)
+                heard = time.monotonic()
+                if tell is not None and status != known:
+                    tell(status)
+                known = status
+            if time.monotonic() - heard > silence_s:
+                raise NotAnswering(f"the agent at {address}", silence_s)
+    finally:
+        leave.now()
+    return outcome.get()
+
+
+class _Outcome:
+    """What comes of a request that a thread of its own waits for."""
+
+    def __init__(self, request: Callable[[], bytes], *, name: str) -> None:
+        self.is_there = threading.Event()
+        self._request = request
+        self._result: bytes | Exception = b""
+        start_aside(self._work, name=name)
+
+    def get(self) -> bytes:
+        """The answer, or what was raised instead."""
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
+
+    def _work(self) -> None:
+        try:
+            self._result = self._request()
+        except Exception as error:  # noqa: BLE001 - raised again by `get`
+            self._result = error
+        self.is_there.set()

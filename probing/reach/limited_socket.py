@@ -6,9 +6,11 @@ before each is over is waited for without an end.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import socket
+import threading
 import time
 from typing import Any
 
@@ -52,6 +54,35 @@ class Patience:
         """So many bytes have come."""
         if self._is_behind_head:
             self._until += count / self._bytes_per_s
+
+
+class Leave:
+    """Has a thread leave its request, which it waits for, when another says so."""
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+        self._is_over = False
+        self._lock = threading.Lock()
+
+    def take(self, connected: socket.socket) -> None:
+        """Have what the request goes over.
+
+        Raises:
+            ConnectionAbortedError: It is over by now.
+        """
+        with self._lock:
+            if self._is_over:
+                raise ConnectionAbortedError
+            self._socket = connected
+
+    def now(self) -> None:
+        """End the connection; the other side sees it, and who waits for the answer does, too."""
+        with self._lock:
+            self._is_over = True
+            if self._socket is not None:
+                with contextlib.suppress(OSError):  # it has ended
+                    # Not TLS's own, which belongs to the thread that reads.
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 class LimitedSocket:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import socket
 
     from ..messages.routes import Route
-    from .limited_socket import Patience
+    from .limited_socket import Leave, Patience
 
 _PIECE = 1 << 20
 
@@ -36,6 +36,7 @@ def ask(
     flags: tuple[str, ...] = (),
     times: Mapping[str, float] | None = None,
     most_bytes: int = ANSWER_BYTES,
+    leave: Leave | None = None,
     **names: str,
 ) -> bytes:
     """Send a request and return the whole answer.
@@ -47,6 +48,7 @@ def ask(
         flags: Query parameters to be set to ``true``.
         times: Query parameters in seconds.
         most_bytes: What the answer may have.
+        leave: By which another thread may end it.
         **names: What stands in braces in the route's path.
 
     Raises:
@@ -58,7 +60,14 @@ def ask(
         RemoteError: The agent answered with an error.
     """
     with open_answer(
-        address, route, body=body, timeout_s=timeout_s, flags=flags, times=times, **names
+        address,
+        route,
+        body=body,
+        timeout_s=timeout_s,
+        flags=flags,
+        times=times,
+        leave=leave,
+        **names,
     ) as answer:
         return answer.read(most_bytes)
 
@@ -86,6 +95,7 @@ def open_answer(
     timeout_s: float,
     flags: tuple[str, ...] = (),
     times: Mapping[str, float] | None = None,
+    leave: Leave | None = None,
     **names: str,
 ) -> Iterator[Answering]:
     """As `ask`, but hand the answer over to be read piece by piece."""
@@ -105,6 +115,8 @@ def open_answer(
             least = LEAST_LOCAL_BYTES_PER_S if is_local else LEAST_BYTES_PER_S
             patience = Patience(timeout_s, bytes_per_s=least)
             connection.connect()
+            if leave is not None:
+                leave.take(connection.sock)
             connection.sock = cast("socket.socket", LimitedSocket(connection.sock, patience))
             connection.request(record.method, path, content, headers)
             # Closed by itself: it holds the socket where the other side ends the connection.

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from probing.client.long_questions import ask_and_watch
 from probing.errors import NotAnswering
+from probing.messages.common import ProfileRequest
 from probing.reach.address import Address
 from probing.reach.transport import open_answer
+from tests.harness.targets import DEADLINE_S
 
 pytestmark = pytest.mark.anypython
 
@@ -49,3 +52,38 @@ def test_half_an_answer_keeps_no_socket(half_answering: Address) -> None:
         answer.read(1000)
     assert answer.response.isclosed()
     assert late.value.exit_code
+
+
+def test_who_leaves_a_long_question_takes_it_along(tmp_path: Path) -> None:
+    """Ctrl-C of the caller ends the connection, by which the agent knows that nobody waits."""
+    arrived, has_left = threading.Event(), threading.Event()
+
+    def interrupt(_: float) -> None:
+        arrived.wait()
+        raise KeyboardInterrupt
+
+    with socket.socket(socket.AF_UNIX) as server:
+        path = tmp_path / "sock"
+        server.bind(str(path))
+        server.listen()
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.settimeout(DEADLINE_S)
+                while connection.recv(1 << 16):
+                    arrived.set()
+                has_left.set()
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        with pytest.raises(KeyboardInterrupt):
+            ask_and_watch(
+                Address(path=path),
+                "profile",
+                ProfileRequest(steps=1, timeout_s=1),
+                timeout_s=DEADLINE_S,
+                silence_s=DEADLINE_S,
+                progress=interrupt,
+            )
+        serving.join()
+    assert has_left.is_set()
