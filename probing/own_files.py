@@ -11,7 +11,9 @@ from collections.abc import Sequence
 
 SQL_WORKER = "sql_worker_main.py"
 """The script that a SQL worker runs."""
-_SCRIPTS = ("probing", SQL_WORKER)
+SQL_WORKER_PARENT = "sql_worker_parent.py"
+"""The script of the process that starts it."""
+_SCRIPTS = ("probing", SQL_WORKER, SQL_WORKER_PARENT)
 _RUNS_A_PROGRAM = "probing._run"
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))

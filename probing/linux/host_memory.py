@@ -7,11 +7,13 @@ not to us, is NULL.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..messages.common import LiveRows
-from ..own_files import is_our_command
+from ..own_files import SQL_WORKER, SQL_WORKER_PARENT, is_our_command
 from ..tables import HOST_MEMORY
 from ..units import percent, size
 from . import process
@@ -40,11 +42,11 @@ class WorkerMemory(NamedTuple):
 
 
 def host_memory_rows(pid: int) -> LiveRows:
-    """The rows of a job: its trainer first, then the processes that it has started, by number."""
+    """The rows of a job: its trainer first, then its processes and its agent's, by number."""
     seen: set[tuple[int, int]] = set()
     groups: dict[str, dict[str, Any]] = {}
     rows = []
-    for number in (pid, *sorted(descendants(pid))):
+    for number in (pid, *sorted(descendants(pid) | sql_workers(pid))):
         row = _row(number, is_trainer=number == pid, seen=seen, groups=groups)
         if row is not None:
             rows.append(row)
@@ -133,6 +135,30 @@ def descendants(pid: int) -> set[int]:
         found.update(new)
         left += new
     return found - {os.getpid()}  # who asks may have been started by the process
+
+
+def sql_workers(pid: int) -> set[int]:
+    """The SQL workers of a process's agent, which are no children of it, and their parents.
+
+    Its run folder, whose name begins with its number, is among their first words.
+    """
+    found: set[int] = set()
+    for number in _processes_like(pid):
+        words = process.command(number)
+        if os.path.basename("".join(words[2:3])) in (SQL_WORKER, SQL_WORKER_PARENT):
+            folders = (word for word in words[3:8] if os.path.basename(word).startswith(f"{pid}-"))
+            found.update(number for _ in folders)
+    return found - {os.getpid()}
+
+
+def _processes_like(pid: int) -> Iterator[int]:
+    """The processes of the same user."""
+    with contextlib.suppress(OSError):
+        uid = os.stat(f"/proc/{pid}").st_uid
+        for name in filter(str.isdecimal, os.listdir("/proc")):
+            with contextlib.suppress(OSError):  # it has ended
+                if os.stat(f"/proc/{name}").st_uid == uid:
+                    yield int(name)
 
 
 def worker_memory(pid: int) -> dict[int, WorkerMemory]:

@@ -76,14 +76,15 @@ MEMORY = Table(
 HOST_MEMORY = Table(
     name="host_memory",
     kind="live",
-    doc="Host memory of the trainer and its child processes, from the kernel, also during a hang.",
+    doc="Host memory of the trainer, its child processes and its agent's, by the kernel, also in a"
+    " hang.",
     columns=(
         count("pid", "The process."),
         choice(
             "role",
             PROCESS_ROLES,
-            "`trainer`; `data_worker`: of a `DataLoader`; `probing`: the agent's SQL worker, or"
-            " another process of ours; `child`: any other.",
+            "`trainer`; `data_worker`: of a `DataLoader`; `probing`: the agent's SQL worker, its"
+            " parent, or another process of ours; `child`: any other.",
         ),
         text("name", "What the kernel calls it."),
         size("resident_bytes", "Its resident set, shared memory included."),

@@ -187,6 +187,7 @@ def test_a_worker_that_is_still_starting_is_kept(
 
     def held_up(*args: Any) -> WorkerProcess:
         made.append(WorkerProcess(*args))
+        wait_until(lambda: made[-1].is_gone() or made[-1].pid, "its number")
         os.kill(made[-1].pid, signal.SIGSTOP)
         return made[-1]
 
@@ -437,9 +438,9 @@ def test_the_worker_is_limited_and_bare(
 
 
 def test_the_worker_ends_with_its_parent(folder: ProcessFolder) -> None:
-    """A process that is killed leaves no SQL worker behind, not even one in a statement."""
+    """A killed process leaves no worker, not one in a statement, nor where a fork has its pipes."""
     program = f"""
-import asyncio, sys
+import asyncio, os, signal, sys
 from pathlib import Path
 from probing.messages import common as wire
 from probing.server.sql_worker.worker import SqlWorker
@@ -450,6 +451,8 @@ async def main():
     worker = SqlWorker(folder_at(Path({str(folder.path)!r})), Settings)
     async for _ in worker.query(wire.QueryRequest(sql="SELECT 1")):
         pass
+    if not os.fork():
+        signal.pause()
     print(worker._idle.pid, flush=True)
     async for _ in worker.query(wire.QueryRequest(sql={ENDLESS!r})):
         pass
@@ -457,15 +460,22 @@ async def main():
 asyncio.run(main())
 """
     parent = subprocess.Popen(
-        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
+    group = parent.pid
     try:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-    finally:
         parent.kill()
+        parent.wait()
+        wait_until(lambda: process.start_time(pid) is None, "the worker's end")
+    finally:
+        os.killpg(group, signal.SIGKILL)
         parent.communicate()
-    wait_until(lambda: process.start_time(pid) is None, "the worker's end")
 
 
 def test_asking_loads_no_engine_into_the_process(folder: ProcessFolder) -> None:
@@ -550,7 +560,7 @@ def test_a_statement_that_nobody_ends_is_ended(folder: ProcessFolder, fault: Rea
             with pytest.raises(RemoteError):  # what cannot be interrupted is left behind
                 await asyncio.wait_for(worker.ask(question), DEADLINE_S)
             wait_until(worker.is_gone, "the end of the worker", 4 * DEADLINE_S)
-            told = (-signal.SIGXCPU, worker._popen.returncode)
+            told = (-signal.SIGXCPU, worker._apart.code)
             fault.equals("a statement that goes on: how its worker ends", *told)
         finally:
             worker.kill()

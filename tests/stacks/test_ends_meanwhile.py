@@ -15,6 +15,7 @@ import pytest
 
 import probing
 from probing.errors import ProbingError
+from probing.linux.host_memory import sql_workers
 from probing.messages.about.eval import EvalRequest
 from probing.messages.common import QueryRequest
 from probing.messages.limits import ANSWER_BYTES
@@ -203,9 +204,7 @@ def is_at_work(target: Target, asked: Callable[[Target], object]) -> bool:
     """Whether a question has arrived, by what it makes the process or its worker do."""
     if asked in (endless_eval, sleeping_eval):
         return any(job.state == "running" for job in probing.connect(target.pid).jobs().jobs)
-    children = Path(f"/proc/{target.pid}/task").glob("*/children")
-    workers = [int(pid) for file in children for pid in file.read_text().split()]
-    return any(cpu_s(pid) > 1.0 for pid in workers)
+    return any(cpu_s(pid) > 1.0 for pid in sql_workers(target.pid))
 
 
 def cpu_s(pid: int) -> float:

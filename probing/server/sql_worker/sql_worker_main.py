@@ -1,10 +1,10 @@
 """The SQL worker: a helper process in which an agent lets remote queries run.
 
-Rules of this file: it is started by its path, as ``python -I sql_worker_main.py FOLDER
-MEMORY_MIB [PLACE ...]``, with two pipes and a bare environment; the places are where packages
-lie that ``-I`` has left out. It limits itself before it imports anything heavy, answers one
-request after the other, and ends with its parent. A statement that kills it, or for which its
-parent has to kill it, is one client's error and nobody else's.
+Rules of this file: it is started by its path, as ``python -I sql_worker_main.py PARENT
+FOLDER MEMORY_MIB [PLACE ...]``, with two pipes and a bare environment; the places are where
+packages lie that ``-I`` has left out. It limits itself before it imports anything heavy,
+answers one request after the other, and ends with its parent. A statement that kills it, or
+for which its parent has to kill it, is one client's error and nobody else's.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if __name__ == "__main__":
-    sys.path.extend(place for place in sys.argv[3:] if place not in sys.path)
+    sys.path.extend(place for place in sys.argv[4:] if place not in sys.path)
 
 from probing.errors import InternalError, NoSuchProcess, ProbingError, QueryTimedOut, SqlTooLarge
 from probing.errors.querying import missing_library
 from probing.linux.limited_memory import LEAST_MIB, limit_memory
 from probing.messages import common as wire  # run as a script, they are found by now
 from probing.rundir.folders import ProcessFolder, folder_at
+from probing.safety.parent_death import end_with_parent
 from probing.server.sql_worker.courtesy import Courtesy, stand_near
 from probing.sql import frames as sql_frames  # run as a script, they are found by now
 from probing.sql.frames import WorkerRequest
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 _LIVE_S = 2.0
 _LONG_S = 3600.0
-_PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _PIECE_BYTES = 256 << 10
 _BARE_MIB = 128
@@ -50,12 +50,14 @@ _BESIDE = " On the machine of the training, `query` by its pid needs none of it 
 
 def main(arguments: list[str]) -> int:
     """Answer requests until there are no more."""
-    folder = folder_at(Path(arguments[0]))
-    limit_process(int(arguments[1]))
+    parent, place, memory_mib, *_ = arguments
+    end_with_parent(int(parent))
+    folder = folder_at(Path(place))
+    limit_process(int(memory_mib))
     requests, answers = _take_pipes()
     try:
-        if folder is None and arguments[0] != sql_frames.NO_FOLDER:
-            raise InternalError(f"{arguments[0]} is not the run folder of a process")
+        if folder is None and place != sql_frames.NO_FOLDER:
+            raise InternalError(f"{place} is not the run folder of a process")
         _import_engine()
     except ProbingError as error:
         _send(answers, wire.encode_error(error))
@@ -72,7 +74,6 @@ def main(arguments: list[str]) -> int:
 def limit_process(memory_mib: int) -> None:
     """Take away from this process what a query must not use up."""
     kernel = ctypes.CDLL(None, use_errno=True)
-    kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     stand_near()
     # The worker stays in the session of the training: in one of its own the kernel would give it

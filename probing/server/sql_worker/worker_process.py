@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 from ...errors import BadRequest, SqlWorkerDied
 from ...linux import limited_memory, process
 from ...messages import common as wire
-from ...own_files import SQL_WORKER, places_of
+from ...own_files import places_of
 from ...rundir.folders import ProcessFolder
 from ...sql import frames as sql_frames
 from ...sql.frames import WorkerRequest
+from .apart import ProcessApart
 
 _STALL_S = 10.0
 """How long a worker may take for the next piece of an answer that it has in hand."""
@@ -41,8 +39,8 @@ borrowed_places: tuple[str, ...] = ()
 """Folders that hold what is not installed here: the operator's, who attached from there."""
 
 
-_late: list[subprocess.Popen[bytes]] = []
-"""Killed workers that nobody waits for any more, to be reaped once they are gone."""
+_late: list[ProcessApart] = []
+"""Killed workers that nobody waits for any more, to be let go once they are gone."""
 
 
 class WorkerProcess:
@@ -64,25 +62,13 @@ class WorkerProcess:
         Raises:
             SqlWorkerDied: It cannot be started.
         """
-        script = Path(__file__).with_name(SQL_WORKER)
         places = [*places_of("probing", "duckdb", "pyarrow", "numpy"), *borrowed_places]
         whose = sql_frames.NO_FOLDER if folder is None else str(folder.path)
         try:
-            self._popen = subprocess.Popen(
-                [sys.executable, "-I", str(script), whose, str(memory_mib), *places],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                bufsize=0,
-                close_fds=True,
-                cwd="/",
-                env=_environment(),
-            )
+            self._apart = ProcessApart([whose, str(memory_mib), *places], _environment())
         except OSError as error:
             raise SqlWorkerDied(str(error), has_begun=False) from error
-        assert self._popen.stdin is not None  # both are pipes, see above
-        assert self._popen.stdout is not None
-        self._requests, self._answers = self._popen.stdin.fileno(), self._popen.stdout.fileno()
+        self._requests, self._answers = self._apart.requests.fileno(), self._apart.answers.fileno()
         os.set_blocking(self._requests, False)
         os.set_blocking(self._answers, False)
         self.memory_mib = memory_mib
@@ -94,22 +80,22 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
-        return self._popen.pid
+        """Its process id; 0 while it is not known yet."""
+        return self._apart.pid
 
     def is_alive(self) -> bool:
         """Whether it can be asked."""
-        return not self.is_gone() and process.start_time(self.pid) is not None
+        return not self.is_gone() and (not self.pid or process.start_time(self.pid) is not None)
 
     def is_large(self) -> bool:
         """Whether it holds so much that the next statement might find no room."""
         limit_kib = self.memory_mib * 1024
-        held = process.status(self.pid).get("VmRSS", "").split()
+        held = process.status(self.pid).get("VmRSS", "").split() if self.pid else []
         return bool(held) and int(held[0]) > _LARGE * limit_kib
 
     def is_gone(self) -> bool:
-        """Whether it has been reaped; one that is dying is gone only with its last thread."""
-        return self._popen.poll() is not None
+        """Whether it has ended; one that is dying is gone only with its last thread."""
+        return self._apart.is_gone()
 
     @property
     def is_starting(self) -> bool:
@@ -124,6 +110,8 @@ class WorkerProcess:
             RemoteError: It cannot do its work, and says why.
             SqlWorkerDied: It ended.
         """
+        while not (self.is_gone() or self.pid):
+            await _wait_for(self._apart.fileno(), is_writing=False)
         if not self._is_ready:
             self._check(await self._receive(), sql_frames.READY)
             self._is_ready = True
@@ -155,20 +143,16 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End it at once; who waits for it is told, and `is_gone` says when it is so."""
-        self._popen.kill()
+        self._apart.kill()
 
     def release(self) -> None:
         """Close the pipes, once nobody waits for it any more."""
-        for pipe in (self._popen.stdin, self._popen.stdout):
-            if pipe is not None:
-                pipe.close()
+        self._apart.release()
 
     def wait(self) -> None:
         """Wait until it is gone, after `kill`; on a busy machine it may be so later."""
-        try:
-            self._popen.wait(_END_S)
-        except subprocess.TimeoutExpired:  # in a wait of the kernel's
-            _late[:] = [one for one in (*_late, self._popen) if one.poll() is None]
+        if not self._apart.wait(_END_S):  # in a wait of the kernel's
+            _late[:] = [one for one in (*_late, self._apart) if not one.is_gone()]
 
     def _check(self, status: bytes, expected: bytes) -> None:
         """Raise the error that came instead of what was expected."""
@@ -216,8 +200,7 @@ class WorkerProcess:
             if asyncio.get_running_loop().time() > until:
                 return "it closed its pipe"
             await asyncio.sleep(0.005)
-        code = self._popen.returncode
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
+        return self._apart.how_it_ended()
 
 
 async def _wait_for(fd: int, *, is_writing: bool) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ....linux.host_memory import descendants
+from ....linux.host_memory import descendants, sql_workers
 from ....linux.processors import Throttling, User, find_throttling, processor_times, users_between
 from ....units import size
 from ..facts import LEAST_STEPS, Facts, percent
@@ -65,7 +65,7 @@ def _others(facts: Facts) -> list[User]:
     after = processor_times()
     command = descendants(os.getpid()) | {os.getpid(), os.getppid()}
     users = users_between(facts.first.processor_times, after, seconds, but=command | {pid})
-    own = descendants(pid)
+    own = descendants(pid) | sql_workers(pid)
     return [
         user._replace(command=f"{user.command}, its own") if user.pid in own else user
         for user in users

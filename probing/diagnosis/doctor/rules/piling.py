@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ....linux import process
-from ....linux.host_memory import descendants
+from ....linux.host_memory import descendants, sql_workers
 from ....units import size
 from ...leaks.history import MIB
 from ..facts import Facts
@@ -185,7 +185,7 @@ def _is_its_own(pid: int, path: str) -> bool:
 
 def _other_writers(pid: int, uid: int | None) -> int:
     """How many other processes of its user run Python, without those around it and this command."""
-    known = descendants(pid) | {pid, os.getpid()}
+    known = descendants(pid) | sql_workers(pid) | {pid, os.getpid()}
     around: int | None = pid
     while around and (facts := process.facts(around)) is not None:
         known.add(around)
