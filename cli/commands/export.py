@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from ...errors import ProbingError, StoreUnreachable, UsageError
+from ...errors import InternalError, ProbingError, StoreUnreachable, UsageError
 from ..command import AskCommand
 from ..keep_options import keep_of, keep_options
 from ..options import style_option
@@ -144,6 +144,9 @@ class _Kept:
             return
         except ProbingError as error:
             self._tell(name, error, endpoint=name)
+            return
+        except Exception as error:  # noqa: BLE001 - one process must not end the export of all
+            self._tell(name, InternalError(f"{type(error).__name__}: {error}"), endpoint=name)
             return
         self._told.pop(name, None)
         if is_over:

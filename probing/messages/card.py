@@ -10,11 +10,15 @@ from .frozen import dataclass
 
 FAILED_START = "the agent did not start"
 """How the problem begins that kept the agent from its start."""
+_KEPT_AS_TEXT = ("host", "executable", "job")
+"""What goes into files and labels as UTF-8; paths that are opened stay as they are."""
 
 
 @dataclass(frozen=True)
 class Card:
     """Who a process is; the file ``card.json`` of its run folder and the answer to ``status``.
+
+    What has no UTF-8, as a job's name of another encoding, has `?` for it.
 
     Attributes:
         start_time: Clock ticks after boot at which the process started.
@@ -51,6 +55,12 @@ class Card:
     error_file: str | None = None
     launcher_log: str | None = None
     parent: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in _KEPT_AS_TEXT:
+            text = getattr(self, name)
+            if text is not None and not text.isascii():
+                object.__setattr__(self, name, text.encode("utf-8", "replace").decode())
 
 
 @dataclass(frozen=True)

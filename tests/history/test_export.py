@@ -7,11 +7,12 @@ import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from probing.cli.commands.export import _Kept
 from probing.client.listing import summarize
 from probing.errors import DamagedHistory, HistoryBusy, HistoryUnwritable
 from probing.history.books import Books
@@ -22,6 +23,7 @@ from probing.history.files import locked
 from probing.history.layout import quoted, state_file, unquoted
 from probing.history.naming import run_of
 from probing.linux import process
+from probing.messages.codec import with_checksum
 from probing.ring.format import NULL_INT
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.rundir.project import project_of
@@ -323,3 +325,40 @@ def test_the_books_balance() -> None:
             books.take(taken, np.full(len(taken), NULL_INT))
         books = Books.from_json(books.to_json())
         assert books.rows + books.overwritten + len(books.waiting) == written
+
+
+def test_a_job_whose_name_is_not_utf8_is_exported(ended: Made, root: Path, ask: Ask) -> None:
+    """The card of another encoding's name reads with `?` for what has no UTF-8, and its rows go."""
+    folder, writer = ended(job="j?", rank=0), trace_writer(capacity=64, rows=5)
+    card = (folder.path / "card.json").read_bytes().replace(b'"j?"', b'"j\\udcff"')
+    (folder.path / "card.json").write_bytes(with_checksum(b"{" + card.partition(b",")[2]))
+    writer.save(folder.ring("torch_trace"))
+    assert export_process(folder, root).job == "j?"
+    assert ask("SELECT DISTINCT job FROM torch_trace") == [{"job": "j?"}]
+
+
+class Failing:
+    """A place that fails of one process, in a way that nobody has thought of."""
+
+    def __init__(self, fails_for: ProcessFolder) -> None:
+        self.name, self.taken = "a place", list[ProcessFolder]()
+        self._fails_for = fails_for
+
+    def export(self, folder: ProcessFolder, *, project: str | None = None) -> None:
+        """Take it, or fail."""
+        if folder == self._fails_for:
+            raise ValueError("what is this?")
+        self.taken.append(folder)
+
+
+def test_one_process_does_not_end_the_export_of_all(
+    ended: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --every, an error that nobody has thought of is told once, and the others go on."""
+    bad, good = ended(start_time=1), ended(start_time=2)
+    place = Failing(bad)
+    kept = _Kept(cast("Any", place), None)
+    for folder in (bad, good, bad):
+        kept.take(folder)
+    assert place.taken == [good]
+    assert capsys.readouterr().err.count("ValueError: what is this?") == 1
