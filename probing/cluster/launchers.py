@@ -2,7 +2,7 @@
 
 Rules of this file: cheap, and imports nothing, for the agent loads it at its start. The first
 launcher that knows wins, torchrun before all others: within SLURM, too, it is torchrun that gives
-the ranks.
+the ranks. A process group that is larger than what the launcher started wins over it.
 """
 
 from __future__ import annotations
@@ -48,16 +48,20 @@ def place_in(env: Mapping[str, str]) -> Place:
 
 
 def place_now(job: str | None) -> Place:
-    """Where this process stands; where no launcher names a rank, torch's process group does.
+    """Where this process stands; torch's process group says so where no launcher knows it.
+
+    A launcher names no rank, or that of the process whose children the ranks are: they inherit its
+    variables, and their group is larger than what it started.
 
     Args:
         job: What the job is called, where its user says so.
     """
     place, group = place_in(os.environ), torch_group()
-    if place.rank is None and group is not None:
+    if group is not None and (place.rank is None or group[1] > max(1, place.world_size or 0)):
         meets = [os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT")]
         named = place.job or (":".join(meets) if all(meets) else None)
-        place = place._replace(rank=group[0], world_size=group[1], job=named)
+        local_rank = place.local_rank if place.rank is None else None
+        place = Place(group[0], local_rank, group[1], named, place.attempt)
     return place._replace(job=job) if job else place
 
 

@@ -24,6 +24,7 @@ from ..rundir.folders import ProcessFolder, RunDirectory, environment_directorie
 from ..rundir.node_card import read_node, read_token, token_path
 from ..rundir.pruning import given_up
 from .address import Address
+from .starters import is_starter
 from .trust import Trust
 
 _TLS = "https://"
@@ -205,9 +206,10 @@ def _by_rank(text: str, directory: RunDirectory) -> Local:
     if not number.isdecimal():
         raise BadEndpoint(text, "the rank must be a number, as in rank:0")
     rank = int(number)
+    cards = [card for _, card in _alive(directory)]
 
     def is_it(card: Card) -> bool:
-        return card.rank == rank and job in (None, card.job)
+        return card.rank == rank and job in (None, card.job) and not is_starter(card, cards)
 
     try:
         return _the_one(text, directory, is_it)

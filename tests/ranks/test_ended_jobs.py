@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,30 @@ def test_a_child_of_a_rank_that_has_ended_is_no_rank(leave: Leave) -> None:
     found = find_members(["job:late"])
     assert pids(found) == [GONE, GONE + 1]
     assert found.notes == ("job late has ended: what was recorded is what answers",)
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_ranks_that_a_launcher_does_not_know_of(leave: Leave, *, is_alive: bool) -> None:
+    """They have inherited SLURM's rank 0 of 1, as has who started them, and a worker of rank 1."""
+    with ExitStack() as stack:
+        live = [_sleeping(stack) if is_alive else GONE + number for number in range(3)]
+        first = os.getpid() if is_alive else GONE + 3
+        leave(first, rank=0, world_size=1, job="77", started_ns=1)
+        leave(live[0], rank=0, world_size=2, job="77", started_ns=2, parent=first)
+        directory = leave(live[1], rank=1, world_size=2, job="77", started_ns=3, parent=first)
+        rank_0 = resolve("job:77/rank:0", directory)
+        leave(live[2], rank=0, world_size=1, job="77", started_ns=4, parent=live[1])
+        found = find_members(["job:77"])
+    assert isinstance(rank_0, Local)
+    assert [rank_0.folder.pid, *pids(found)] == [live[0], *live[:2]]
+    assert len(found.notes) == (0 if is_alive else 1), found.notes
+
+
+def _sleeping(stack: ExitStack) -> int:
+    """A child that waits for its end."""
+    child = stack.enter_context(subprocess.Popen(["sleep", "600"]))
+    stack.callback(child.kill)
+    return child.pid
 
 
 def test_an_ended_job_is_found_beside_what_runs(leave: Leave) -> None:

@@ -322,6 +322,7 @@ class Group:
 
 
 NO_LAUNCHER = {"MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
+OF_SRUN = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_JOB_ID": "77"}
 
 
 @pytest.mark.parametrize(
@@ -332,17 +333,23 @@ NO_LAUNCHER = {"MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
         ({}, Group(), None, (3, 8, None)),
         (NO_LAUNCHER, Group(fails=True), None, (None, None, None)),
         (NO_LAUNCHER, None, None, (None, None, None)),
-        ({**NO_LAUNCHER, "RANK": "1", "WORLD_SIZE": "2"}, Group(), None, (1, 2, "node1:29500")),
+        ({**NO_LAUNCHER, "RANK": "1", "WORLD_SIZE": "8"}, Group(), None, (1, 8, "node1:29500")),
+        ({**NO_LAUNCHER, "RANK": "1", "WORLD_SIZE": "16"}, Group(), None, (1, 16, "node1:29500")),
+        ({**NO_LAUNCHER, "RANK": "1", "WORLD_SIZE": "2"}, Group(), None, (3, 8, "node1:29500")),
+        ({**NO_LAUNCHER, "JOB_COMPLETION_INDEX": "0"}, Group(), None, (3, 8, "node1:29500")),
+        ({**OF_SRUN, "SLURM_NTASKS": "2"}, Group(), None, (3, 8, "77")),
+        ({**OF_SRUN, "SLURM_NTASKS": "2"}, None, None, (1, 2, "77")),
+        ({**OF_SRUN, "SLURM_NTASKS": "16"}, Group(), None, (1, 16, "77")),
     ],
 )
-def test_torch_tells_the_rank_where_no_launcher_does(
+def test_torch_tells_the_rank_where_no_launcher_knows_it(
     env: dict[str, str],
     group: Group | None,
     job: str | None,
     expected: tuple[int | None, int | None, str | None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As for ranks that `torch.multiprocessing.spawn` starts."""
+    """As for ranks that `torch.multiprocessing.spawn` starts, whatever variables they inherit."""
     monkeypatch.setattr("os.environ", env)
     monkeypatch.setitem(sys.modules, "torch.distributed", group)
     place = place_now(job)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ....client.listing import summarize
 from ....linux import process
 from ....messages.card import Card
+from ....reach.starters import has_started, is_starter, size_of
 from ....rundir.folders import ProcessFolder, RunDirectory
 from ..membership import Member, member_of
 
@@ -21,7 +22,8 @@ def members_here(directory: RunDirectory, *, states: bool = False) -> list[Membe
 
     Those of other containers and machines that share the run directory are left out: whether they
     run cannot be told here.
-    A child that inherited its parent's rank, such as a worker that loads data, is no rank.
+    A child that inherited its parent's rank, such as a worker that loads data, is no rank; nor is
+    a parent whose children are the ranks, and had inherited its.
 
     Args:
         states: Whether to find out what each of them does.
@@ -32,8 +34,15 @@ def members_here(directory: RunDirectory, *, states: bool = False) -> list[Membe
         if card is not None and not folder.may_run_elsewhere():
             found.append((folder, member_at(folder, card), card))
     known = [(member, card) for _, member, card in found]
+    cards = {
+        True: [card for member, card in known if member.is_alive],
+        False: [c for _, c in known],
+    }
     ranks = [
-        (folder, member) for folder, member, card in found if not _is_helper(member, card, known)
+        (folder, member)
+        for folder, member, card in found
+        if not _is_helper(member, card, known)
+        and not is_starter(card, cards[bool(member.is_alive)])
     ]
     if not (states and ranks):
         return [member for _, member in ranks]
@@ -53,21 +62,24 @@ def member_at(folder: ProcessFolder, card: Card) -> Member:
 
 
 def _is_helper(member: Member, card: Card, others: Iterable[tuple[Member, Card]]) -> bool:
-    """Whether a process is, or was, the child of one with the same rank.
+    """Whether a process is, or was, the child of a rank whose variables it has inherited.
 
+    Those are of the same rank, or of the launcher that the parent's larger group knows better than;
+    a child of a larger group than its parent's is a rank itself.
     Who started one that has ended is known by what it said itself, in its own pid namespace.
     """
     if member.rank is None:
         return False
-    same = [(other, its) for other, its in others if other.rank == member.rank]
+    elders = [(other, its) for other, its in others if _may_have_lent(its, card)]
     if member.is_alive:
         facts = process.facts(member.pid) if member.pid else None
         parent = facts.parent if facts is not None else None
-        return any(other.is_alive and other.pid == parent for other, _ in same)
-    place = (card.parent, card.pid_namespace)
-    return any(
-        its.job == card.job
-        and its.started_ns < card.started_ns
-        and (its.pid, its.pid_namespace) == place
-        for _, its in same
-    )
+        return any(other.is_alive and other.pid == parent for other, _ in elders)
+    return any(its.job == card.job and has_started(its, card) for _, its in elders)
+
+
+def _may_have_lent(parent: Card, child: Card) -> bool:
+    """Whether a child of this one that says where it stands may say so as its child alone."""
+    if size_of(parent) > size_of(child) and child.job in {None, parent.job}:
+        return True
+    return parent.rank == child.rank and size_of(parent) >= size_of(child)
