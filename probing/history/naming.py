@@ -3,8 +3,8 @@
 A process's name is its own: host, pid, start, boot, and in a container its pid namespace, since
 containers may have one host name and the same pids. A run is one start of a job, with all its
 ranks. A launcher gives no name that no later start has, too (`torchrun` without `--rdzv-id`, one id
-for many starts), so the ranks find each other: a rank joins the newest run of its job and attempt
-that has no such rank yet and began within ten minutes of it, and begins another one otherwise.
+for many starts), so the ranks find each other: a rank joins the run of its job and attempt that has
+no such rank yet and began nearest to it, within ten minutes, and begins another one otherwise.
 """
 
 from __future__ import annotations
@@ -70,12 +70,19 @@ def run_alone(card: Card) -> str:
 
 
 def fitting(runs: list[JobRun], card: Card) -> JobRun | None:
-    """The run that is still without this rank and began with it."""
-    for run in reversed(runs):
-        is_near = abs(run["started_ns"] - card.started_ns) <= _TOGETHER_NS
-        if run["attempt"] == card.attempt and is_near and str(card.rank) not in run["ranks"]:
-            return run
-    return None
+    """The run that is still without this rank and began with it; of several the nearest in time."""
+
+    def apart_ns(run: JobRun) -> int:
+        return abs(run["started_ns"] - card.started_ns)
+
+    fits = [
+        run
+        for run in runs
+        if run["attempt"] == card.attempt
+        and apart_ns(run) <= _TOGETHER_NS
+        and str(card.rank) not in run["ranks"]
+    ]
+    return min(fits, key=apart_ns, default=None)
 
 
 def begun(runs: list[JobRun], card: Card) -> JobRun:

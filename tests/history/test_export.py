@@ -280,6 +280,20 @@ def test_ranks_of_one_start_are_one_run(root: Path) -> None:
     assert run("b", 1) == first[0]
 
 
+@pytest.mark.parametrize("order", [("b0", "a0", "b1", "a1"), ("a0", "b0", "a1", "b1")])
+def test_ranks_of_two_starts_are_not_crossed(root: Path, order: tuple[str, ...]) -> None:
+    """A rank joins the start that it is nearest to, in whatever order the ranks are exported."""
+    minute = 60 * 10**9
+    began = {"a": 1_700_000_000 * 10**9, "b": 1_700_000_000 * 10**9 + 3 * minute}
+    runs = {}
+    for name in order:
+        start, rank = name
+        begun_ns = began[start] + int(rank) * 10**9
+        card = card_of(1, 1, job="llm", rank=int(rank), started_ns=begun_ns)
+        runs[name] = run_of(root, "gpt", card, name)
+    assert runs["a0"] == runs["a1"] != runs["b0"] == runs["b1"]
+
+
 @pytest.mark.parametrize(
     ("words", "project"),
     [
