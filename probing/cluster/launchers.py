@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 _RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _WORLD_SIZE = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_MOST_DIGITS = 9
 _ATTEMPT = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 
 
@@ -97,6 +98,6 @@ def _first(env: Mapping[str, str], names: tuple[str, ...]) -> int | None:
     """The first of some variables that holds a number."""
     for name in names:
         text = env.get(name, "")
-        if text.isascii() and text.isdecimal():
+        if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS:
             return int(text)
     return None

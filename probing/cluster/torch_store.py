@@ -35,6 +35,8 @@ class TorchStore:
         self._patience = Patience(timeout_s)
         try:
             self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        except UnicodeError:  # a name that can be none, as `a..b`
+            raise self._lost("the host name is not known") from None
         except OSError as error:
             raise self._lost(error.strerror or str(error)) from None
         nonce = 0x0B0E

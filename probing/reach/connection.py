@@ -44,7 +44,7 @@ def our_errors(address: Address, timeout_s: float) -> Iterator[None]:
         yield
     except TimeoutError:
         raise NotAnswering(f"the agent at {address}", timeout_s) from None
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):  # the latter of a name that can be none, as `a..b`
         raise NotProbing(str(address), "the host name is not known") from None
     except ConnectionRefusedError:
         raise NotProbing(str(address), "the connection was refused") from None

@@ -7,6 +7,7 @@ and /proc and asks nobody. An endpoint that fits several processes is refused, n
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import re
 from collections.abc import Callable
@@ -33,6 +34,8 @@ _HOST = re.compile(
     r"localhost|\d{1,3}(\.\d{1,3}){3}|[A-Za-z][\w-]*(\.[A-Za-z][\w-]*)*\.[a-z]{2,}(?<!\.py)"
 )
 """What is more likely a machine than a program."""
+_MOST_DIGITS = 18
+"""Python refuses to read a number of some thousands."""
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})")
 
 
@@ -89,7 +92,7 @@ def resolve(
         trust=Trust.from_env(os.environ) if trust is None else trust,
         is_told=is_told,
     )
-    if text.isdecimal():
+    if text.isdecimal() and len(text) <= _MOST_DIGITS:
         return _by_pid(int(text), directory)
     if text.startswith(("http://", "https://")):
         return _by_url(text, directory, given)
@@ -203,7 +206,7 @@ def _local_listener(host: str, port: int, directory: RunDirectory) -> _Listener 
 def _by_rank(text: str, directory: RunDirectory) -> Local:
     """The one live process of that rank, else the record of the one that started last."""
     job, number = rank_paths.job_and_ranks(text) or (None, "")
-    if not number.isdecimal():
+    if not number.isdecimal() or len(number) > _MOST_DIGITS:
         raise BadEndpoint(text, "the rank must be a number, as in rank:0")
     rank = int(number)
     cards = [card for _, card in _alive(directory)]
@@ -236,12 +239,16 @@ def _last_ended(directory: RunDirectory, matches: Callable[[Card], bool]) -> Loc
 
 def _by_path(text: str) -> Place:
     path = Path(text)
-    for candidate in (path, path.parent):
-        folder = folder_at(candidate)
-        if folder is not None:
-            return Local(folder=folder)
-    if path.is_socket():
-        return Address(path=path)
+    try:
+        for candidate in (path, path.parent):
+            folder = folder_at(candidate)
+            if folder is not None:
+                return Local(folder=folder)
+        if path.is_socket():
+            return Address(path=path)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
     raise NoSuchFolder(text)
 
 

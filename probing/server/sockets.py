@@ -90,7 +90,10 @@ def bind_tcp(settings: Settings, local_rank: int) -> TcpListener:
     if port > _LAST_PORT:  # it would be bound by its last 16 bits
         ranked = f", {port_text} plus LOCAL_RANK {local_rank}" if local_rank else ""
         raise OSError(f"there is no port {port}{ranked}: the last is {_LAST_PORT}")
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except UnicodeError:  # a name that can be none, as `a..b`
+        raise OSError(f"PROBING_LISTEN={settings.listen}: the host name is not known") from None
     # By the number that will be bound: a name may begin with 127, and mean any machine.
     is_private = address[0] == "::1" or (
         family == socket.AF_INET and str(address[0]).startswith("127.")

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from ...errors import BadEndpoint
 
 MOST_RANKS = 262_144
+_MOST_DIGITS = 18
+"""Python refuses to read a number of some thousands."""
 
 
 def rank_set(ranks: Iterable[int]) -> str:
@@ -42,4 +44,4 @@ def ranks_of(text: str) -> tuple[int, ...]:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
+    return text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS

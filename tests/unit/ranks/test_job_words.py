@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from probing.cluster.job.forms import is_address, names_many
+from probing.cluster.job.members import find_members
 from probing.cluster.job.membership import Member
 from probing.cluster.job.outcomes import Coverage, Outcome, State
 from probing.cluster.job.plans import plan_of, where_named
@@ -24,7 +25,7 @@ from probing.cluster.job.rank_sets import rank_set, ranks_of
 from probing.cluster.job.sift import sift, without_repeats
 from probing.cluster.launchers import place_in, place_now
 from probing.cluster.registration import STALE_S, Registration, register, registrations
-from probing.errors import BadEndpoint, NotProbing
+from probing.errors import BadEndpoint, NotProbing, ProbingError
 from probing.linux import process
 from probing.messages import rank_paths
 
@@ -64,7 +65,12 @@ def test_rank_sets_both_ways(ranks: tuple[int, ...], text: str) -> None:
         assert ranks_of(text) == tuple(sorted(ranks))
 
 
-@pytest.mark.parametrize("text", ["", "3-1", "a", "1,,2", "-1", "0-9999999", "1-2-3", "\u00b2"])
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "text", ["", "3-1", "a", "1,,2", "-1", "0-9999999", "1-2-3", "\u00b2", DIGITS, f"0-{DIGITS}"]
+)
 def test_no_ranks(text: str) -> None:
     """What is no set of ranks is refused, and so is one too large to mean anything."""
     with pytest.raises(BadEndpoint):
@@ -77,7 +83,7 @@ def test_lists_of_hosts_are_counted_out(text: str, hosts: tuple[str, ...]) -> No
     assert expand_hosts(text) == hosts
 
 
-@pytest.mark.parametrize("text", ["n[1-3", "n1]", "n[a-b]", "n[1-99999999]", "n[]"])
+@pytest.mark.parametrize("text", ["n[1-3", "n1]", "n[a-b]", "n[1-99999999]", "n[]", f"n[{DIGITS}]"])
 def test_no_list_of_hosts(text: str) -> None:
     """A list that is not closed, or has no numbers, or has too many, is refused."""
     with pytest.raises(BadEndpoint):
@@ -132,6 +138,27 @@ def test_the_addresses_behind_a_name() -> None:
         named_hosts("no-such-host.invalid")
     with pytest.raises(BadEndpoint):
         named_hosts(":80")
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("a..b:9741", "the host name is not known"),
+        (f"http://{'a' * 64}.b", "the host name is not known"),
+        ("store:a..b:80", "the host name is not known"),
+        ("dns:a..b", "the host name is not known"),
+        ("dns:a:99999", "must be a name"),
+        (f"store:a:{DIGITS}", "must be store:HOST:PORT"),
+        (f"/{'a' * 300}/10-1", "there is no process"),
+        (f"{'a' * 300}/x", "there is no process"),
+        (DIGITS, "there is no process"),
+        (f"job:x/rank:{DIGITS}", "must be a number"),
+    ],
+)
+def test_a_mistyped_endpoint_is_no_internal_error(word: str, says: str) -> None:
+    """Names that no machine can have, paths that are too long and endless numbers are told."""
+    with pytest.raises(ProbingError, match=says):
+        find_members([word])
 
 
 def test_what_stands_for_many() -> None:
@@ -206,6 +233,7 @@ PLACES = [
         {"RANK": "0", "TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "h", "MASTER_PORT": "29500"},
         (0, None, None, "h:29500", 0),
     ),
+    ({"RANK": "9" * 5000}, (None, None, None, None, 0)),
     ({"PROBING_JOB": "mine", "TORCHELASTIC_RUN_ID": "r"}, (None, None, None, "mine", 0)),
 ]  # fmt: skip
 

@@ -33,6 +33,11 @@ def with_port(host: str, port: int = NODE_PORT) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_port(text: str) -> bool:
+    """Whether a text is the number of a port."""
+    return text.isascii() and text.isdecimal() and len(text) <= 5 and 0 < int(text) < 65536
+
+
 def members_at(
     endpoint: str,
     directory: RunDirectory,

@@ -11,7 +11,7 @@ from ....errors import BadEndpoint
 
 _MOST_HOSTS = 65_536
 _PIECE = re.compile(r"[^\[\],]+|\[[^\[\]]*\]|,")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 
 
 def expand_hosts(text: str) -> tuple[str, ...]:

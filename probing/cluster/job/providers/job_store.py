@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ....errors import BadEndpoint, Unreachable
 from ...torch_store import TorchStore
+from .addresses import is_port
 
 STORE_S = 2.0
 _MOST_NODES = 32_768
@@ -40,7 +41,7 @@ def store_hosts(word: str, *, timeout_s: float) -> tuple[str, ...]:
         Unreachable: The store does not answer, or nobody is registered in it.
     """
     host, _, port = word.rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not is_port(port):
         raise BadEndpoint(f"store:{word}", "it must be store:HOST:PORT")
     with TorchStore(host.strip("[]"), int(port), timeout_s=timeout_s) as store:
         attempt = _number(store.get("probing/attempt"))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....errors import BadEndpoint, NotProbing
-from .addresses import NODE_PORT, with_port
+from .addresses import NODE_PORT, is_port, with_port
 
 Resolver = Callable[..., Sequence[tuple[Any, ...]]]
 
@@ -26,12 +26,12 @@ def named_hosts(word: str, *, resolve: Resolver = socket.getaddrinfo) -> tuple[s
         NotProbing: It is not known.
     """
     name, _, port = word.partition(":")
-    if not name or (port and not port.isdecimal()):
+    if not name or (port and not is_port(port)):
         raise BadEndpoint(f"dns:{word}", "it must be a name, or name:port")
     number = int(port) if port else NODE_PORT
     try:
         found = resolve(name, number, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):  # the latter of a name that can be none, as `a..b`
         raise NotProbing(word, "the host name is not known") from None
     addresses = dict.fromkeys(str(entry[4][0]) for entry in found)
     return tuple(with_port(address, number) for address in addresses)
