@@ -131,7 +131,8 @@ def _alive(asked: Asked, sql: str) -> Iterator[Any]:
     Raises:
         ProbingError: There are none, or none has answered.
     """
-    union = _union(asked.place)
+    found = find_members(asked.place.endpoints)
+    union = Union(found.members)
     if asked.kind == SCHEMA:
         yield union.schema(sql, timeout_s=asked.timeout_s)
         return
@@ -141,14 +142,11 @@ def _alive(asked: Asked, sql: str) -> Iterator[Any]:
         errors = [outcome.error for outcome in outcomes if outcome.error is not None]
         if errors and not any(outcome.state == "answered" for outcome in outcomes):
             raise errors[0]
-        words = [answer.coverage.words()] if errors else []
-        notes = dict.fromkeys([*words, *(error.message for error in errors), *answer.notes])
-        yield _with_notes(answer.answer.schema, notes)
+        coverage = answer.coverage
+        words = [] if coverage.is_complete else [coverage.words()]
+        told = [*words, *(error.message for error in errors), *found.notes, *answer.notes]
+        yield _with_notes(answer.answer.schema, dict.fromkeys(told))
         yield from answer.answer.batches()
-
-
-def _union(place: Place) -> Union:
-    return Union(find_members(place.endpoints).members)
 
 
 def _with_notes(schema: pa.Schema, notes: Iterable[str]) -> pa.Schema:
@@ -186,7 +184,8 @@ def _tables(asked: Asked) -> pa.Table:
 def _own_tables(asked: Asked) -> tuple[Table, ...]:
     """Those that scripts have declared; none where no process lives now."""
     try:
-        return _union(asked.place).own_tables(asked.timeout_s)
+        members = find_members(asked.place.endpoints).members
+        return Union(members).own_tables(asked.timeout_s)
     except ProbingError:
         return ()
 

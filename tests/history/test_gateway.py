@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from probing.client.listing import summarize
 from probing.gateway.asked import HISTORY, LIVE, Place, meant
 from probing.gateway.helpers import Helpers
 from probing.history.export import export_process
+from probing.messages.common import NOTES_KEY
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from tests.harness.certificates import make_certificate
 from tests.harness.late import late
@@ -176,6 +178,27 @@ def test_who_gives_no_answer_in_time_is_ended(kept: Path) -> None:
     with pytest.raises(Gone):
         list(helpers.answer(asked, lambda: True))
     helpers.close()
+
+
+def test_ranks_that_are_missing_are_named(
+    ended: Callable[..., ProcessFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the metadata of the columns, with what was found out about the others."""
+    from probing.gateway.asked import ROWS, Asked
+    from probing.gateway.helper import _answer
+
+    folder = ended(job="llm", rank=0, world_size=2)
+    trace_writer(capacity=64, rows=20).save(folder.ring("torch_trace"))
+    monkeypatch.setenv("PROBING_HOME", str(folder.path.parent))
+    place = Place(endpoints=("all",))
+    answer = _answer(Asked(kind=ROWS, place=place, sql=_COUNT, timeout_s=60))
+    notes = json.loads(next(answer).metadata[NOTES_KEY])
+    assert [batch.to_pylist() for batch in answer] == [[{"count_star()": 20}]]
+    assert notes == [
+        "asked 1 of 2 ranks: 1 answered (rank 0 from its record), rank 1 not seen",
+        "job llm has ended: what was recorded is what answers",
+        "rank 1 not seen",
+    ]
 
 
 @pytest.mark.slow
