@@ -46,7 +46,8 @@ def answer(request: UnionRequest, directory: RunDirectory) -> pa.Table:
     table = _table_of(request, directory)
     members = [_member(member, directory) for member in request.members]
     outcomes = _read(table, request, members)
-    parts = [o.value[0].rows for o in outcomes if o.value is not None]
+    read = [part.rows for outcome in outcomes for part in outcome.value or ()]
+    parts = [rows for rows in read if rows is not None]  # who has not declared the table has none
     rows = run_over(table, request.sql, concatenated(table, parts), timeout_s=request.timeout_s)
     if rows.nbytes > request.max_bytes:
         raise UnionTooLarge(

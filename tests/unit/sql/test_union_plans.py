@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import duckdb
 import pytest
 
+from probing.cluster.union.node_answer import answer
 from probing.cluster.union.query import Union
 from probing.cluster.union.statements.leaves import Leaf
 from probing.errors import SqlError, SqlRefused
+from probing.messages import common as wire
+from probing.messages.about.union import MEMBERS_KEY, UnionMember, UnionOutcomes, UnionRequest
+from probing.rundir.folders import RunDirectory
+from probing.script.own_tables import declaration
 from probing.sql.process_columns import with_ranks
 from probing.tables import TABLES_BY_NAME
+from tests.harness.cards import card_of
+from tests.harness.ring_writer import RingWriter
 
 pytestmark = pytest.mark.anypython
 
 S, T = "python.steps", "python.torch_trace"
 ADDED = "rank, host, pid, job"
+NOBODY = 2**22 + 1
+"""The kernel gives no such number: a process that has ended."""
 PLAN_TELLS_CONDITIONS = not duckdb.__version__.startswith("1.")
 """In words that the parser takes; else those of joins are not pushed."""
 
@@ -101,3 +112,29 @@ def test_a_leaf_without_columns_counts_rows() -> None:
         leaf.sql(added={"rank": 1, "host": "h", "pid": 2, "job": None})
         == f"SELECT 1 AS one FROM {S}"
     )
+
+
+def test_a_node_answers_for_ranks_of_which_some_have_not_declared_a_table(tmp_path: Path) -> None:
+    """Those give no rows, and a note; the others' rows are there."""
+    directory = RunDirectory(tmp_path / "home")
+    mine = declaration("mine", {"n": int}, doc="", rows=64, text_bytes=64, origin="script").declared
+    members = []
+    for rank in range(2):
+        folder = directory.create_folder(NOBODY, 77 + rank)
+        folder.write_card(card_of(NOBODY, 77 + rank, rank=rank))
+        key = folder.path.name
+        members.append(UnionMember(key=key, rank=rank, host="a", pid=NOBODY, job=None))
+        if rank == 0:
+            ring = RingWriter(mine, capacity=64)
+            ring.write(n=3)
+            ring.save(folder.ring("mine"))
+    sql = "SELECT rank, sum(n) AS n FROM python.mine GROUP BY rank"
+    asked = UnionRequest(
+        members=tuple(members), table="python.mine", columns=("n",), sql=sql, timeout_s=60,
+        max_bytes=1 << 20,
+    )  # fmt: skip
+    rows = answer(asked, directory)
+    assert rows.to_pylist() == [{"rank": 0, "n": 3}]
+    told = wire.decode(UnionOutcomes, rows.schema.metadata[MEMBERS_KEY])
+    assert [one.state for one in told.members] == ["answered"] * 2
+    assert told.members[1].notes == ("there is no table python.mine there",)
