@@ -27,6 +27,9 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _OURS = frozenset({"thread_id", "start_ns", "seq"})
 _OF_HISTORIES = frozenset({"run", "project", "job", "day", "table"})
+_OF_MANY = {f"process_{name}": name for name in ("rank", "host", "pid", "job")}
+"""What a table over many processes has where the table itself has the other name."""
+_TABLES_OF_HISTORIES = frozenset({"processes", "exports"})
 _TYPES: Mapping[type, str] = {int: "int64", float: "float64", bool: "bool", str: "text"}
 
 Write = Callable[[Mapping[str, Any]], None]
@@ -116,6 +119,8 @@ def declaration(
     wrong = _wrong_name(name) or _wrong_columns(columns) or _wrong_sizes(rows, text_bytes)
     if wrong is None and name in TABLES_BY_NAME:
         wrong = f"the name is taken by {TABLES_BY_NAME[name].full_name}: choose another"
+    if wrong is None and name in _TABLES_OF_HISTORIES:
+        wrong = "a history of runs has a table of that name: choose another"
     if wrong is not None:
         raise _error()(name if isinstance(name, str) else repr(name), wrong)
     made = Table(
@@ -151,6 +156,7 @@ def _wrong_columns(columns: object) -> str | None:
     if len(columns) > _MOST_COLUMNS:
         return f"it has {len(columns)} columns, and may have {_MOST_COLUMNS}"
     seen: set[str] = set()
+    own = {str(name).lower() for name in columns}
     for name, kind in columns.items():
         if not isinstance(name, str) or not _COLUMN.fullmatch(name):
             return f"column {name!r}: a name is letters, digits and _, and begins with a letter"
@@ -160,6 +166,8 @@ def _wrong_columns(columns: object) -> str | None:
             return f"column {name}: every table has one of that name already"
         if name.lower() in _OF_HISTORIES:
             return f"column {name}: a history of runs has one of that name: choose another"
+        if _OF_MANY.get(name.lower()) in own:
+            return f"column {name}: over many processes there are two of that name: choose another"
         if kind not in _TYPES:
             shown = kind.__name__ if isinstance(kind, type) else repr(kind)
             return f"column {name}: a type is int, float, bool or str, and {shown} is none of them"

@@ -62,7 +62,7 @@ def with_ranks(table: Table) -> Table:
 
 def added_columns(table: Table) -> tuple[Column, ...]:
     """These columns as they are called in a table of one process."""
-    own = {column.name for column in table.columns}
+    own = {column.name.lower() for column in table.columns}  # as SQL compares names
     return tuple(
         [
             column._replace(name=f"process_{column.name}") if column.name in own else column

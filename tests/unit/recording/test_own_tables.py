@@ -11,12 +11,14 @@ import pytest
 
 import probing
 from probing.errors import BadTable
+from probing.history.tables import HISTORY_TABLES
 from probing.ring.arrow_tables import RecordedTable
 from probing.ring.format import DONE, NULL_TEXT, OPEN, decode_header, encode_header, layout_of
 from probing.ring.peek import RingPeek, own_tables, table_status
 from probing.ring.writer import RingWriter
 from probing.rundir.folders import ProcessFolder
 from probing.script import marks
+from probing.sql.process_columns import added_columns
 from probing.tables import TABLES_BY_NAME, Table
 
 pytestmark = pytest.mark.anypython
@@ -44,12 +46,28 @@ WRONG: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "twice": ("t", {"a": int, "A": int}, {}, "there are two of that name"),
     "ours": ("t", {"start_ns": int}, {}, "every table has one of that name"),
     "a history's": ("t", {"run": int}, {}, "a history of runs has one of that name"),
+    "a table of a history's": ("exports", {"a": int}, {}, "a history of runs has a table of"),
+    "over many": ("t", {"Rank": int, "process_rank": int}, {}, "over many processes there are two"),
     "no rows": ("t", {"a": int}, {"rows": 0}, "rows is a whole number from 1"),
     "half a row": ("t", {"a": int}, {"rows": 1.5}, "rows is a whole number from 1"),
     "long texts": ("t", {"a": str}, {"text_bytes": 4096}, "text_bytes is a whole number"),
     "wide": ("t", {f"a{i}": str for i in range(9)}, {"text_bytes": 1024}, "fewer texts"),
     "many": ("t", {f"a{i}": int for i in range(61)}, {}, "it has 61 columns, and may have 60"),
 }
+
+
+def test_the_names_of_a_historys_tables_are_refused() -> None:
+    """All of them, also of those that come later."""
+    for table in HISTORY_TABLES:
+        with pytest.raises(BadTable, match="a history of runs has"):
+            probing.table(table.name, {"a": int})
+
+
+def test_a_column_keeps_its_name_over_many_processes_whatever_its_case() -> None:
+    """SQL does not mind the case of `Rank`, so the process's is called otherwise."""
+    mine = probing.table("mine", {"Rank": int, "process_host": str}).declared
+    assert [column.name for column in added_columns(mine)] == ["process_rank", "host", "pid", "job"]
+    assert (mine.columns[1].name, mine.columns[2].name) == ("Rank", "process_host")
 
 
 @pytest.mark.parametrize("kind", WRONG)
