@@ -26,6 +26,7 @@ from probing.errors import (
     UsageError,
 )
 from probing.history.compaction.keep import Keep
+from probing.history.export import export_process
 from probing.history.layout import state_file
 from probing.history.query import History
 from probing.history.runs import runs_of
@@ -36,9 +37,10 @@ from probing.history.stores.objects import Store, open_store
 from probing.history.stores.spool import Spool
 from probing.linux import process
 from probing.rundir.folders import ProcessFolder, RunDirectory
+from probing.script.own_tables import declaration
 from tests.harness.cards import card_of
 from tests.harness.late import late
-from tests.harness.ring_writer import trace_values, trace_writer
+from tests.harness.ring_writer import RingWriter, trace_values, trace_writer
 from tests.harness.s3_server import Line, make_bucket, s3_server
 from tests.harness.targets import DEADLINE_S, Target, clean_env, program_path, wait_until
 
@@ -100,6 +102,29 @@ def spool_of(store: Store, root: Path, who: str = "me", most_bytes: int = 1 << 3
 def numbers(ask: Ask) -> list[int]:
     """The rows of python.torch_trace that came out."""
     return [row["seq"] for row in ask("SELECT seq FROM torch_trace ORDER BY seq")]
+
+
+def test_a_column_whose_type_has_changed_is_as_in_a_folder(
+    ended: Made, url: str, root: Path
+) -> None:
+    """A script's own table had whole numbers in one run and others in the next: all are there."""
+    place = bucket_of(url, os.environ)
+    for start, value in enumerate((2**53 + 1, 0.5, True), 77):
+        mine = declaration(
+            "mine", {"x": type(value)}, doc="", rows=64, text_bytes=8, origin="script"
+        )
+        folder, ring = ended(start), RingWriter(mine.declared, capacity=64)
+        ring.write(step=start, x=value)
+        ring.save(folder.ring("mine"))
+        place.export(folder)
+        export_process(folder, root)
+    place.drain()
+    sql = "SELECT typeof(x) AS kind, x FROM mine WHERE x > 0.1 ORDER BY step"
+    history, folder_history = History(url), History(str(root))
+    rows = history.query(sql, timeout_s=60).to_pylist()
+    assert rows == folder_history.query(sql, timeout_s=60).to_pylist()
+    assert rows == [{"kind": "DOUBLE", "x": x} for x in (2.0**53, 0.5, 1.0)]
+    assert history.notes == []
 
 
 def test_runs_are_kept_and_asked(ended: Made, url: str, ask: Ask, store: Store) -> None:

@@ -7,6 +7,7 @@ columns; many at once.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -66,11 +67,15 @@ class StoreFiles:
         """See `source.Source`."""
         load_whole()
         fragments = at_once(self._fragment, files)
-        schema = self._columns(files, [fragment.physical_schema for fragment in fragments])
-        dataset = ds.FileSystemDataset(fragments, schema, self._format, self._store.fs)
-        name = f"files of {table}"
-        connection.register(name, dataset)
-        return identifier(name), schema.names
+        sources: list[str] = []
+        columns: dict[str, str] = {}
+        for schema, alike in _alike(files, fragments):
+            dataset = ds.FileSystemDataset(alike, schema, self._format, self._store.fs)
+            name = f"files of {table}" + (f", {len(sources) + 1}" if sources else "")
+            connection.register(name, dataset)
+            sources.append(f"FROM {identifier(name)}")
+            columns = {**{column.lower(): column for column in schema.names}, **columns}
+        return f"({' UNION ALL BY NAME '.join(sources)})", [*columns.values()]
 
     def _fragment(self, name: str) -> Any:
         """An object that is open."""
@@ -99,20 +104,6 @@ class StoreFiles:
             return False
         return True
 
-    def _columns(self, files: Sequence[str], schemas: Sequence[pa.Schema]) -> pa.Schema:
-        """The columns of all of some objects.
-
-        Raises:
-            TornFile: Those of one do not fit together with the others'.
-        """
-        known = pa.schema([(name, pa.string()) for name in PARTITIONS])
-        for name, schema in zip(files, schemas, strict=True):
-            try:
-                known = pa.unify_schemas([known, schema.remove_metadata()])
-            except pa.ArrowException as error:
-                raise TornFile(name, line_of(error)) from None
-        return known
-
     def check(self, file: str) -> None:
         """See `source.Source`."""
         data = pa.BufferReader(self._store.get(file) or b"")
@@ -123,3 +114,28 @@ class StoreFiles:
         folders = sorted({name.partition("/day=")[0] for name in files})
         found = {one.name for some in at_once(self._store.objects, folders) for one in some}
         return found.issuperset(files)
+
+
+def _alike(files: Sequence[str], fragments: Sequence[Any]) -> list[tuple[pa.Schema, list[Any]]]:
+    """The objects whose columns have the same types, and all their columns.
+
+    A table of a script's own may have other types in a later run: DuckDB puts those together.
+
+    Raises:
+        TornFile: The columns of one do not fit those of its folders.
+    """
+    found: list[tuple[pa.Schema, list[Any]]] = []
+    folders = pa.schema([(name, pa.string()) for name in PARTITIONS])
+    for name, fragment in zip(files, fragments, strict=True):
+        schema = fragment.physical_schema.remove_metadata()
+        for i, (known, alike) in enumerate(found):
+            with contextlib.suppress(pa.ArrowException):
+                found[i] = (pa.unify_schemas([known, schema]), alike)
+                alike.append(fragment)
+                break
+        else:
+            try:
+                found.append((pa.unify_schemas([folders, schema]), [fragment]))
+            except pa.ArrowException as error:
+                raise TornFile(name, line_of(error)) from None
+    return found
