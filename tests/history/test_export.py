@@ -287,9 +287,9 @@ def test_ranks_of_two_starts_are_not_crossed(root: Path, order: tuple[str, ...])
     began = {"a": 1_700_000_000 * 10**9, "b": 1_700_000_000 * 10**9 + 3 * minute}
     runs = {}
     for name in order:
-        start, rank = name
-        begun_ns = began[start] + int(rank) * 10**9
-        card = card_of(1, 1, job="llm", rank=int(rank), started_ns=begun_ns)
+        start, rank = name[0], int(name[1])
+        begun_ns = began[start] + rank * 10**9
+        card = card_of(1, 1, job="llm", rank=rank, started_ns=begun_ns)
         runs[name] = run_of(root, "gpt", card, name)
     assert runs["a0"] == runs["a1"] != runs["b0"] == runs["b1"]
 
