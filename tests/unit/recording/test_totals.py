@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf, nan
+
 import pytest
 
 pytest.importorskip("torch")
 
-from probing.agent.sources.steps.rows.losses import Total
+from probing.agent.sources.numbers.number import Number
+from probing.agent.sources.steps.rows.losses import Loss, MeanLoss, Total
 
 pytestmark = pytest.mark.torch
 
@@ -39,3 +42,12 @@ def test_a_sum_is_known_when_all_of_it_has_come() -> None:
     late.value = 4.0
     assert total.read() == 7.0
     assert total.read() == 7.0
+
+
+@pytest.mark.parametrize(
+    "values, mean", [((inf, -inf), nan), ((1.5e308, 1.5e308), inf), ((inf, 1.0), inf)]
+)
+def test_a_step_has_a_loss_whatever_its_losses_are(values: tuple[float, ...], mean: float) -> None:
+    """Both infinities in one step, or more than a float holds, keep no step from ending."""
+    losses = [Loss(Number(value), None) for value in values]
+    assert MeanLoss(losses).read() == pytest.approx(mean, nan_ok=True)

@@ -129,7 +129,7 @@ def _are_shares(losses: list[Loss]) -> bool | None:
     """Whether losses were divided so that they add up to the step's; None while it is unknown."""
     shares = [1.0 if loss.share is None else loss.share.read() for loss in losses]
     parts = [share for share in shares if share is not None]
-    return None if len(parts) < len(shares) else abs(math.fsum(parts) - 1.0) < _SAME
+    return None if len(parts) < len(shares) else abs(_added(parts) - 1.0) < _SAME
 
 
 class Window:
@@ -179,6 +179,14 @@ class Windows:
         return self._known[who].seen(losses)
 
 
+def _added(numbers: list[float]) -> float:
+    """The sum of numbers, also of both infinities and of what no float can hold."""
+    try:
+        return math.fsum(numbers)
+    except (ValueError, OverflowError):
+        return sum(numbers)
+
+
 def _is_part(share: float) -> bool:
     """Whether it is one by a whole number: not that of a number of tokens."""
     return abs(share * round(1.0 / share) - 1.0) < _NEARLY
@@ -205,11 +213,11 @@ class MeanLoss:
         values = [loss.number.read() for loss in self._losses]
         here = [value for value in values if value is not None]
         if self._share is not None and len(here) == len(values):
-            return math.fsum(here) / self._share / len(here)
+            return _added(here) / self._share / len(here)
         are_shares = _are_shares(self._losses)
         if are_shares is None or len(here) < len(values):
             return None
-        return math.fsum(here) / (1 if are_shares else len(here))
+        return _added(here) / (1 if are_shares else len(here))
 
 
 class OneLoss:
