@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 
+import numpy as np
 import torch
 
 import probing
@@ -37,7 +38,9 @@ def with_agent() -> None:
             model(torch.ones(1, 2)).sum().backward()
             optimizer.step()
         probing.metric(reward=number / 2, count=number, flag=True, tensor=torch.tensor(0.25))
-        probing.metric(text="a word", nothing=None, many=torch.ones(2))
+        probing.metric(text="a word", nothing=None, many=torch.ones(2), huge=10**400)
+        probing.metric(word=np.str_("a word"), day=np.datetime64("2000-01-01"))
+        probing.metric(complex=np.complex64(1j), half=np.float16(0.5))
         assert evaluate() == 7
         with contextlib.suppress(KeyError), probing.span("broken"):
             raise KeyError

@@ -121,19 +121,25 @@ class Marks(PlainSource):
         recording, now = self._recording, time.perf_counter_ns()
         thread_id = recording.threads.state.native_id
         for name, value in values.items():
-            word = self._metrics.open_row(now, recording.step, self._number_of(name), thread_id)
             closing, number = self._metrics.no_closing(), self._number(value)
+            word = self._metrics.open_row(now, recording.step, self._number_of(name), thread_id)
             self._late.write(self._metrics, word, closing, [(self._value_at, number)])
         self._late.flush()
 
     def _number(self, value: Any) -> Number:
         """A figure as a number; NULL for what is none."""
-        if type(value) in (int, float, bool):
-            return Number(float(value))
+        if type(value) is float:
+            return Number(value)
         if hasattr(value, "numel"):
             return read_number(value, self._accelerator) or Number(NULL_FLOAT)
         is_scalar = getattr(value, "shape", None) == () and hasattr(value, "item")  # of numpy
-        return Number(float(value)) if is_scalar else Number(NULL_FLOAT)
+        is_complex = getattr(getattr(value, "dtype", None), "kind", "") == "c"
+        if not (is_scalar or type(value) in (int, bool)) or is_complex:
+            return Number(NULL_FLOAT)
+        try:
+            return Number(float(value))
+        except (TypeError, ValueError, OverflowError):  # a text, a date, more than a float holds
+            return Number(NULL_FLOAT)
 
     def _number_of(self, name: str) -> int:
         """The number of a name, as long as there are not too many."""

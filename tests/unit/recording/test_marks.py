@@ -67,4 +67,9 @@ def test_metrics_are_numbers_or_null(ask: Ask) -> None:
         "text": nothing,
         "nothing": nothing,
         "many": nothing,
+        "huge": nothing,
+        "word": nothing,
+        "day": nothing,
+        "complex": nothing,
+        "half": [0.5] * 3,
     }
