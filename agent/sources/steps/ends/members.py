@@ -110,6 +110,7 @@ class Members:
         if known is None or known.reference() is not optimizer:
             self._count += 1
             known = self._numbered[id(optimizer)] = Member(optimizer, self._count)
+            self._own_of(optimizer, known)
             if len(self._numbered) > self._most:
                 self._forget_dead()
         return known
@@ -171,12 +172,12 @@ class Members:
 
         The next round of a loop begins with a model that was called in the one before.
         """
-        ids = self._ids_of(root)
-        stepped = self.members_of(self._single(since))
-        return (
-            id(root) not in self.called
-            and all(ids.isdisjoint(self._own_of(optimizer)) for optimizer in stepped)
-            and any(not ids.isdisjoint(map(id, own)) for _, own in self._others(since))
+        if id(root) in self.called:
+            return False
+        stepped = [self._own_of(optimizer) for optimizer in self.members_of(self._single(since))]
+        others, ids = self._others(since), self._ids_of(root)
+        return all(map(ids.isdisjoint, stepped)) and any(
+            not ids.isdisjoint(map(id, own)) for _, own in others
         )
 
     def _others(self, since: Iterable[int]) -> list[tuple[Any, list[Any]]]:
@@ -203,9 +204,9 @@ class Members:
 
     def is_trained(self, root: Module) -> bool:
         """Whether an optimizer there is steps parameters of a root."""
+        made = [self._own_of(optimizer) for optimizer in self._recording.objects.made.alive()]
         ids = self._ids_of(root)
-        made = self._recording.objects.made.alive()
-        return any(not ids.isdisjoint(self._own_of(optimizer)) for optimizer in made)
+        return any(not ids.isdisjoint(own) for own in made)
 
     def is_of_called(self, optimizer: Optimizer) -> bool:
         """Whether an optimizer steps parameters of a root that was called in this step.
@@ -249,6 +250,8 @@ class Members:
         if member.count != count:
             own = frozenset(id(parameter) for group in groups for parameter in group["params"])
             member.count, member.own = count, own
+            if not any(own <= parts.ids for parts in self._parts.values()):
+                self._parts.clear()  # a model may have got parts since it was met
         return member.own
 
     def name_number_of(self, optimizer: Optimizer, member: Member) -> int:
