@@ -72,7 +72,11 @@ class BatchKinds:
             return NO_FACTS
         key: list[object] = [is_collated]
         for name, tensor in found:
-            if type(tensor) is plain and tensor.layout is self._strided:
+            if (
+                type(tensor) is plain
+                and tensor.layout is self._strided
+                and not tensor.is_nested  # its sizes cannot be asked for
+            ):
                 key += (name, tensor.dtype, tensor.shape)
             else:
                 key += (name, *self._shape_of(tensor))
@@ -86,9 +90,9 @@ class BatchKinds:
         with self._torch._C.DisableTorchFunctionSubclass():
             dtype, layout = tensor.dtype, tensor.layout
             shape = None if getattr(tensor, "is_nested", False) else tensor.shape
-        if layout is self._strided and shape is not None:
-            return dtype, shape
-        return f"{_short(layout)} {_short(dtype)}", shape
+        if layout is not self._strided:
+            return f"{_short(layout)} {_short(dtype)}", shape
+        return (f"nested {_short(dtype)}" if shape is None else dtype), shape
 
     def _place_of(self, tensor: Tensor, *, is_pinned: bool) -> tuple[int, bool]:
         """The number of its device's name, and whether it is in pinned memory."""

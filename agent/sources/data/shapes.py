@@ -26,6 +26,8 @@ def size_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Size:
     tensor = torch.Tensor
     for value in (*args, *kwargs.values()):
         if type(value) is tensor:
+            if value.is_nested:  # it has no sizes, and asking for them raises
+                return None, None, None
             shape = value.shape
             if not shape:
                 return shape, None, None

@@ -262,7 +262,7 @@ class StepLook:
         self.passes += 1
         self._alone = 0 if nodes else self._alone + 1
         tensors = args[0] if args else ()
-        if not tensors or tensors[0].grad_fn is None:
+        if not tensors or getattr(tensors[0], "grad_fn", None) is None:
             return
         for key, results in nodes.items():
             seen = self._steps.get(key)

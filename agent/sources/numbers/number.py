@@ -72,7 +72,12 @@ def read_number(tensor: Tensor, accelerator: Accelerator) -> Number | None:
         tensor = _own_of(tensor)
     if tensor is None or tensor.numel() != 1 or not tensor.dtype.is_floating_point:
         return None
-    return Number(tensor.item()) if tensor.is_cpu else _read(tensor, accelerator)
+    if not tensor.is_cpu:
+        return _read(tensor, accelerator)
+    try:
+        return Number(tensor.item())
+    except RuntimeError:  # such as of a layout that torch reads no single number from
+        return None
 
 
 def _own_of(tensor: Any) -> Any:
@@ -108,10 +113,12 @@ def share_of(node: Any, accelerator: Accelerator) -> Number | None:
         if kind not in {"DivBackward0", "MulBackward0"}:
             break
         other = saved_by(node, "other")
-        if other is None or other.dim() != 0:
+        if other is None or other.dim() != 0 or other.is_complex():
             break
-        if other.device.type == "cpu":
-            number = float(other)
+        if other.requires_grad:
+            pass  # what is learned, such as a temperature, divides no window
+        elif other.device.type == "cpu":
+            number = other.item()
             divisor *= number if kind == "DivBackward0" else 1.0 / (number or 1.0)
         elif total is None and kind == "DivBackward0":
             total = other

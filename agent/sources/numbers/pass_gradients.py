@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ..calls.backward.graph_nodes import node_of
 from ..model.variables import variable_of
 
 _INPUTS = 4
@@ -34,11 +35,11 @@ def gradients_of_pass(args: tuple[Any, ...], result: Any) -> PassGradients:
         args: What the engine was called with.
         result: What it has returned: of `torch.autograd.grad`, one gradient for each input.
     """
-    inputs = tuple(args[_INPUTS]) if len(args) > _INPUTS else ()
+    inputs = [_leaf_of(one) for one in args[_INPUTS]] if len(args) > _INPUTS else []
     if result:
-        pairs = [(i, g) for i, g in zip(inputs, result, strict=False) if i.is_leaf]
+        pairs = [(i, g) for i, g in zip(inputs, result, strict=False) if i is not None]
     else:
-        leaves = inputs or _leaves_of(args[0])
+        leaves = [i for i in inputs if i is not None] if inputs else _leaves_of(args[0])
         pairs = [(leaf, leaf.grad) for leaf in leaves]
     there = [(tensor, gradient) for tensor, gradient in pairs if gradient is not None]
     places = {
@@ -48,9 +49,15 @@ def gradients_of_pass(args: tuple[Any, ...], result: Any) -> PassGradients:
     return PassGradients(there, places)
 
 
+def _leaf_of(given: Any) -> Any:
+    """The leaf that gradients are asked of, maybe by its `GradientEdge`; None for what is none."""
+    leaf = getattr(getattr(given, "node", None), "variable", given)
+    return leaf if getattr(leaf, "is_leaf", False) else None
+
+
 def _leaves_of(roots: tuple[Any, ...]) -> list[Any]:
     """The tensors whose `.grad` a pass adds to, in the order in which a model makes use of them."""
-    waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
+    waiting = [node for root in roots if (node := node_of(root)) is not None]
     seen = set(waiting)
     leaves: list[Any] = []
     while waiting and len(seen) < _MOST_NODES:

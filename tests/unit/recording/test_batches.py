@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import UserDict, namedtuple
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,9 @@ def kinds(tmp_path: Path) -> Any:
 
 X = torch.zeros(4, 3)
 IDS = torch.zeros(2, 5, dtype=torch.int64)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # torch says that these are to be replaced
+    NESTED = torch.nested.nested_tensor([X, X[:2]])
 CASES = [
     (X, "float32[4,3]"),
     ((X, IDS), "0: float32[4,3], 1: int64[2,5]"),
@@ -66,6 +70,7 @@ CASES = [
     (torch.nn.Parameter(X), "float32[4,3]"),
     (X.as_subclass(Tensor2), "float32[4,3]"),
     (X.to_sparse(), "sparse_coo float32[4,3]"),
+    (NESTED, "nested float32[?]"),
 ]
 
 

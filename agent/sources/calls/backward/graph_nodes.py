@@ -24,6 +24,12 @@ def nodes_of(value: Any, tensor: Any) -> list[Any]:
     return found
 
 
+def node_of(end: Any) -> Any:
+    """The node that a backward pass begins at for a tensor, or a `GradientEdge`; None without."""
+    node = getattr(end, "grad_fn", None)
+    return getattr(end, "node", None) if node is None else node
+
+
 def sequence_nr(node: Node) -> int:
     """When a node was made."""
     number: int = node._sequence_nr()

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ...calls.backward.graph_nodes import node_of
 from ...numbers.number import saved_by
 from ...torch_types import Module
 from .hand_steps import leaves_of
@@ -84,7 +85,7 @@ class CarriedGradients:
 
         It begins with a number that comes from nothing: the loss, detached from all.
         """
-        is_alone = all(loss.grad_fn is None for loss in losses)
+        is_alone = all(node_of(loss) is None for loss in losses)
         return is_alone and bool(self._gradients) and bool(losses)
 
     def pass_ended(self) -> None:
@@ -120,7 +121,7 @@ class CarriedGradients:
 
 def _factors_of(losses: Iterable[Any]) -> Iterator[Any]:
     """The tensors that numbers were made of by multiplying, as far as their last few nodes tell."""
-    waiting = [loss.grad_fn for loss in losses if loss is not None and loss.grad_fn is not None]
+    waiting = [node for loss in losses if (node := node_of(loss)) is not None]
     seen = 0
     while waiting and seen < _MOST_NODES:
         node = waiting.pop(0)

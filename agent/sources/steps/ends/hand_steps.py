@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ...calls.backward.graph_nodes import node_of
+
 _PATIENCE = 8
 """How many passes an optimizer may be there without a step before it counts as not used, where the
 parameters are written to all the same."""
@@ -180,7 +182,7 @@ class HandSteps:
 
 def leaves_of(losses: Iterable[Any]) -> Iterator[Any]:
     """The tensors that a graph comes from, as far as it is walked."""
-    waiting = [loss.grad_fn for loss in losses if loss is not None and loss.grad_fn is not None]
+    waiting = [node for loss in losses if (node := node_of(loss)) is not None]
     met = set(waiting)
     while waiting and len(met) < _MOST_NODES:
         node = waiting.pop()

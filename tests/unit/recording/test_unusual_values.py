@@ -1,0 +1,70 @@
+"""Values that are legal and rare: what reads them in the training thread never raises."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="these are values of torch")
+
+from probing.agent.sources.data.shapes import size_of
+from probing.agent.sources.numbers.number import read_number, share_of
+from probing.agent.sources.numbers.pass_gradients import gradients_of_pass
+from probing.agent.sources.steps.ends.carried_gradients import CarriedGradients
+from probing.agent.sources.steps.ends.hand_steps import leaves_of
+from tests.harness.accelerators import NoAccelerator
+
+pytestmark = pytest.mark.torch
+
+
+def test_a_nested_tensor_has_no_size() -> None:
+    """The older kind of them raises where it is asked for its shape."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nested = torch.nested.nested_tensor([torch.ones(3, 4), torch.ones(2, 4)])
+    assert size_of((nested,), {}) == (None, None, None)
+
+
+def test_a_pass_may_begin_and_end_at_edges_of_the_graph() -> None:
+    """`torch.autograd.grad` takes a `GradientEdge` for a tensor, and for what it goes to."""
+    edge_of = torch.autograd.graph.get_gradient_edge
+    weight = torch.ones(3, requires_grad=True)
+    double = weight * 2
+    loss = edge_of((weight * double).sum())
+    assert [id(leaf) for leaf in leaves_of([loss, None])] == [id(weight)]
+    carried = CarriedGradients()
+    carried.called(torch.nn.Linear(1, 1))
+    assert not carried.carries_on([loss], [None])
+    assert not carried.is_sum_of_all([loss])
+    asked = (edge_of(weight), double, edge_of(double))
+    made = gradients_of_pass(((loss,), (None,), False, False, asked), (4.0, 1.0, 1.0))
+    assert [(id(leaf), gradient) for leaf, gradient in made.pairs] == [(id(weight), 4.0)]
+    weight.grad = torch.ones(3)
+    for inputs in ((), asked[:1]):
+        made = gradients_of_pass(((loss,), (None,), False, False, inputs), ())
+        assert [id(leaf) for leaf, _ in made.pairs] == [id(weight)]
+
+
+def test_a_learned_divisor_is_no_share() -> None:
+    """A trained temperature is passed over without a word, and what else divides is seen."""
+    none = NoAccelerator()
+    temperature = torch.tensor(2.0, requires_grad=True)
+    loss = torch.ones(3, requires_grad=True).sum()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shares = [
+            share_of(divided.grad_fn, none)
+            for divided in (loss / temperature, loss / temperature / 4, loss / 4 / temperature)
+        ]
+    assert [share and share.read() for share in shares] == [None, 0.25, 0.25]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_a_number_that_torch_does_not_read_is_none() -> None:
+    """Not every layout has a way to it, nor has a batch of `vmap`."""
+    none = NoAccelerator()
+    assert read_number(torch.ones(1, 1).to_sparse_csr(), none) is None
+    seen = []
+    torch.vmap(lambda x: seen.append(read_number(x.sum(), none)) or x)(torch.ones(2, 3))
+    assert seen == [None]
