@@ -21,6 +21,13 @@ def evaluate() -> int:
         return 7
 
 
+class Closed:
+    """An object that cannot be asked for anything any more."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+
 def without_agent() -> None:
     """Marks do nothing, and cost nothing that is kept."""
     assert marks.recorder is None
@@ -40,7 +47,7 @@ def with_agent() -> None:
         probing.metric(reward=number / 2, count=number, flag=True, tensor=torch.tensor(0.25))
         probing.metric(text="a word", nothing=None, many=torch.ones(2), huge=10**400)
         probing.metric(word=np.str_("a word"), day=np.datetime64("2000-01-01"))
-        probing.metric(complex=np.complex64(1j), half=np.float16(0.5))
+        probing.metric(complex=np.complex64(1j), half=np.float16(0.5), closed=Closed())
         assert evaluate() == 7
         with contextlib.suppress(KeyError), probing.span("broken"):
             raise KeyError

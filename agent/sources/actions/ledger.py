@@ -179,4 +179,4 @@ def is_number(value: object) -> bool:
 
 def number_of(value: Any) -> float:
     """A number, or that in a tensor of one element."""
-    return float(value)
+    return float(value.item() if isinstance(value, sys.modules["torch"].Tensor) else value)

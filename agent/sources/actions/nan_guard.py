@@ -26,6 +26,7 @@ from ....tables import NAN_OUTCOMES, NAN_STEPS
 from ...recording.source import SourceReport
 from ..accelerator import is_capturing
 from ..numbers.gradient_tensors import is_plain, norms_of, parameters_of
+from ..shared.gradients import version_of
 from ..torch_types import Optimizer, Tensor
 from .ledger import Applied
 from .moments.step_hooks import StepHooks, exchange
@@ -280,7 +281,7 @@ class HiddenGradients:
     def __init__(self, parameters: list[Tensor], row: _Closing) -> None:
         self._row = row
         self._gradients = [(p, p.grad) for p in parameters if p.grad is not None]
-        self._versions = [(p, p._version) for p in parameters]
+        self._versions = [(p, version_of(p)) for p in parameters]
         for parameter, _ in self._gradients:
             parameter.grad = None
 
@@ -290,7 +291,7 @@ class HiddenGradients:
             for parameter, gradient in self._gradients:
                 if parameter.grad is None:
                     parameter.grad = gradient.zero_()
-        is_same = all(p._version == version for p, version in self._versions)
+        is_same = all(version_of(p) == version for p, version in self._versions)
         self._row.close("skipped" if is_same else "stepped")
 
 

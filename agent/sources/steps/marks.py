@@ -127,19 +127,21 @@ class Marks(PlainSource):
         self._late.flush()
 
     def _number(self, value: Any) -> Number:
-        """A figure as a number; NULL for what is none."""
-        if type(value) is float:
-            return Number(value)
-        if hasattr(value, "numel"):
-            return read_number(value, self._accelerator) or Number(NULL_FLOAT)
-        is_scalar = getattr(value, "shape", None) == () and hasattr(value, "item")  # of numpy
-        is_complex = getattr(getattr(value, "dtype", None), "kind", "") == "c"
-        if not (is_scalar or type(value) in (int, bool)) or is_complex:
-            return Number(NULL_FLOAT)
+        """A figure as a number; NULL for what is none, whatever it does when it is asked."""
         try:
-            return Number(float(value))
-        except (TypeError, ValueError, OverflowError):  # a text, a date, more than a float holds
+            return self._read(value) or Number(NULL_FLOAT)
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
             return Number(NULL_FLOAT)
+
+    def _read(self, value: Any) -> Number | None:
+        """The same, where it may fail: as of a text of numpy, or of more than a float holds."""
+        if type(value) in (int, float, bool):
+            return Number(float(value))
+        if hasattr(value, "numel"):
+            return read_number(value, self._accelerator)
+        is_scalar = getattr(value, "shape", None) == () and hasattr(value, "item")  # of numpy
+        is_complex = is_scalar and getattr(getattr(value, "dtype", None), "kind", "") == "c"
+        return Number(float(value)) if is_scalar and not is_complex else None
 
     def _number_of(self, name: str) -> int:
         """The number of a name, as long as there are not too many."""

@@ -111,10 +111,12 @@ def _betas(value: object) -> str | None:
     return ", ".join("?" if (beta := _number(item)) is None else f"{beta:g}" for item in value)
 
 
-def _number(value: object) -> float | None:
+def _number(value: Any) -> float | None:
     """A number of a group, out of a tensor only where that waits for no device."""
-    if isinstance(value, (int, float)):
-        return float(value)
-    if isinstance(value, sys.modules["torch"].Tensor) and value.device.type == "cpu":
-        return float(value) if value.numel() == 1 else None
-    return None
+    is_tensor = isinstance(value, sys.modules["torch"].Tensor) and value.device.type == "cpu"
+    if not (is_tensor or isinstance(value, (int, float))):
+        return None
+    try:
+        return float(value.item() if is_tensor else value)
+    except (OverflowError, RuntimeError, TypeError):  # too large, several in one, or complex
+        return None

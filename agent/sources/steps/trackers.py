@@ -160,7 +160,10 @@ def _is_scalar(value: Any) -> bool:
     """Whether it is a number, of Python, numpy or torch."""
     if isinstance(value, (int, float)):
         return True
-    numel = getattr(value, "numel", None)
-    if callable(numel):
-        return bool(numel() == 1)
-    return getattr(value, "shape", None) == () and hasattr(value, "item")
+    try:
+        numel = getattr(value, "numel", None)
+        if callable(numel):
+            return bool(numel() == 1)
+        return getattr(value, "shape", None) == () and hasattr(value, "item")
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+        return False  # of a class of the script's own, which may raise when it is asked

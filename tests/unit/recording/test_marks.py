@@ -71,5 +71,6 @@ def test_metrics_are_numbers_or_null(ask: Ask) -> None:
         "word": nothing,
         "day": nothing,
         "complex": nothing,
+        "closed": nothing,
         "half": [0.5] * 3,
     }

@@ -7,7 +7,9 @@ from typing import cast
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="these are its models and optimizers")
+pytest.importorskip("torch")
+
+import torch
 
 from probing.agent.sources.shared.met import Met
 from probing.agent.sources.shared.objects import Objects

@@ -45,7 +45,7 @@ def test_a_sum_is_known_when_all_of_it_has_come() -> None:
 
 
 @pytest.mark.parametrize(
-    "values, mean", [((inf, -inf), nan), ((1.5e308, 1.5e308), inf), ((inf, 1.0), inf)]
+    ("values", "mean"), [((inf, -inf), nan), ((1.5e308, 1.5e308), inf), ((inf, 1.0), inf)]
 )
 def test_a_step_has_a_loss_whatever_its_losses_are(values: tuple[float, ...], mean: float) -> None:
     """Both infinities in one step, or more than a float holds, keep no step from ending."""

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="these are values of torch")
+pytest.importorskip("torch")
+
+import torch
 
 from probing.agent.sources.data.shapes import size_of
 from probing.agent.sources.numbers.number import read_number, share_of
 from probing.agent.sources.numbers.pass_gradients import gradients_of_pass
+from probing.agent.sources.shared.gradients import version_of
 from probing.agent.sources.steps.ends.carried_gradients import CarriedGradients
-from probing.agent.sources.steps.ends.hand_steps import leaves_of
+from probing.agent.sources.steps.ends.hand_steps import HandSteps, leaves_of
+from probing.agent.sources.steps.optimizer_facts import learning_rate_of, steps_of
+from probing.ring.format import NULL_FLOAT
 from tests.harness.accelerators import NoAccelerator
 
 pytestmark = pytest.mark.torch
@@ -58,6 +65,52 @@ def test_a_learned_divisor_is_no_share() -> None:
             for divided in (loss / temperature, loss / temperature / 4, loss / 4 / temperature)
         ]
     assert [share and share.read() for share in shares] == [None, 0.25, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("lr", "told"),
+    [
+        (torch.tensor(0.5, requires_grad=True), 0.5),
+        (torch.tensor([0.1, 0.2]), None),
+        (torch.tensor(1j), None),
+        (10**400, None),
+        ("0.1", None),
+    ],
+)
+def test_a_rate_that_is_no_number_is_none(lr: object, told: float | None) -> None:
+    """An optimizer may have one for each parameter; a trained one is read without a word."""
+    optimizer: Any = SimpleNamespace(param_groups=[{"lr": lr}])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = learning_rate_of(optimizer)
+    assert found == told or (told is None and found is NULL_FLOAT)
+    assert learning_rate_of(SimpleNamespace(param_groups=[])) is NULL_FLOAT
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ({"step": torch.tensor(3.0)}, 3),
+        ({"step": torch.ones(2)}, None),
+        ({"step": torch.tensor(torch.nan)}, None),
+        ([3], None),
+    ],
+)
+def test_a_count_that_is_no_number_is_none(state: object, told: int | None) -> None:
+    """What an optimizer keeps for a parameter is its own."""
+    optimizer: Any = SimpleNamespace(param_groups=[{"params": ["w"]}], state={"w": state})
+    assert steps_of(optimizer) == told
+
+
+def test_a_model_made_in_inference_mode_counts_no_writes() -> None:
+    """As a frozen encoder, called before what is trained by hand."""
+    with torch.inference_mode():
+        encoder = torch.nn.Linear(1, 1)
+    assert version_of(encoder.weight) == 0
+    hand = HandSteps()
+    for _ in range(20):
+        hand.pass_begins(encoder, has_optimizer=True)
+        hand.pass_ended(encoder, creates_graph=False)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from ...shared.gradients import UNKNOWN, gradient_beside
+from ...shared.gradients import UNKNOWN, gradient_beside, version_of
 from ...shared.recording import Recording
 from .hand_steps import leaves_of
 
@@ -44,7 +44,7 @@ class DroppedPasses:
         for parameter in self._looked_at():
             gradient = parameter.grad if is_known else self._gradient_of(parameter)
             if gradient is not UNKNOWN:
-                version = -1 if gradient is None else gradient._version
+                version = -1 if gradient is None else version_of(gradient)
                 before.append((weakref.ref(parameter), id(gradient), version))
         self._before = before
 
@@ -68,7 +68,7 @@ class DroppedPasses:
             gradient = parameter.grad if is_known else self._gradient_of(parameter)
             if gradient is not None and gradient is not UNKNOWN:
                 now = id(gradient)
-                if now != number or gradient._version != version:
+                if now != number or version_of(gradient) != version:
                     made.append(reference)
                 last.append((reference, now))
         self._last = last

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ...calls.backward.graph_nodes import node_of
+from ...shared.gradients import version_of
 
 _PATIENCE = 8
 """How many passes an optimizer may be there without a step before it counts as not used, where the
@@ -39,9 +40,9 @@ class _Seen(NamedTuple):
         gradient = parameter.grad
         return (
             gradient is not None
-            and parameter._version == self.version
+            and version_of(parameter) == self.version
             and id(gradient) == self.gradient
-            and gradient._version == self.gradient_version
+            and version_of(gradient) == self.gradient_version
         )
 
 
@@ -106,7 +107,7 @@ class HandSteps:
             if parameter is None:
                 return
             self._last_first = (weakref.ref(root), weakref.ref(parameter))
-        self._first = (weakref.ref(parameter), parameter._version)
+        self._first = (weakref.ref(parameter), version_of(parameter))
 
     def _is_written(self, root: Any) -> bool:
         """Whether the model's first parameter has been written to since the optimizer's step."""
@@ -114,8 +115,8 @@ class HandSteps:
         if parameter is None:
             return False
         if self._first is None or self._first[0]() is not parameter:
-            self._first = (weakref.ref(parameter), parameter._version)
-        return bool(parameter._version != self._first[1])
+            self._first = (weakref.ref(parameter), version_of(parameter))
+        return bool(version_of(parameter) != self._first[1])
 
     def pass_ended(self, root: Any, *, creates_graph: bool) -> None:
         """A backward pass has ended.
@@ -138,7 +139,9 @@ class HandSteps:
         for parameter in with_gradient[:1] + with_gradient[1:][-1:]:
             gradient = parameter.grad
             reference = weakref.ref(parameter)
-            self._seen.append(_Seen(reference, parameter._version, id(gradient), gradient._version))
+            self._seen.append(
+                _Seen(reference, version_of(parameter), id(gradient), version_of(gradient))
+            )
 
     def meet_leaves(self, losses: Iterable[Any]) -> None:
         """A pass of a training without any module begins: which tensors does it go to?"""

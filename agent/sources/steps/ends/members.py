@@ -250,7 +250,7 @@ class Members:
         if member.count != count:
             own = frozenset(id(parameter) for group in groups for parameter in group["params"])
             member.count, member.own = count, own
-            if not any(own <= parts.ids for parts in self._parts.values()):
+            if not any(own <= parts.ids for parts in list(self._parts.values())):
                 self._parts.clear()  # a model may have got parts since it was met
         return member.own
 

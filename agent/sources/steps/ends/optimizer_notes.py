@@ -89,7 +89,8 @@ class OptimizerNotes:
 
     def note_again(self, optimizer: Optimizer, step: OptimizerStep) -> OptimizerStep:
         """Write the row of a step that is like the last one, but for its rate; returns it."""
-        lr = optimizer.param_groups[0].get("lr")
+        groups = optimizer.param_groups
+        lr = groups[0].get("lr") if groups else None
         if type(lr) is not float or self._recording.objects.held_lr:
             lr = self._rate_of(optimizer)
         if lr != step.lr:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, NamedTuple
 
-from ...shared.gradients import UNKNOWN, gradient_beside
+from ...shared.gradients import UNKNOWN, gradient_beside, version_of
 from ...shared.recording import Recording
 from .members import Members
 
@@ -85,7 +85,7 @@ class Reached:
         gradient = gradient_beside(parameter, self._recording.passing)
         if gradient is UNKNOWN:
             return None
-        return _NO_GRADIENT if gradient is None else (id(gradient), int(gradient._version))
+        return _NO_GRADIENT if gradient is None else (id(gradient), version_of(gradient))
 
 
 def _ends_of(optimizer: Any) -> list[Any]:
