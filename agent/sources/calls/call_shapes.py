@@ -56,7 +56,7 @@ def read_tensors(value: object, torch: ModuleType) -> Tensors:
         try:
             shape = tuple([int(size) for size in tensor.shape])
             size = math.prod(shape) * tensor.element_size()
-        except (RuntimeError, TypeError, ValueError):  # a nested or symbolic one has none to tell
+        except (AttributeError, RuntimeError, TypeError, ValueError):  # of a nested one
             is_known = False
             continue
         named.append((name, shape))

@@ -180,11 +180,12 @@ class _Look:
 
 def _is_tokens(tensor: Tensor) -> bool:
     """Whether a tensor can be tokens or labels, one row per sample."""
-    return str(tensor.dtype) in _TYPES and tensor.dim() == 2 and tensor.numel() > 0
+    is_dense = str(tensor.layout) == "torch.strided" and not tensor.is_nested
+    return is_dense and str(tensor.dtype) in _TYPES and tensor.dim() == 2 and tensor.numel() > 0
 
 
 def _kind(tensor: Tensor) -> str:
-    sizes = ",".join(str(size) for size in tensor.shape)
+    sizes = "?" if tensor.is_nested else ",".join(str(size) for size in tensor.shape)
     return f"{str(tensor.dtype).removeprefix('torch.')}[{sizes}]"
 
 

@@ -63,6 +63,7 @@ def is_plain(tensor: Tensor, torch: ModuleType) -> bool:
     return (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
         and tensor.layout is torch.strided
+        and not tensor.is_nested  # the older kind of those is strided, too
         and tensor.dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64)
         and tensor.device.type != "meta"
     )

@@ -21,6 +21,16 @@ def is_last_pass() -> bool:
     return [level.key().name for level in stack].count("Grad") == 1
 
 
+def is_mapped(tensor: Tensor) -> bool:
+    """Whether it is one of `vmap`, which stands for many: none of them can be read by itself."""
+    functorch: Any = sys.modules["torch"]._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            return True
+        tensor = functorch.get_unwrapped(tensor)
+    return False
+
+
 def read_transformed(loss: Tensor, accelerator: Accelerator) -> Number | None:
     """The number in a loss; of a `vmap` over several models or samples their mean."""
     torch: Any = sys.modules["torch"]

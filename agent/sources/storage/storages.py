@@ -335,5 +335,5 @@ def _shape(tensor: Tensor) -> tuple[int, ...]:
     """A tensor's sizes; none of one that has no common ones, such as a nested one."""
     try:
         return tuple([int(size) for size in tensor.shape])
-    except RuntimeError:
+    except (AttributeError, RuntimeError):
         return ()

@@ -12,7 +12,9 @@ pytest.importorskip("torch")
 
 import torch
 
+from probing.agent.sources.calls.call_shapes import read_tensors
 from probing.agent.sources.data.shapes import size_of
+from probing.agent.sources.numbers.nonfinite.finite import tensors_in
 from probing.agent.sources.numbers.number import read_number, share_of
 from probing.agent.sources.numbers.pass_gradients import gradients_of_pass
 from probing.agent.sources.shared.gradients import version_of
@@ -65,6 +67,25 @@ def test_a_learned_divisor_is_no_share() -> None:
             for divided in (loss / temperature, loss / temperature / 4, loss / 4 / temperature)
         ]
     assert [share and share.read() for share in shares] == [None, 0.25, 0.25]
+
+
+def test_what_cannot_be_read_is_not_looked_at() -> None:
+    """A nested tensor has no sum, and one inside of `vmap` stands for many."""
+    plain, seen = torch.ones(2), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nested = torch.nested.nested_tensor([plain, plain])
+    torch.vmap(lambda x: seen.append(tensors_in(x)) or x)(torch.ones(2, 3))
+    torch.func.grad(lambda x: seen.append(len(tensors_in(x))) or x.sum())(plain)
+    assert seen == [[], 1]
+    assert tensors_in([nested, plain]) == [("1", plain)]
+
+
+def test_a_jagged_tensor_has_no_shape_of_its_call() -> None:
+    """One of its sizes is no number."""
+    jagged = torch.nested.nested_tensor([torch.ones(3, 4), torch.ones(2, 4)], layout=torch.jagged)
+    told = read_tensors([jagged, torch.ones(2)], torch)
+    assert (told.named, told.bytes) == ((("1", (2,)),), None)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Looks for values that are not finite in what modules are given and give.
 
 Rules of this file: runs in the training's threads while somebody has asked for it; each look waits
-for the device. Changes no tensor and keeps none. A tensor of a subclass is not looked at, nor
-anything while a CUDA graph is captured.
+for the device. Changes no tensor and keeps none. A tensor of a subclass or inside of `vmap` is not
+looked at, nor anything while a CUDA graph is captured.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ...accelerator import is_capturing
 from ...torch_types import Tensor
 from ..gradient_tensors import is_plain, pieces_of
+from ..transformed import is_mapped
 
 _MOST_TENSORS = 32
 _LEVELS = 3
@@ -39,7 +40,7 @@ def tensors_in(value: Any, name: str = "", levels: int = _LEVELS) -> list[tuple[
     """The first tensors in what a module was given or gave, each with its name."""
     torch: Any = sys.modules["torch"]
     if is_plain(value, torch):
-        return [(name or "0", value)]
+        return [] if is_mapped(value) else [(name or "0", value)]
     items: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, tuple | list):
         items = enumerate(value)
