@@ -23,6 +23,8 @@ _MOST_ITEMS = 256
 _DEEPEST = 4
 _MOST_KINDS = 512
 _LONGEST = 1000
+_MOST_BYTES = (1 << 63) - 1
+"""As much as a column holds; what is expanded from one element may seem to be more."""
 _MRO: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _TOKEN_TYPES = frozenset({"int16", "int32", "int64", "uint16", "uint32", "uint64"})
 
@@ -249,4 +251,4 @@ def _bytes(dtypes: tuple[object, ...], shapes: tuple[Any, ...]) -> int:
         for length in shape:
             count *= length
         total += count
-    return int(total)
+    return int(total) if total <= _MOST_BYTES else NULL_INT

@@ -94,6 +94,7 @@ def test_sizes_are_counted_where_they_mean_something(kinds: Any) -> None:
     assert (facts.samples, facts.tokens, facts.bytes) == (2, 10, 160)
     assert kinds(X)[1].tokens == NULL_INT
     assert kinds(X.to_sparse())[1].bytes == NULL_INT
+    assert kinds(torch.ones(1).expand(2**62))[1].bytes == NULL_INT
     assert kinds((X, torch.tensor(1)), is_collated=False)[1].samples == NULL_INT
     assert kinds((IDS[0], IDS[1]), is_collated=False)[1].samples == NULL_INT
     assert kinds((IDS, IDS), is_collated=False)[1].samples == 2
