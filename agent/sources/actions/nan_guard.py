@@ -26,7 +26,7 @@ from ....tables import NAN_OUTCOMES, NAN_STEPS
 from ...recording.source import SourceReport
 from ..accelerator import is_capturing
 from ..numbers.gradient_tensors import is_plain, norms_of, parameters_of
-from ..shared.gradients import version_of
+from ..shared.versions import version_of
 from ..torch_types import Optimizer, Tensor
 from .ledger import Applied
 from .moments.step_hooks import StepHooks, exchange

@@ -28,14 +28,6 @@ def gradient_beside(parameter: Any, passing: set[int]) -> Any:
     return parameter.grad if not passing else UNKNOWN
 
 
-def version_of(tensor: Any) -> int:
-    """How often a tensor was written to; 0 of one made in inference mode, which counts nothing."""
-    try:
-        return int(tensor._version)
-    except RuntimeError:
-        return 0
-
-
 class GradientsBeside:
     """Reads gradients in the agent's thread, between the passes of a training that goes on.
 

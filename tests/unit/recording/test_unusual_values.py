@@ -17,7 +17,7 @@ from probing.agent.sources.data.shapes import size_of
 from probing.agent.sources.numbers.nonfinite.finite import tensors_in
 from probing.agent.sources.numbers.number import read_number, share_of
 from probing.agent.sources.numbers.pass_gradients import gradients_of_pass
-from probing.agent.sources.shared.gradients import version_of
+from probing.agent.sources.shared.versions import version_of
 from probing.agent.sources.steps.ends.carried_gradients import CarriedGradients
 from probing.agent.sources.steps.ends.hand_steps import HandSteps, leaves_of
 from probing.agent.sources.steps.optimizer_facts import learning_rate_of, steps_of
@@ -71,13 +71,19 @@ def test_a_learned_divisor_is_no_share() -> None:
 
 def test_what_cannot_be_read_is_not_looked_at() -> None:
     """A nested tensor has no sum, and one inside of `vmap` stands for many."""
-    plain, seen = torch.ones(2), []
+    plain = torch.ones(2)
+    seen: list[int] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         nested = torch.nested.nested_tensor([plain, plain])
-    torch.vmap(lambda x: seen.append(tensors_in(x)) or x)(torch.ones(2, 3))
-    torch.func.grad(lambda x: seen.append(len(tensors_in(x))) or x.sum())(plain)
-    assert seen == [[], 1]
+
+    def look(x: Any) -> Any:
+        seen.append(len(tensors_in(x)))
+        return x.sum()
+
+    torch.vmap(look)(torch.ones(2, 3))
+    torch.func.grad(look)(plain)
+    assert seen == [0, 1]
     assert tensors_in([nested, plain]) == [("1", plain)]
 
 
@@ -140,5 +146,10 @@ def test_a_number_that_torch_does_not_read_is_none() -> None:
     none = NoAccelerator()
     assert read_number(torch.ones(1, 1).to_sparse_csr(), none) is None
     seen = []
-    torch.vmap(lambda x: seen.append(read_number(x.sum(), none)) or x)(torch.ones(2, 3))
+
+    def read(x: Any) -> Any:
+        seen.append(read_number(x.sum(), none))
+        return x
+
+    torch.vmap(read)(torch.ones(2, 3))
     assert seen == [None]

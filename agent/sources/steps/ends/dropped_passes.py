@@ -12,8 +12,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from ...shared.gradients import UNKNOWN, gradient_beside, version_of
+from ...shared.gradients import UNKNOWN, gradient_beside
 from ...shared.recording import Recording
+from ...shared.versions import version_of
 from .hand_steps import leaves_of
 
 

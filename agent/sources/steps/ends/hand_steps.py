@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ...calls.backward.graph_nodes import node_of
-from ...shared.gradients import version_of
+from ...shared.versions import version_of
 
 _PATIENCE = 8
 """How many passes an optimizer may be there without a step before it counts as not used, where the

@@ -10,8 +10,9 @@ from __future__ import annotations
 import weakref
 from typing import Any, NamedTuple
 
-from ...shared.gradients import UNKNOWN, gradient_beside, version_of
+from ...shared.gradients import UNKNOWN, gradient_beside
 from ...shared.recording import Recording
+from ...shared.versions import version_of
 from .members import Members
 
 _NO_GRADIENT = (0, -1)
