@@ -11,8 +11,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 
-from .handlers import is_of_handler
-
 LIMIT = 3
 
 OWN_LOOP = "is_probings"
@@ -36,6 +34,8 @@ def pass_on() -> None:
     Raises:
         Exception: What a signal's handler has raised.
     """
+    from .handlers import is_of_handler
+
     error = sys.exc_info()[1]
     if error is not None and is_of_handler(error):
         raise error
