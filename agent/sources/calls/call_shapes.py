@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
+from itertools import islice
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -79,13 +80,13 @@ def _tensors_in(value: object, name: str, kind: type, depth: int) -> Iterator[tu
         return
     inside: Any = ()
     if isinstance(value, dict):
-        inside = list(dict.items(value))
+        inside = dict.items(value)
     elif isinstance(value, tuple) and hasattr(type(value), "_fields"):
         fields: Any = type(value)
-        inside = list(zip(fields._fields, value, strict=False))
+        inside = zip(fields._fields, value, strict=False)
     elif isinstance(value, (list, tuple)):
-        inside = list(enumerate(value))
+        inside = enumerate(value)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inside = list(vars(value).items()) if hasattr(value, "__dict__") else ()
-    for key, item in inside[:_MOST_TENSORS]:
+        inside = vars(value).items() if hasattr(value, "__dict__") else ()
+    for key, item in list(islice(inside, _MOST_TENSORS)):  # as a list: it may change
         yield from _tensors_in(item, f"{name}.{key}" if name else str(key), kind, depth - 1)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import gc
 import sys
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import islice, pairwise, starmap
 from types import CoroutineType, FrameType, FunctionType, GeneratorType
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ LOOKS = 4
 _AT_A_TIME = 8192
 _LEAST_LENGTH = 3
 _SAMPLE = 64
+_TRIES = 8
 _INNER = 16
 _DEEPEST = 2
 _MOST_KEPT = 8
@@ -152,12 +154,22 @@ def _item_bytes(thing: Any) -> float:
     kind = type(thing)
     if kind is bytearray:
         return 1.0
-    if kind in {list, deque, set}:
-        items = list(thing)[-_SAMPLE:]
-        sizes = [_size(item) for item in items]
-    else:
-        sizes = [_size(k) + _size(v) for k, v in list(dict.items(thing))[-_SAMPLE:]]
-    return sum(sizes) / len(sizes) if sizes else 0.0
+    for _ in range(_TRIES):
+        with suppress(RuntimeError):  # the training has changed one while it was looked at
+            sizes = [sum(map(_size, parts)) / max(1, len(parts)) for parts in _newest(thing)]
+            return sum(sizes)
+    return 0.0
+
+
+def _newest(thing: Any) -> list[list[Any]]:
+    """The newest items, keys and values apart; of a set any. All threads wait for the copy."""
+    kind = type(thing)
+    if kind is list:
+        return [thing[-_SAMPLE:]]
+    if kind is set:
+        return [list(islice(thing, _SAMPLE))]
+    parts = [thing] if kind is deque else [dict.keys(thing), dict.values(thing)]
+    return [list(islice(reversed(part), _SAMPLE)) for part in parts]
 
 
 def _size(item: Any, depth: int = 0) -> float:
@@ -169,11 +181,13 @@ def _size(item: Any, depth: int = 0) -> float:
         return float(item.nbytes)
     own = float(object.__sizeof__(item))
     if kind in {list, tuple, set, deque} and depth < _DEEPEST:
-        parts = list(item)
-        inner = sum(_size(part, depth + 1) for part in parts[:_INNER])
-        return sys.getsizeof(item) + inner * (len(parts) / max(1, len(parts[:_INNER])))
+        return sys.getsizeof(item) + _inner_bytes(item, len(item), depth)
     if kind is dict and depth < _DEEPEST:
-        values = list(item.values())
-        inner = sum(_size(value, depth + 1) for value in values[:_INNER])
-        return sys.getsizeof(item) + inner * (len(values) / max(1, len(values[:_INNER])))
+        return sys.getsizeof(item) + _inner_bytes(item.values(), len(item), depth)
     return own
+
+
+def _inner_bytes(parts: Iterable[Any], length: int, depth: int) -> float:
+    """What so many parts take, if all are as the first ones."""
+    first = list(islice(parts, _INNER))
+    return sum(_size(part, depth + 1) for part in first) * (length / max(1, len(first)))

@@ -11,6 +11,8 @@ import inspect
 import sys
 from collections import deque
 from collections.abc import Callable
+from itertools import compress, repeat
+from operator import is_
 from types import (
     AsyncGeneratorType,
     CellType,
@@ -125,7 +127,7 @@ class Places:
     def _from_collection(self, outer: Any, inner: object) -> Link | None:
         """From a list, a dictionary and the like."""
         if type(outer) is dict:
-            key = next((key for key, value in outer.copy().items() if value is inner), None)
+            key = _key_of(outer, inner)
             module = self._modules.get(id(outer))
             if module is not None:
                 name = module.__name__
@@ -155,7 +157,7 @@ class Places:
             is_named = True
         else:
             is_named = False
-            variable = next((k for k, v in (own or {}).copy().items() if v is inner), None)
+            variable = _key_of(own or {}, inner)
             text = f".{variable}" if variable else ""
         about = self._torch_modules.get(id(outer))
         if about is not None:
@@ -244,6 +246,14 @@ def _from_function(function: Callable[..., object], inner: object, before: Link)
 def _attribute(before: Link) -> str:
     """The dictionary's key as an attribute."""
     return f".{before.variable}" if before.variable else ""
+
+
+def _key_of(names: dict[Any, Any], thing: object) -> Any:
+    """The first key of an object; a copy of a large dictionary would double what it takes."""
+    try:
+        return next(compress(names, map(is_, names.values(), repeat(thing))), None)
+    except RuntimeError:  # another thread has changed it
+        return next((key for key, value in names.copy().items() if value is thing), None)
 
 
 def _dictionary_of(thing: object) -> dict[str, Any] | None:
