@@ -14,6 +14,7 @@ from types import FunctionType, ModuleType
 from typing import NamedTuple
 
 from ..safety import forks
+from ..safety.this_thread import thread_name
 from .recording.safe_points import AGENT_THREAD_PREFIX
 
 _PACKAGE = __name__.removesuffix(".agent.leaving")
@@ -124,7 +125,7 @@ def threads() -> list[threading.Thread]:
     return [
         thread
         for thread in threading.enumerate()
-        if thread.name.startswith(AGENT_THREAD_PREFIX) and thread is not own
+        if thread_name(thread).startswith(AGENT_THREAD_PREFIX) and thread is not own
     ]
 
 

@@ -19,6 +19,7 @@ from types import TracebackType
 
 from ...messages.codec import with_checksum
 from ...rundir.folders import write_private
+from ...safety.this_thread import thread_name
 from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..state import Agent
 from . import own_frames
@@ -149,7 +150,7 @@ class CrashRecorder:
 
 def _has_agent_threads() -> bool:
     """Whether threads of ours run, which may just be importing something."""
-    return any(t.name.startswith(AGENT_THREAD_PREFIX) for t in threading.enumerate())
+    return any(thread_name(t).startswith(AGENT_THREAD_PREFIX) for t in threading.enumerate())
 
 
 def _leave_out_ours(value: BaseException) -> None:

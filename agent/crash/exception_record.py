@@ -17,6 +17,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from ...safety.other_stacks import current_stacks
+from ...safety.this_thread import thread_name
 from ...stacks.source_lines import SourceLines
 from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..recording.training_thread import number_of
@@ -68,7 +69,7 @@ def other_threads(record: Record) -> list[Record]:
     return [
         _thread(thread, _places_of(stacks.get(thread.ident or 0, [])), source)
         for thread in threads[:_MAX_THREADS]
-        if not thread.name.startswith(AGENT_THREAD_PREFIX)
+        if not thread_name(thread).startswith(AGENT_THREAD_PREFIX)
     ]
 
 
@@ -78,7 +79,7 @@ def _thread(thread: threading.Thread, places: list[_Place], source: SourceLines)
         places = [*places[: _MAX_FRAMES // 2], *places[-_MAX_FRAMES // 2 :]]
     return {
         "thread_id": number_of(thread),
-        "name": thread.name,
+        "name": thread_name(thread),
         "is_main": thread is threading.main_thread(),
         "daemon": thread.daemon,
         "frames": [_frame(code, lineno, source) for code, lineno in places],

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from ...messages.common import EVAL_INTERRUPTED
 from ...own_files import is_ours
 from ...safety.other_stacks import current_stacks
+from ...safety.this_thread import thread_name
 from .namespace import LiveGlobals, Names
 
 FILE = "<eval>"
@@ -145,7 +146,9 @@ def threads_left(before: set[threading.Thread]) -> tuple[str, ...]:
     """The names of threads that have begun since and still run."""
     own = threading.current_thread()
     left = [t for t in threading.enumerate() if t not in before and t is not own]
-    names = [t.name[:_LONGEST_NAME] for t in left if not t.name.startswith("probing-")]
+    names = [
+        thread_name(t)[:_LONGEST_NAME] for t in left if not thread_name(t).startswith("probing-")
+    ]
     more = len(names) - _MOST_THREADS
     return (*names[:_MOST_THREADS], *([f"and {more:,} more"] if more > 0 else ()))
 

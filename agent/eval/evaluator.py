@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 from ...errors import BadRequest, Busy, NoSuchJob, NoThread, RequestTooLarge
 from ...messages.about.eval import MOST_TIMES, EvalCommit, EvalJob, EvalJobs, RepeatRequest
 from ...messages.common import EvalRequest
+from ...safety.this_thread import thread_name
 from ..agent_threads import start_thread
 from ..audit.request_log import Sender
 from ..recording.safe_points import AGENT_THREAD_PREFIX
@@ -59,7 +60,7 @@ class Evaluator:
             one.work.cancel("ended because the agent leaves")
         end = time.monotonic() + _END_S
         for thread in threading.enumerate():  # one may have told its result, and not ended yet
-            if thread.name in _THREADS and thread is not threading.current_thread():
+            if thread_name(thread) in _THREADS and thread is not threading.current_thread():
                 thread.join(max(0.0, end - time.monotonic()))
         self._record.close()
 

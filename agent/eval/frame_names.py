@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from ...errors import NoSuchFrame, NoSuchThread
 from ...safety import other_stacks
 from ...safety.other_stacks import current_stacks
+from ...safety.this_thread import thread_name
 from ..recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 from ..recording.training_thread import number_of
 from ..sources.storage.living import objects_of
@@ -70,11 +71,15 @@ def find_thread(wanted: str) -> threading.Thread:
     Raises:
         NoSuchThread: There is none.
     """
-    threads = [t for t in threading.enumerate() if not t.name.startswith(AGENT_THREAD_PREFIX)]
+    threads = [
+        t for t in threading.enumerate() if not thread_name(t).startswith(AGENT_THREAD_PREFIX)
+    ]
     for thread in threads:
-        if wanted in (thread.name, str(number_of(thread))):
+        if wanted in (thread_name(thread), str(number_of(thread))):
             return thread
-    raise NoSuchThread(wanted, [f"{t.name} ({number_of(t)})" for t in threads[:_MOST_SHOWN]])
+    raise NoSuchThread(
+        wanted, [f"{thread_name(t)} ({number_of(t)})" for t in threads[:_MOST_SHOWN]]
+    )
 
 
 def thread_of(thread_id: int) -> threading.Thread:
@@ -108,7 +113,7 @@ def frames_at(place: Place, known: Collection[object] = ()) -> list[FrameType]:
         return frames
     if not 0 <= place.frame < len(frames):
         shown = [f"{i} {describe_frame(f)}" for i, f in enumerate(frames[:_MOST_SHOWN])]
-        raise NoSuchFrame(place.frame, thread_of(place.thread_id).name, shown)
+        raise NoSuchFrame(place.frame, thread_name(thread_of(place.thread_id)), shown)
     return [frames[place.frame]]
 
 
@@ -217,7 +222,7 @@ def waiting_frames(known: Collection[object]) -> list[FrameType]:
 
 def _has_loop() -> bool:
     """Whether a thread that is not the agent's runs an event loop."""
-    own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
+    own = {t.ident for t in threading.enumerate() if thread_name(t).startswith(AGENT_THREAD_PREFIX)}
     stacks = current_stacks()
     del stacks[threading.get_ident()][0]  # this very frame, which would hold itself
     return any(

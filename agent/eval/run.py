@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from ...messages.common import EvalResult
+from ...safety.this_thread import thread_name
 from ...settings import Settings
 from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..recording.stillness import Training
@@ -201,7 +202,7 @@ class Run:
             assigns=code.assigns,
             is_held=held_id is not None and number_of(thread) == held_id,
         )
-        return names, thread.name
+        return names, thread_name(thread)
 
     @contextlib.contextmanager
     def _limited(self, moment: Moment) -> Iterator[None]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ...linux import process
+from ...safety.this_thread import thread_name
 from .safe_points import AGENT_THREAD_PREFIX, SafePoints, Visit
 from .training_thread import number_of, threads_in_torch
 
@@ -93,6 +94,10 @@ class Stillness:
 
 def _cpu_of_others() -> float:
     """Processor time used by all threads of the process but the agent's, in seconds."""
-    own = {number_of(t) for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
+    own = {
+        number_of(t)
+        for t in threading.enumerate()
+        if thread_name(t).startswith(AGENT_THREAD_PREFIX)
+    }
     facts = process.threads(os.getpid())
     return sum(fact.cpu_s for number, fact in facts.items() if number not in own)

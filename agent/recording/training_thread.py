@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 from ...safety.other_stacks import current_stacks
+from ...safety.this_thread import thread_name
 from .safe_points import AGENT_THREAD_PREFIX
 
 _TORCHS = ("torch.nn.modules.", "torch.autograd", "torch.optim")
@@ -28,7 +29,9 @@ def threads_in_torch() -> list[threading.Thread]:
     inside = {ident for ident, stack in stacks.items() if is_in_torch(stack)}
     stacks.clear()  # this very frame is among them, and would hold itself and all others
     own = AGENT_THREAD_PREFIX
-    return [t for t in threading.enumerate() if t.ident in inside and not t.name.startswith(own)]
+    return [
+        t for t in threading.enumerate() if t.ident in inside and not thread_name(t).startswith(own)
+    ]
 
 
 def number_of(thread: threading.Thread) -> int:

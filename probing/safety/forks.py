@@ -150,7 +150,9 @@ def _before() -> None:
     if (is_first or _has_taken(_busy)) and _busy.acquire(timeout=_LONGEST_WAIT_S / 2):
         _taken += 1
     threads = getattr(sys.modules.get("threading"), "_active", {})  # to ask it takes a lock
-    _importing = {ident for ident, it in list(threads.items()) if it.name.startswith(_OURS)}
+    # Not by `name`: a class of the program's may have made something else of it.
+    names = [(ident, getattr(it, "_name", "")) for ident, it in list(threads.items())]
+    _importing = {ident for ident, name in names if str(name).startswith(_OURS)}
 
 
 def _after_in_parent() -> None:

@@ -1,4 +1,4 @@
-"""The thread that asks, as `threading` knows it.
+"""The thread that asks, as `threading` knows it, and the names of all threads.
 
 Rules of this file: any thread of the program may ask, also one that C++ has started, as autograd
 does for each device. `threading.current_thread` would make such a thread known as `Dummy-N`, to be
@@ -24,10 +24,16 @@ def known_thread() -> threading.Thread | None:
     return known
 
 
+def thread_name(thread: threading.Thread) -> str:
+    """The name of any thread as Python has it: a class may have made something else of `name`."""
+    name = getattr(thread, "_name", "")
+    return name if isinstance(name, str) else ""
+
+
 def is_called(prefix: str) -> bool:
     """Whether this thread's name begins so."""
     thread = known_thread()
-    return thread is not None and thread.name.startswith(prefix)
+    return thread is not None and thread_name(thread).startswith(prefix)
 
 
 def number_of_stranger(ident: int) -> int:

@@ -14,6 +14,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from ....safety.other_stacks import current_stacks
+from ....safety.this_thread import thread_name
 from ...recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 from ..accelerator import is_capturing
 from .backward.passes import BackwardPasses
@@ -42,7 +43,9 @@ class TorchAtWork:
 
     def is_elsewhere(self) -> bool:
         """Whether another thread is inside a backward pass or an optimizer's step."""
-        own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
+        own = {
+            t.ident for t in threading.enumerate() if thread_name(t).startswith(AGENT_THREAD_PREFIX)
+        }
         own.add(threading.get_ident())
         stacks = current_stacks()
         try:

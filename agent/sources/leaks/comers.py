@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
+from ....safety.this_thread import thread_name
 from ...recording.safe_points import AGENT_THREAD_PREFIX
 from .references.holders import Holder
 
@@ -78,7 +79,7 @@ def threads_now() -> list[int]:
     return [
         thread.ident
         for thread in threading.enumerate()
-        if thread.ident is not None and not thread.name.startswith(AGENT_THREAD_PREFIX)
+        if thread.ident is not None and not thread_name(thread).startswith(AGENT_THREAD_PREFIX)
     ]
 
 
@@ -111,7 +112,7 @@ def _runs(thread: threading.Thread) -> Holder:
     code = getattr(function, "__code__", None)
     return Holder(
         "unknown",
-        path=thread.name,
+        path=thread_name(thread),
         place=getattr(function, "__qualname__", None),
         file=getattr(code, "co_filename", None),
         line_of=getattr(code, "co_firstlineno", None),

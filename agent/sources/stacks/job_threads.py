@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ....own_files import AGENT
 from ....safety.other_stacks import current_stacks
-from ....safety.this_thread import number_of_stranger
+from ....safety.this_thread import number_of_stranger, thread_name
 from ...recording.safe_points import AGENT_THREAD_PREFIX
 from ...recording.training_thread import is_main, number_of
 
@@ -68,7 +68,7 @@ def job_threads() -> JobThreads:
     """The job's threads now."""
     known = threading.enumerate()
     stacks = current_stacks()
-    own = {t.ident or 0 for t in known if t.name.startswith(AGENT_THREAD_PREFIX)}
+    own = {t.ident or 0 for t in known if thread_name(t).startswith(AGENT_THREAD_PREFIX)}
     own |= {ident for ident, stack in stacks.items() if _is_agents(stack)}
     stacks = {ident: stack for ident, stack in stacks.items() if ident not in own}
     here = threading.get_native_id()
@@ -76,7 +76,7 @@ def job_threads() -> JobThreads:
         JobThread(
             ident=thread.ident or 0,
             number=number_of(thread),
-            name=thread.name,
+            name=thread_name(thread),
             is_main=is_main(thread),
             daemon=thread.daemon,
             is_alive=thread.is_alive(),

@@ -15,6 +15,7 @@ from .... import own_files
 from ....ring.format import DONE, NULL_NAME
 from ....ring.writer import RingWriter
 from ....safety.other_stacks import current_stacks
+from ....safety.this_thread import thread_name
 from ...recording.safe_points import AGENT_THREAD_PREFIX
 from ..regular_looks import RegularLooks
 from ..shared.recording import Recording
@@ -77,7 +78,7 @@ class StackSamples(RegularLooks):
         known = {thread.ident: thread for thread in threading.enumerate()}
         for ident, stack in stacks.items():
             thread = known.get(ident)
-            name = f"thread {ident:#x}" if thread is None else thread.name
+            name = f"thread {ident:#x}" if thread is None else thread_name(thread)
             if not name.startswith(AGENT_THREAD_PREFIX):
                 native = 0 if thread is None else thread.native_id or 0
                 self._write(now, name, native, stack)

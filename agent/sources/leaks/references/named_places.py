@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 from ..... import own_files
 from .....safety.other_stacks import current_stacks, locals_of
+from .....safety.this_thread import thread_name
 from ....recording.safe_points import AGENT_THREAD_PREFIX
 from ...calls.names.class_names import class_name
 from ...calls.names.module_names import outermost, walk
@@ -190,7 +191,7 @@ def _running_frames() -> list[FrameType]:
     """The frames of all threads but the agent's, without those of ours."""
     import threading
 
-    own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
+    own = {t.ident for t in threading.enumerate() if thread_name(t).startswith(AGENT_THREAD_PREFIX)}
     found: list[FrameType] = []
     stacks = current_stacks()
     for ident, stack in stacks.items():

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from .....safety.this_thread import known_thread
+from .....safety.this_thread import known_thread, thread_name
 from ...shared.recording import Recording
 from ...shared.thread_state import ThreadState
 from ...torch_types import Optimizer
@@ -106,7 +106,7 @@ class CountedThread:
 
     def told(self) -> str | None:
         """Who trains beside the counted one, in words; None for nobody."""
-        names = {getattr(t, "native_id", None): t.name for t in threading.enumerate()}
+        names = {getattr(t, "native_id", None): thread_name(t) for t in threading.enumerate()}
         beside = [name for number, name in self._beside.copy().items() if _is_there(number)]
         if not beside:
             return None
@@ -133,7 +133,7 @@ class CountedThread:
         self._passed.discard(thread.native_id)
         if thread.native_id not in self._beside:
             known = known_thread()
-            name = f"thread {thread.native_id}" if known is None else known.name
+            name = f"thread {thread.native_id}" if known is None else thread_name(known)
             self._beside[thread.native_id] = name
 
     def _follows(self, thread: ThreadState) -> bool:
