@@ -23,6 +23,9 @@ _ENGINE = "autograd::engine::evaluate_function: "
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _CALLS = ("_runtime", "_driver")
 """How the categories of calls end by which a program uses devices, such as `cuda_driver`."""
+_NAME = re.compile(rb'(?<="name": ").{1,10000}(?=",?[ \t\r]*(?:"pid"|$))', re.MULTILINE)
+"""What torch writes alone in a line, or before the process."""
+_QUOTE = re.compile(rb'(?<!\\)"')
 _LAUNCH = re.compile(r"Launch")
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 
@@ -161,11 +164,20 @@ def read_trace(data: bytes, calls: tuple[ModuleCall, ...] = ()) -> Trace:
 def _read(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]], list[Event]]:
     """The document, what in it may count, and the events that this makes."""
     try:
-        raw: dict[str, Any] = json.loads(data)
+        raw = _document(data)
         events = [event for event in raw["traceEvents"] if event.get("ph") in ("X", "s", "f")]
         return raw, events, [made for event in events if (made := _event(event)) is not None]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InternalError(f"the profile cannot be read ({error!r})") from None
+
+
+def _document(data: bytes) -> dict[str, Any]:
+    """The JSON of a trace, in which torch leaves quotation marks in names as they are."""
+    try:
+        raw: dict[str, Any] = json.loads(data)
+    except ValueError:
+        raw = json.loads(_NAME.sub(lambda name: _QUOTE.sub(rb'\\"', name[0]), data), strict=False)
+    return raw
 
 
 def _launches(found: list[Event]) -> list[Event]:

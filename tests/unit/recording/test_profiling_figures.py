@@ -347,6 +347,21 @@ def test_what_is_no_profile_is_an_error(data: bytes) -> None:
         read_trace(data)
 
 
+@pytest.mark.parametrize("name", ['split "train"', '"', 'a, "pid": 3', 'a",', 'tab\t"'])
+@pytest.mark.parametrize("between", ["\n    ", " "])
+def test_a_name_with_quotation_marks_is_read(name: str, between: str) -> None:
+    """Torch writes them into the trace as they are, which is no JSON."""
+    lines = [
+        '"ph": "X"', '"cat": "user_annotation"', f'"name": "{name}"', '"pid": 1', '"tid": 10',
+        '\n    "ts": 1100', '"dur": 50',
+    ]  # fmt: skip
+    marks = [json.dumps(mark(step, start)) for step, start in ((7, 1000), (8, 2000))]
+    note = "{" + f",{between}".join(lines) + "}"
+    data = f'{{"traceEvents": [{marks[0]},\n  {note},\n  {marks[1]}]}}'
+    (found,) = read_trace(data.encode()).annotations
+    assert found.name == name
+
+
 def test_samples_are_counted_without_ours() -> None:
     """Equal stacks add up; the agent's threads, and its frames in others, are left out."""
     text = (
