@@ -169,6 +169,8 @@ def save_trace(profile: StepsProfile, path: Path) -> Path:
     packed = path.with_suffix(".new")
     try:
         profile.save(plain)
+        if not plain.exists():  # torch raises nothing
+            raise InternalError(_UNWRITTEN)
         with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=1) as target:
             shutil.copyfileobj(source, target, 1 << 20)
         os.replace(packed, path)
@@ -177,9 +179,13 @@ def save_trace(profile: StepsProfile, path: Path) -> Path:
         raise InternalError(f"the profile cannot be written: {error.strerror}") from None
     finally:
         plain.unlink(missing_ok=True)
+        plain.with_name(f"{plain.name}.tmp").unlink(missing_ok=True)  # where torch writes it first
     return path
 
 
+_UNWRITTEN = (
+    "the profile cannot be written: torch's profiler could not write its file (is the disk full?)"
+)
 _WAY_OUT = (
     "There can be one profiler in a process. Ask again when the program's own is done;"
     " `profile --sampling 100` works beside it."

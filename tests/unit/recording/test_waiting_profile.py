@@ -1,14 +1,17 @@
-"""A profile that is asked for where no step ends."""
+"""A profile that is asked for where no step ends, or that cannot be written."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+from probing.agent.on_demand.profiling import save_trace
 from probing.agent.sources.calls.profiler import StepsProfile
+from probing.errors import InternalError
 
 torch = pytest.importorskip("torch", reason="it is its profiler")
 pytestmark = pytest.mark.torch
@@ -26,6 +29,18 @@ def test_a_profile_begins_only_once_a_step_has_ended() -> None:
     profile.cancel()
     assert profile.step_ended()
     assert profile.state == "cancelled"
+
+
+def test_a_trace_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    """Where the disk is full torch raises nothing, and leaves what it has written."""
+
+    class Full(StepsProfile):
+        def save(self, path: Path) -> None:
+            path.with_name(f"{path.name}.tmp").write_bytes(b"{")
+
+    with pytest.raises(InternalError, match="could not write its file"):
+        save_trace(Full(1, lambda: 0, 0), tmp_path / "profile.json.gz")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_profile_is_ended_by_its_own_thread_alone() -> None:
