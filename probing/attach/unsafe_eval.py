@@ -71,6 +71,7 @@ def eval_in_holder(pid: int, code: str, *, limit_s: float) -> EvalResult:
         with acting_as(directory.user), contextlib.suppress(OSError):
             script.unlink(missing_ok=True)
             result.unlink(missing_ok=True)
+            folder.path.rmdir()  # it stays where an agent has files in it
 
 
 def _read(path: Path, pid: int) -> dict[str, Any]:

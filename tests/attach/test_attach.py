@@ -258,6 +258,7 @@ def test_unsafe_eval_runs_where_the_lock_is_held(start: Start) -> None:
     assert (done.returncode, done.stdout) == (0, "é\n600\n")
     assert "note: the code runs in the thread that holds the interpreter lock" in done.stderr
     assert target.output == "ready\n"
+    assert not list(target.home.glob(f"{pid}-*"))
 
 
 @pytest.mark.anypython
