@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,8 @@ def eval_in_holder(pid: int, code: str, *, limit_s: float) -> EvalResult:
         )
     directory = directory_of(pid)
     folder = directory.folder_for(pid, process.start_time(pid) or 0)
-    script = folder.path / "eval.py"
-    result = folder.path / "eval.py.result"
+    script = folder.path / f"eval-{secrets.token_hex(4)}.py"  # another one may be under way
+    result = script.with_name(f"{script.name}.result")
     text = evaluation_text(
         {"script": str(script), "code": code, "limit_s": limit_s, "max_chars": _MAX_CHARS}
     )

@@ -42,7 +42,7 @@ MOST_S = 40.0
 RECORD = (
     *("names", "steps.ring", "torch_trace.ring", "memory.ring", "stalls.ring", "evals.ring"),
     *("fatal.txt", "exception.json", "thread_exception.json", "held", "sock", "token"),
-    *("profile.json.gz", "allocations.gz", "attach.py.failed", "eval.py.result"),
+    *("profile.json.gz", "allocations.gz", "attach.py.failed"),
 )
 HONEST = "import probing, time; probing.start(); print('ready', flush=True); time.sleep(900)"
 
