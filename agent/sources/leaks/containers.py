@@ -168,7 +168,7 @@ def _newest(thing: Any) -> list[list[Any]]:
         return [thing[-_SAMPLE:]]
     if kind is set:
         return [list(islice(thing, _SAMPLE))]
-    parts = [thing] if kind is deque else [dict.keys(thing), dict.values(thing)]
+    parts: list[Any] = [thing] if kind is deque else [dict.keys(thing), dict.values(thing)]
     return [list(islice(reversed(part), _SAMPLE)) for part in parts]
 
 
