@@ -131,3 +131,28 @@ def test_a_dropout_that_is_not_called_draws_nothing() -> None:
         }
         found.append(len(signs("reseeded", facts({"steps": steps(60)}, live))))
     assert found == [0, 1]
+
+
+def test_a_frozen_part_in_training_mode_is_told() -> None:
+    """A teacher that model.train() has put back; not one in evaluation mode or without dropout."""
+
+    def parts(**columns: Any) -> list[str]:
+        base = {"model": "Net", "class": "Linear", "training": True, "trainable": 9,
+                "parameters": 9, "calls": 1, "dropout": None}  # fmt: skip
+        frozen = {**base, "trainable": 0}
+        rows = [
+            {**base, "module": "", "class": "Net"},
+            {**base, "module": "student"},
+            {**frozen, "module": "teacher", "class": "Sequential"},
+            {**frozen, "module": "teacher.0"},
+            {**frozen, "module": "teacher.1", "class": "Dropout", "dropout": 0.4,
+             "parameters": 0, **columns},
+        ]  # fmt: skip
+        live: Live = {"modules": rows, "parameters": [{"model": "Net", "optimizers": 1}]}
+        return [sign.summary for sign in signs("frozen-in-training", facts({}, live))]
+
+    (summary,) = parts()
+    assert "teacher of Net is frozen and in training mode: Dropout" in summary
+    assert parts(training=False) == parts(dropout=0.0) == parts(calls=None) == []
+    assert len(parts(**{"class": "BatchNorm1d"})) == 1
+    assert parts(**{"class": "FrozenBatchNorm2d", "dropout": None}) == []

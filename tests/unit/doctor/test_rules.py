@@ -361,6 +361,9 @@ CASES = (
         {"step": n, "duration": 1e-3, "start_ns": 1_000_000_000 * (11 + n), "caller": "t.py:3"}
         for n in range(99)]}, stacks=in_forward("os.fsync(loss)")), "likely"),
     Case("checkpoints", lambda: facts({"steps": steps(100), "checkpoints": [
+        {"step": n, "duration": 0.015, "start_ns": 1_000_000_000 * (11 + n), "caller": "t.py:3"}
+        for n in range(99)]}), "possible"),
+    Case("checkpoints", lambda: facts({"steps": steps(100), "checkpoints": [
         {"step": 50, "duration": 9.0, "start_ns": 60_000_000_000, "caller": "t.py:3"}]}), None),
     Case("garbage-collector", of_steps(gc_s=0.06), "certain"),
     Case("garbage-collector", of_steps(gc_s=lambda s: 0.1 * (s % 100 == 0)), None),
@@ -541,6 +544,7 @@ ELSEWHERE = {
     "throttled",  # test_machine.py: it looks at the kernel's files
     "worker-memory-grows",  # test_workers.py: it looks at processes
     "waiting-call", "competing-thread",  # test_waiting_calls.py: they look at samples
+    "frozen-in-training",  # test_devices.py: with the other rules about modes
     "few-long-steps",  # test_long_steps.py: it needs a script to look at
 }  # fmt: skip
 

@@ -16,6 +16,7 @@ from .device import explains
 from .speed import MOST, OWN_PHASES, STEPS_QUERY, hot_lines_of, in_words, processor_share
 
 _LARGE = 0.25
+_OFTEN_SAVED, _LEAST_SAVED = 5, 0.1
 _HEAVY, _LOOPED = 0.6, 0.1
 _SHOWN = 0.01
 _NO_PAUSE = "If the pause is meant, nothing is wrong; else let it wait for what it waits for."
@@ -97,10 +98,11 @@ def _checkpoints(facts: Facts) -> Iterator[Sign]:
         for line in hot_lines_of(facts)
         if "save" in line.inner or "sync" in line.inner or "fsync(" in line.source
     ]
-    if every > 20 or (share < _LARGE and sum(line.share for line in saves) < _LARGE):
+    is_large = share >= _LARGE or sum(line.share for line in saves) >= _LARGE
+    if every > (20 if is_large else _OFTEN_SAVED) or not (is_large or share >= _LEAST_SAVED):
         return
     yield Sign(
-        certainty="likely",
+        certainty="likely" if is_large else "possible",
         summary=f"A checkpoint is written after every {every:.0f} steps, at {rows[0]['caller']}:"
         f" {percent(share)} of the time",
         evidence=(f"{number} checkpoints took {duration(total)}", *in_words(saves)),
@@ -164,7 +166,7 @@ def _object_collectives(facts: Facts) -> Iterator[Sign]:
     lines = [
         (line, name)
         for line in (facts.hot_lines() if often else [])
-        if line.place in often and (name := _object_call(line.below))
+        if line.place in often and (name := next(filter(_OF_OBJECTS.fullmatch, line.below), ""))
     ]
     share = sum(line.share for line, _ in lines)
     if share < _LEAST_OBJECTS:
@@ -177,11 +179,6 @@ def _object_collectives(facts: Facts) -> Iterator[Sign]:
         evidence=in_words([one for one, _ in lines][:2]),
         weight=share,
     )
-
-
-def _object_call(names: tuple[str, ...]) -> str:
-    """The collective of objects that a line is in; empty for none."""
-    return next((name for name in names if _OF_OBJECTS.fullmatch(name)), "")
 
 
 def _own_code(facts: Facts) -> Iterator[Sign]:
@@ -296,7 +293,8 @@ RULES = (
         subject="checkpoints",
         symptom="The training pauses again and again while a file is written.",
         evidence="python.checkpoints: one after every 20 steps or fewer, and a quarter of the time,"
-        " by their own duration or by samples of the line that saves.",
+        " by their own duration or by samples of the line that saves; possible from a tenth on,"
+        f" where one comes after every {_OFTEN_SAVED} steps.",
         certainty="likely",
         gravity=40,
         fix="Write checkpoints less often, or with torch.distributed.checkpoint.async_save.",

@@ -214,6 +214,41 @@ def _training_mode(facts: Facts) -> Iterator[Sign]:
         )
 
 
+def _frozen_parts(facts: Facts) -> Iterator[Sign]:
+    """Parts of a trained model that do not learn are in training mode all the same."""
+    for model in sorted(_trained(facts)):
+        rows = [row for row in facts.live("modules") if row["model"] == model]
+        found = {row["module"]: noisy for row in rows if (noisy := _noisy(row, rows))}
+        tops = [one for one in found if not any(_is_in(one, other) for other in found)]
+        if not tops:
+            continue
+        kinds = sorted({kind for one in tops for kind in found[one]})
+        yield Sign(
+            certainty="possible",
+            summary=f"{listed(tops)} of {model} {'is' if len(tops) == 1 else 'are'} frozen and in"
+            f" training mode: {listed(kinds)} inside behave as in training",
+            evidence=("no parameter of it is trainable, as of a teacher or a pretrained part",),
+            weight=0.4,
+        )
+        return
+
+
+def _noisy(row: Row, rows: Sequence[Row]) -> set[str]:
+    """Classes inside of a frozen part whose results change in training mode; none of another."""
+    if not (row["module"] and row["parameters"]) or row["trainable"] or row["calls"] is None:
+        return set()
+    return {
+        one["class"]
+        for one in rows
+        if one["training"] and _is_in(one["module"], row["module"]) and one["calls"] is not None
+        if one["dropout"] or ("BatchNorm" in one["class"] and _FROZEN not in one["class"])
+    }
+
+
+def _is_in(module: str, other: str) -> bool:
+    return module.startswith(f"{other}.")
+
+
 def _is_copy(facts: Facts, evaluated: Row) -> bool:
     """Whether what is evaluated is a model like a trained one, and always in training mode.
 
@@ -261,6 +296,20 @@ RULES = (
         next='probing ENDPOINT query "SELECT * FROM python.evaluations ORDER BY step DESC LIMIT 5"',
         asks=(_EVALUATED, _CALLED),
         look=_training_mode,
+    ),
+    Rule(
+        name="frozen-in-training",
+        group="numbers",
+        subject="modes",
+        symptom="What a frozen part computes differs from call to call, or drifts.",
+        evidence="python.modules: a part of a trained model that was called, has parameters, none"
+        " of them trainable, and in it dropout or batch norm in training mode. It may be meant.",
+        certainty="possible",
+        gravity=34,
+        fix="Call .eval() on that part after each model.train(), or in its train() method.",
+        next='probing ENDPOINT query "SELECT module, class, training, trainable'
+        ' FROM python.modules"',
+        look=_frozen_parts,
     ),
     Rule(
         name="bad-statistics",
