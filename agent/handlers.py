@@ -34,6 +34,7 @@ from ..settings import SETTINGS
 from .actions.actions import Actions
 from .actions.pending import PendingAction
 from .eval.evaluator import Evaluator
+from .eval.run import IDLE_S, LAST_S
 from .eval.stream import sender_of, stream_results
 from .live.encode import encode_live
 from .live.live import TAKES_A_WHILE, live_rows, rows_in_thread
@@ -110,7 +111,16 @@ class Handlers:
             raise
         if not done:
             raise evaluation.overdue()
+        if question.session is not None:
+            for wait_s in (LAST_S, IDLE_S):
+                asyncio.get_running_loop().call_later(wait_s, self._evaluator.forget_unused)
         return json_answer(result.result())
+
+    async def end_session(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        question = await read_body(request, eval_wire.SessionRequest)
+        self._evaluator.end_session(question.session)
+        return json_answer(question)
 
     async def eval_commit(self, request: web.Request) -> web.StreamResponse:
         """See the route."""

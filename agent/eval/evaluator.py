@@ -130,9 +130,17 @@ class Evaluator:
 
     def last_value(self, session: str | None) -> dict[str, object]:
         """What ``_`` stands for in a prompt, and what code has assigned."""
-        sessions = self._shared.sessions
-        last = {"_": sessions[session]} if session in sessions else {}
-        return {**self._shared.names, **last}
+        found = self._shared.sessions.get(session) if session is not None else None
+        own = {**found.names, **found.last} if found is not None else {}
+        return {**self._shared.names, **own}
+
+    def end_session(self, session: str) -> None:
+        """Forget a prompt: its last value, and what it has assigned."""
+        self._shared.sessions.pop(session, None)
+
+    def forget_unused(self) -> None:
+        """Forget prompts that nobody has come back to."""
+        self._shared.forget_unused(time.monotonic())
 
     def _limit(self, asked_s: float | None) -> float:
         """A time limit: the one asked for, or that of the settings."""

@@ -247,7 +247,8 @@ def _chain(outermost: object) -> list[FrameType]:
 
 def _module(frame: FrameType) -> str:
     """The module of a frame's code, with a dot behind it."""
-    return f"{frame.f_globals.get('__name__', '') or ''}."
+    name = dict.get(frame.f_globals, "__name__", "")  # those of code that was sent look here again
+    return f"{name or ''}."
 
 
 def _awaits(thing: object) -> Any:

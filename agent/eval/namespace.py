@@ -5,8 +5,9 @@ the live ``__main__``, then in the locals of the training thread's frames from t
 of coroutines that wait, then among what was seen in recorded calls (`model`, `optimizer`). What
 was seen comes before the locals of installed packages: a framework's `step` counts something else;
 only its `model` is what the user has given it. A frame that the user has chosen comes before all
-of these. What the code assigns is its own: code that is sent later sees it, the script does not,
-and a name that the script has is only hidden by it while the code runs. Where that was asked for,
+of these. What the code assigns is its own: code that is sent later sees it, but for that of a
+prompt, which is the prompt's; the script does not see it, and a name that the script has is only
+hidden by it while the code runs. Where that was asked for,
 it goes to the local variable that has the name, or else into ``__main__``. Once the code is done,
 nothing of the frames is kept.
 """
@@ -48,7 +49,8 @@ class Names:
     Args:
         found: Names that recorded calls have shown, such as ``model``.
         last: What ``_`` stands for, where it stands for anything.
-        kept: What earlier code has assigned.
+        kept: What earlier code has assigned; in a prompt, its own.
+        behind: What code outside of prompts has assigned.
         covers: What earlier lines of this prompt have, by names that the script has, too.
         assigns: Whether what is assigned goes into the script.
         is_held: Whether the thread stands still.
@@ -64,6 +66,7 @@ class Names:
         *,
         last: Mapping[str, object] | None = None,
         kept: dict[str, object] | None = None,
+        behind: dict[str, object] | None = None,
         covers: dict[str, object] | None = None,
         assigns: bool = False,
         is_held: bool = False,
@@ -72,6 +75,7 @@ class Names:
         self._found = found
         self._last = last or {}
         self.kept = {} if kept is None else kept
+        self._behind = {} if behind is None else behind
         self.covers = {} if covers is None else covers
         self.assigns = assigns
         self.hidden: list[str] = []
@@ -116,6 +120,8 @@ class Names:
             return self.main[name]
         if name in self.kept:
             return self.kept[name]
+        if name in self._behind:
+            return self._behind[name]
         try:
             return self._find_known(name)
         except KeyError:
@@ -175,11 +181,11 @@ class Names:
         if self.assigns and name in self.main:
             del self.main[name]
         else:
-            del self.kept[name]
+            del (self.kept if name in self.kept else self._behind)[name]
 
     def needs_frames(self, code: CodeType) -> bool:
         """Whether code uses names that ``__main__`` does not have and that are known otherwise."""
-        if self._place.is_chosen or self.kept or not self.assigns:
+        if self._place.is_chosen or self.kept or self._behind or not self.assigns:
             return True
         missing = {n for n in names_in(code) if n not in self.main and not hasattr(builtins, n)}
         return any(self.has(name) for name in missing | (self._last.keys() & set(names_in(code))))
@@ -189,6 +195,7 @@ class Names:
         return {
             *self._last,
             *self.kept,
+            *self._behind,
             *self.main,
             *(n for _, values in self._looked() for n in values),
         }

@@ -41,44 +41,68 @@ from .value_texts import represent
 T = TypeVar("T")
 
 _MOST_SESSIONS = 16
+LAST_S = 600.0
+"""How long a prompt's last value is kept for a next line."""
+IDLE_S = 3600.0
+"""How long a prompt that nobody has ended is kept for a next line."""
 _AGAIN_S = 1.0
 """How long code that has been interrupted may take to end before it is interrupted again."""
 TIMER_THREAD = f"{AGENT_THREAD_PREFIX}timer"
+
+
+class Session:
+    """What the lines of one prompt have in common.
+
+    A function that outlives its prompt, such as a hook, still has the names: it refers to them.
+
+    Attributes:
+        last: The last value, by the name ``_``.
+        names: What they have assigned.
+        covers: What they have assigned that the script has by the same names.
+        used_s: When it was used last.
+    """
+
+    def __init__(self) -> None:
+        self.last: dict[str, Any] = {}
+        self.names: dict[str, Any] = {}
+        self.covers: dict[str, Any] = {}
+        self.used_s = time.monotonic()
 
 
 class Shared:
     """What all evals of an agent have in common.
 
     Attributes:
-        sessions: The last value of each prompt.
-        names: What they have assigned.
-        covers: What was assigned in each prompt, that the script has by the same names.
+        sessions: The prompts, the one that was used last at the end.
+        names: What code outside of prompts has assigned.
         alone: Keeps it out of collectives.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.output = OutputSwitch()
         self.settings = settings
-        self.sessions: dict[str, Any] = {}
+        self.sessions: dict[str, Session] = {}
         self.names: dict[str, Any] = {}
-        self.covers: dict[str, dict[str, Any]] = {}
         self.alone = AloneCode()
 
-    def keep(self, session: str, value: object) -> None:
-        """Keep what ``_`` stands for in a prompt's next line; of many prompts, the newest."""
-        self.sessions.pop(session, None)
-        self.sessions[session] = without_graph(value)
+    def session(self, name: str | None) -> Session:
+        """What code of a prompt begins with; of many prompts, the newest are kept."""
+        found = self.sessions.pop(name, None) if name is not None else None
+        found = found or Session()
+        found.used_s = time.monotonic()
+        if name is not None:
+            self.sessions[name] = found
         for oldest in list(self.sessions)[:-_MOST_SESSIONS]:
             self.sessions.pop(oldest, None)
-
-    def covers_of(self, session: str | None) -> dict[str, Any]:
-        """As `covers`; of many prompts, the newest."""
-        if session is None:
-            return {}
-        found = self.covers[session] = self.covers.pop(session, {})
-        for oldest in list(self.covers)[:-_MOST_SESSIONS]:
-            self.covers.pop(oldest, None)
         return found
+
+    def forget_unused(self, now_s: float) -> None:
+        """Let go of what nobody has come back to, such as the values of a closed notebook."""
+        for name, session in list(self.sessions.items()):
+            if now_s - session.used_s >= LAST_S:
+                session.last = {}
+            if now_s - session.used_s >= IDLE_S:
+                self.sessions.pop(name, None)
 
 
 class Code(NamedTuple):
@@ -126,6 +150,7 @@ class Run:
         self._interruptible = threading.Lock()
         self._ident: int | None = None
         self._why = ""
+        self._session = Session()
         self.is_over = False
         self.is_vetoed = False
 
@@ -190,15 +215,14 @@ class Run:
         code, training_thread = self._code, held_id or self._training.thread_id()
         thread = thread_of(training_thread) if code.thread is None else find_thread(code.thread)
         is_chosen = code.thread is not None or code.frame is not None
-        last = {}
-        if code.session is not None and code.session in self._shared.sessions:
-            last["_"] = self._shared.sessions[code.session]
+        session = self._session = self._shared.session(code.session)
         names = Names(
             Place(number_of(thread), code.frame, is_chosen),
             self._training.names(),
-            last=last,
-            kept=self._shared.names,
-            covers=self._shared.covers_of(code.session),
+            last=session.last,
+            kept=self._shared.names if code.session is None else session.names,
+            behind=self._shared.names,
+            covers=session.covers,
             assigns=code.assigns,
             is_held=held_id is not None and number_of(thread) == held_id,
         )
@@ -249,7 +273,8 @@ class Run:
         if value is None:
             return None
         if self._code.session is not None:
-            self._shared.keep(self._code.session, value)
+            self._session.last = {"_": without_graph(value)}
+            self._session.used_s = time.monotonic()
         text, omitted = represent(value, self._shared.settings.eval_max_bytes)
         capture.omitted_bytes += omitted
         return text

@@ -19,9 +19,9 @@ from ..target import asked_target, attach_option, target_options
 def command(context: click.Context) -> None:
     """Open a Python prompt in the process.
 
-    Lines run as by `eval`. Assigned names stay, and _ is the last value. `%help` shows what else
-    there is: `%sql`, `%bt`, `%who`, `%jobs`. Without a terminal, lines of standard input are run in
-    turn, with exit code 1 when any failed.
+    Lines run as by `eval`. Assigned names stay until it ends, and _ is the last value. `%help`
+    shows what else there is: `%sql`, `%bt`, `%who`, `%jobs`. Without a terminal, lines of standard
+    input are run in turn, with exit code 1 when any failed.
     """
     from ..prompt.prompt import PlainReader, Prompt, Reader
 

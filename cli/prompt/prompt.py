@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import codeop
+import contextlib
 import secrets
 import sys
 from collections.abc import Callable, Iterator
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 HELP = """\
 Lines of Python run in the process, between two steps of its training. The last
-expression is shown, and _ is its value in the next line. Names that are
-assigned stay in the prompt.
+expression is shown, and _ is its value in the next line, for ten minutes.
+Names that are assigned are the prompt's: they go with it, or after an hour
+without a line.
 
   %sql STATEMENT   ask the tables, as the command `query` does
   %bt              where every thread is; %bt -v with every frame
@@ -76,6 +78,13 @@ class Prompt:
         Raises:
             Unreachable: The process is gone.
         """
+        try:
+            return self._answer_all(reader)
+        finally:
+            with contextlib.suppress(ProbingError):  # it has gone, or does not answer
+                self._process.end_session(self.session)
+
+    def _answer_all(self, reader: Reader) -> int:
         failed = False
         for text in (part for typed in reader for part in parts_of(typed)):
             if text.strip() in {"%quit", "%exit", "exit", "quit", "exit()", "quit()"}:

@@ -17,6 +17,7 @@ from ..messages.about.eval import (
     EvalCommit,
     EvalJobs,
     RepeatRequest,
+    SessionRequest,
 )
 from ..messages.limits import DEFAULT_TIMEOUT_S, grace_s
 from .eval_client import results_of
@@ -51,7 +52,8 @@ class RunningCode(Reached):
         Args:
             thread: Whose locals it sees, by name or number; None for the training thread.
             frame: Which frame of that thread, 0 being the innermost of the script's.
-            session: Evals with the same one share ``_``, the last value.
+            session: Evals with the same one share ``_``, the last value, and what they assign; see
+                `end_session`.
             assign: Whether what the code assigns goes into the script; else the script's names
                 stay as they are, and the result names those that the code has assigned.
             together: Where all ranks of a job run it at one step; see `ranks.eval_together`.
@@ -116,6 +118,12 @@ class RunningCode(Reached):
         """Interrupt a pending or running eval; returns those left."""
         request = CancelRequest(number=number)
         return self._post(EvalJobs, "cancel", request, "it runs no code any more")
+
+    def end_session(self, session: str) -> None:
+        """Let the process forget what evals of a session share; else it does after an hour."""
+        request = SessionRequest(session=session)
+        lost = "it has forgotten it"
+        self._post(SessionRequest, "end_session", request, lost, timeout_s=grace_s())
 
     def complete(self, text: str, *, session: str | None = None) -> Completions:
         """How a line of Python can go on; runs nothing."""

@@ -262,6 +262,14 @@ ROUTES: tuple[Route, ...] = (
         doc="Interrupt an eval, or do not run it; answers what is left.",
     ),
     _post(
+        name="end_session",
+        path="/v1/eval/end",
+        access="eval",
+        request=eval_wire.SessionRequest,
+        answer=eval_wire.SessionRequest,
+        doc="Forget the last value of a prompt, and what its lines have assigned.",
+    ),
+    _post(
         name="complete",
         path="/v1/complete",
         access="eval",

@@ -94,7 +94,8 @@ def test_lines_of_a_pipe_run_one_after_the_other(training: Target) -> None:
     assert "there is no %nonsense" in done.stderr
     assert done.stderr.rstrip().endswith("ZeroDivisionError: division by zero")
     assert done.returncode == 1
-    training.run(str(training.pid), "eval", "del kept_name, twice")
+    left = training.run(str(training.pid), "eval", "kept_name")
+    assert "NameError" in left.stderr, "what the prompt has assigned has gone with it"
 
 
 @contextlib.contextmanager
@@ -109,7 +110,7 @@ def deadline(client: subprocess.Popen[str]) -> Iterator[None]:
 
 
 def test_several_prompts_are_open_over_tcp_at_once(program: Callable[..., Target]) -> None:
-    """Each has a `_` of its own, all have the names of the process; without the token, none opens.
+    """Each has `_` and names of its own; without the token, none opens.
 
     They take turns, so that each is seen to be open while the others are asked.
     """
@@ -145,7 +146,7 @@ def test_several_prompts_are_open_over_tcp_at_once(program: Callable[..., Target
             assert ask(client, f"n{number} = {number}; n{number} + 10") == str(number + 10)
         for number, client in enumerate(clients):
             assert ask(client, "_ * 2") == str((number + 10) * 2)
-            assert ask(client, "n0, n1, n2") == "(0, 1, 2)"
+            assert ask(client, "[n for n in range(3) if f'n{n}' in globals()]") == f"[{number}]"
             assert client.communicate(timeout=60)[0] == ""
             assert client.returncode == 0
     finally:

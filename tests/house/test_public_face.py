@@ -19,9 +19,9 @@ NAMES = """
 """
 QUESTIONS = """
     act acts arm armed attach backtrace cancel commit_act commit_eval complete dataloaders detach
-    diff doctor eval eval_steps fit folder gradients hang jobs labels leak live memory notes oom
-    prepare_act profile query record_allocations sample set settings snapshot stragglers status
-    steps summary tables
+    diff doctor end_session eval eval_steps fit folder gradients hang jobs labels leak live memory
+    notes oom prepare_act profile query record_allocations sample set settings snapshot stragglers
+    status steps summary tables
 """
 
 
@@ -120,7 +120,7 @@ def test_a_process_has_these_questions() -> None:
 
 def test_each_question_can_be_awaited() -> None:
     """But for those that are answered piece by piece, or are one half of a question to many."""
-    halves = {"commit_act", "commit_eval", "prepare_act", "complete"}
+    halves = {"commit_act", "commit_eval", "prepare_act", "complete", "end_session"}
     public = {name for name, _ in inspect.getmembers(probing.AsyncProcess) if name[0] != "_"}
     assert public == set(QUESTIONS.split()) - halves - {"folder", "record_allocations"}
 

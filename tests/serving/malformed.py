@@ -24,6 +24,7 @@ _BODIES = {
     "repeat": b'{"code":"1","every":1,"times":1}',
     "cancel": b'{"number":1}',
     "eval_commit": b'{"meeting":"x"}',
+    "end_session": b'{"session":"x"}',
     "complete": b'{"text":"pri","session":null}',
     "act": b'{"timeout_s":1}',
 }

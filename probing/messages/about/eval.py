@@ -33,7 +33,7 @@ class EvalRequest:
         thread: The thread whose locals it sees, by name or kernel number; None for the training
             thread.
         frame: The frame whose locals it sees, 0 the innermost of the script's; None for all.
-        session: The same for all lines of one prompt, which share ``_``.
+        session: The same for all lines of one prompt, which share ``_`` and what they assign.
         assign: Whether what it assigns goes into the script.
         together: Where other ranks run it, too; else it may issue no collective.
     """
@@ -162,6 +162,17 @@ class CancelRequest:
     """End a pending or running eval."""
 
     number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRequest:
+    """A prompt that has ended.
+
+    Attributes:
+        session: As of an `EvalRequest`.
+    """
+
+    session: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
