@@ -84,16 +84,21 @@ class Cells:
         print(f"{len(rows):,} rows are in {options.into}")  # noqa: T201 - the cell's output
         return None
 
+    def _expanded(self, _words: str) -> str:
+        """Words in which ``{name}`` and ``$name`` are the notebook's variables; never code."""
+        return str(self._shell.var_expand(_words))
+
     def _parse(self, line: str, cell: str | None) -> tuple[argparse.Namespace, str]:
         if cell is None:
             given = line.strip()
             flags = [_SQL] if given.split()[0] == _SQL else []
             endpoint, _, code = given.removeprefix(_SQL).strip().partition(" ")
+            endpoint = self._expanded(endpoint)
             if flags and not code.strip():
                 _refuse("say whom to ask and what: %probing --sql ENDPOINT STATEMENT.")
             return _parser().parse_args([endpoint, *flags]), code
         try:
-            words = shlex.split(line)
+            words = shlex.split(self._expanded(line))
         except ValueError as error:
             _refuse(f"%%probing {line} cannot be read: {error}.")
         options = _parser().parse_args(words)

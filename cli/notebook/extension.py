@@ -6,6 +6,7 @@ Rules of this file: imported by IPython alone, in the notebook's kernel.
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any
 
 from .cells import Cells
@@ -14,8 +15,16 @@ from .cells import Cells
 def load_ipython_extension(shell: Any) -> None:
     """Called by ``%load_ext probing``; again, it replaces what it has put there."""
     unload_ipython_extension(shell)
+    from IPython.core.magic import no_var_expand
+
     cells = Cells(shell)
-    shell.register_magic_function(cells.run, "line_cell", "probing")
+
+    @no_var_expand  # code of the training, whose braces and dollars are its own
+    @functools.wraps(Cells.run)
+    def run(line: str, cell: str | None = None) -> Any:
+        return cells.run(line, cell)
+
+    shell.register_magic_function(run, "line_cell", "probing")
     with contextlib.suppress(ImportError):  # IPython before 8.6 has no such completion
         from .completion import matcher_for
 

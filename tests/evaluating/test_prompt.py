@@ -216,6 +216,11 @@ def test_cells_of_a_notebook_run_in_the_process(
         "print('table', cell.result._repr_html_())\n"
         f"cell = shell.run_cell('%probing --sql {training.pid} SELECT 43 AS more')\n"
         "print('rows', cell.result.rows())\n"
+        f"shell.user_ns.update(where={training.pid}, optimizer='of the notebook')\n"
+        "cell = shell.run_cell('%probing $where f\"{type(optimizer).__name__}\"')\n"
+        "print('in the training', cell.result)\n"
+        "cell = shell.run_cell('%%probing {where}\\n2 * 21')\n"
+        "print('at a variable', cell.result)\n"
         "shell.run_cell('%%probing --sql --into kept\\nSELECT 44 AS more')\n"
         "print('kept', shell.user_ns['kept'].rows())\n"
         "def offered(text, rest=''):\n"
@@ -246,6 +251,8 @@ def test_cells_of_a_notebook_run_in_the_process(
     assert "out" in lines
     assert "value 42" in lines
     assert "failed True" in lines
+    assert "in the training 'AdamW'" in lines
+    assert "at a variable 42" in lines
     assert "rows [{'more': 43}]" in lines
     assert ">42</td>" in done.stdout
     assert "kept [{'more': 44}]" in lines
