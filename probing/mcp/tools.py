@@ -88,7 +88,7 @@ async def query(
     timeout_s: Timeout = 30.0,
 ) -> str:
     """Ask the record by SQL, as CSV: every module call, step, batch, collective, sample of it."""
-    words = ("query", "--format", "csv", "--limit", str(limit), "--", sql)
+    words = ("query", "--format", "csv", "--limit", str(limit), "--", _typed(sql))
     return await ask(endpoint, *words, timeout_s=timeout_s)
 
 
@@ -126,7 +126,9 @@ async def history(
 ) -> str:
     """Runs that were kept, also after they have ended: list them, or ask all of them by SQL."""
     words = ["query", "--format", "csv", "--limit", "500"] if sql else ["runs"]
-    return await run("history", *words, "--", folder, *([sql] if sql else []), timeout_s=timeout_s)
+    return await run(
+        "history", *words, "--", folder, *([_typed(sql)] if sql else []), timeout_s=timeout_s
+    )
 
 
 async def evaluate(
@@ -151,6 +153,11 @@ async def act(
 ) -> str:
     """Change the training between two steps; answers what was changed, and it can be undone."""
     return await ask(endpoint, "act", *action, timeout_s=timeout_s)
+
+
+def _typed(sql: str) -> str:
+    """SQL that the command line takes for no name of a file, which it would read."""
+    return sql if sql.startswith("@") else f"{sql}\n"
 
 
 _STEPS = (

@@ -6,6 +6,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -81,10 +82,21 @@ def test_an_agent_looks_and_changes_nothing(training: Target) -> None:
         assert "rank 7" in gone
         assert "exit code 3" in gone
         assert "`list_targets`" in await agent.refused("hang", endpoint=" ")
+        await no_file_is_read(agent, pid, training.cwd)
         await nothing_is_written(agent, pid)
         await all_is_described(agent.client)
 
     served(training, use)
+
+
+async def no_file_is_read(agent: Agent, pid: str, folder: Path) -> None:
+    """A file's name is no statement; a saved question is one."""
+    path = folder / "of-the-user.sql"
+    path.write_text("their words")
+    for tool, given in (("query", {"endpoint": pid}), ("history", {"folder": str(folder)})):
+        refusal = await agent.refused(tool, **given, sql=str(path))
+        assert "words" not in refusal.replace(str(path), "")
+    assert await agent.ask("query", endpoint=pid, sql="@slowest-modules")
 
 
 async def nothing_is_written(agent: Agent, pid: str) -> None:
