@@ -24,6 +24,7 @@ from aiohttp import web
 from ..api.process import Process
 from ..cli.questions.library import all_questions
 from ..cli.questions.records import put_in
+from ..cli.render.rows import parquet_chunks
 from ..cli.render.text import json_value
 from ..cluster.node.workers import Workers
 from ..errors import BadRequest, ProcessEnded
@@ -288,10 +289,12 @@ def _streamed(question: Callable[[], Any]) -> list[bytes]:
 
 
 def _as_parquet(stream: bytes) -> bytes:
-    """An Arrow stream as a Parquet file."""
-    import pyarrow as pa
-    from pyarrow import parquet
+    """An Arrow stream as a Parquet file.
 
-    sink = io.BytesIO()
-    parquet.write_table(pa.ipc.open_stream(stream).read_all(), sink)
-    return sink.getvalue()
+    Raises:
+        UsageError: It has a column that Parquet cannot hold.
+    """
+    import pyarrow as pa
+
+    table = pa.ipc.open_stream(stream).read_all().combine_chunks()
+    return b"".join(parquet_chunks(table.schema, table.to_batches()))

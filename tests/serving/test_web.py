@@ -99,6 +99,12 @@ def test_it_answers_as_the_commands_do(served: Web, target: Target) -> None:
     question = {"endpoint": endpoint, "sql": "SELECT range AS x FROM range(3)"}
     got = served.ask("/page/query", {**question, "format": "parquet"})
     assert parquet.read_table(io.BytesIO(got.body)).to_pydict() == {"x": [0, 1, 2]}
+    twice = {**question, "sql": "SELECT 1 AS x, 2 AS x", "format": "parquet"}
+    read = parquet.read_table(io.BytesIO(served.ask("/page/query", twice).body))
+    assert read.to_pydict() == {"x": [1], "x_1": [2]}
+    refused = served.ask("/page/query", {**twice, "sql": "SELECT INTERVAL 1 DAY AS x"})
+    assert refused.status == 400
+    assert "Parquet cannot hold this answer" in refused.json()["error"]["message"]
     stacks = served.ask("/page/stacks", {"endpoint": endpoint}).json()
     assert stacks["pid"] == target.pid
     assert "sleeper" in {thread["name"] for thread in stacks["threads"]}
