@@ -7,6 +7,7 @@ name or a comment stands for no value.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +19,10 @@ _PLACES = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 """What may hold a question mark that stands for no value, and one that does."""
+
+
+_NUMBERS = "biuf"
+"""The kinds of numpy's numbers."""
 
 
 def identifier(name: str) -> str:
@@ -63,12 +68,13 @@ def with_values(sql: str, values: Sequence[Any]) -> str:
 def _literal(value: Any) -> str:
     import decimal
 
+    value = _of_python(value)
     if value is None:
         return "NULL"
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, float):
-        return f"'{value!r}'::DOUBLE"
+        return f"'{float(value)!r}'::DOUBLE"
     if isinstance(value, (int, decimal.Decimal)):
         return f"({value})"
     if isinstance(value, str):
@@ -80,3 +86,14 @@ def _literal(value: Any) -> str:
     if isinstance(value, (dt.date, dt.time)):
         return f"'{value.isoformat()}'::{type(value).__name__.upper()}"
     raise SqlError(f"a value of type {type(value).__name__} cannot stand in a statement")
+
+
+def _of_python(value: Any) -> Any:
+    """A number of numpy as Python's own, and one that no DECIMAL can be as a float."""
+    import decimal
+
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
+        return value.item() if value.dtype.kind in _NUMBERS else value
+    if isinstance(value, decimal.Decimal) and not value.is_finite():
+        return math.nan if value.is_nan() else float(value)
+    return value
