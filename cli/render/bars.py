@@ -48,8 +48,14 @@ def _stretches(values: Sequence[float | None], width: int) -> list[float | None]
     found: list[float | None] = []
     for begin, end in itertools.pairwise(edges):
         known = [value for value in values[begin:end] if value is not None]
-        found.append(sum(known) / len(known) if known else None)
+        found.append(_mean(known) if known else None)
     return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    """The mean, also where the sum is beyond a float."""
+    mean = sum(values) / len(values)
+    return mean if math.isfinite(mean) else sum(value / len(values) for value in values)
 
 
 def _level(value: float | None, low: float, high: float) -> str:
@@ -59,6 +65,8 @@ def _level(value: float | None, low: float, high: float) -> str:
         return _NOT_FINITE
     if high <= low:
         return _LEVELS[len(_LEVELS) // 2]
+    if not math.isfinite(high - low):
+        return _level(value / 2, low / 2, high / 2)
     share = (value - low) / (high - low)
     return _LEVELS[min(len(_LEVELS) - 1, int(share * len(_LEVELS)))]
 
