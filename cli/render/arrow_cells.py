@@ -24,6 +24,12 @@ from .text import escape_controls, json_number, render_number
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _MANY = 10_000
+_ENDLESS = {
+    f"<value out of range: {sign}{most}>": f"{sign}infinity"
+    for sign in ("", "-")
+    for most in (2**31 - 1, 2**63 - 1)
+}
+"""The first and the last date or time of DuckDB, as Arrow writes them."""
 _JSON_BOOLS = {None: "null", True: "true", False: "false"}
 
 
@@ -109,7 +115,7 @@ def _json_value(value: Any) -> Any:
         return _duration(value)
     if isinstance(value, dict):
         return {str(key): _json_value(item) for key, item in value.items()}
-    if isinstance(value, list) and value and isinstance(value[0], tuple):  # a map
+    if isinstance(value, list) and value and type(value[0]) is tuple:  # a map; no interval
         return {str(_json_value(key)): _json_value(item) for key, item in value}
     if isinstance(value, list):
         return [_json_value(item) for item in value]
@@ -139,10 +145,22 @@ def _readable(column: pa.Array) -> pa.Array:
     if types.is_timestamp(column.type):
         text = column.cast(pa.timestamp(column.type.unit)).cast(pa.string())
         zone = "Z" if column.type.tz else ""
-        values = (None if v is None else v.replace(" ", "T", 1) + zone for v in text.to_pylist())
+        values = [_time_text(value, zone) for value in text.to_pylist()]
         return pa.array(values, pa.string())
+    if types.is_date(column.type):
+        text = column.cast(pa.string())
+        return pa.array([_time_text(value) for value in text.to_pylist()], pa.string())
     target = _readable_type(column.type)
-    return column if target == column.type else column.cast(target)
+    if target == column.type or _has_map_of_nothing(column.type):
+        return column
+    return column.cast(target)
+
+
+def _time_text(text: str | None, zone: str = "") -> str | None:
+    """A time of Arrow's as ISO 8601; one that no calendar has as DuckDB's word or Arrow's."""
+    if text is None or text.startswith("<"):
+        return _ENDLESS.get(text, text) if text else None
+    return text.replace(" ", "T", 1) + zone
 
 
 def _readable_type(kind: pa.DataType) -> pa.DataType:
@@ -151,13 +169,30 @@ def _readable_type(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if types.is_date(kind) or types.is_time(kind) or types.is_timestamp(kind):
         return pa.string()
+    inner = [_readable_type(one) for one in _inner(kind)]
+    if inner == _inner(kind):
+        return kind
     if types.is_struct(kind):
-        return pa.struct([field.with_type(_readable_type(field.type)) for field in kind])
+        return pa.struct([one.with_type(new) for one, new in zip(kind, inner, strict=True)])
     if types.is_map(kind):
-        return pa.map_(_readable_type(kind.key_type), _readable_type(kind.item_type))
-    if types.is_list(kind):
-        return pa.list_(_readable_type(kind.value_type))
-    return kind
+        return pa.map_(*inner)
+    return pa.list_(*inner, kind.list_size if types.is_fixed_size_list(kind) else -1)
+
+
+def _inner(kind: pa.DataType) -> list[pa.DataType]:
+    """The types of the parts of a nested type."""
+    if types.is_struct(kind):
+        return [field.type for field in kind]
+    if types.is_map(kind):
+        return [kind.key_type, kind.item_type]
+    return [kind.value_type] if types.is_list(kind) or types.is_fixed_size_list(kind) else []
+
+
+def _has_map_of_nothing(kind: pa.DataType) -> bool:
+    """Whether a map whose keys have no type is in it: to cast one ends the process."""
+    if types.is_map(kind) and types.is_null(kind.key_type):
+        return True
+    return any(_has_map_of_nothing(one) for one in _inner(kind))
 
 
 def _values(column: pa.Array) -> list[Any]:

@@ -77,8 +77,12 @@ def arrow_file_chunks(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
     schema = without_dictionaries(schema)
     sink = _Sink()
     with pa.ipc.new_file(sink, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch.cast(schema))
+        for batch in batches:  # no cast of all of it: that of a map without keys ends the process
+            columns = [
+                column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+                for column in batch.columns
+            ]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
             yield sink.take()
     yield sink.take()
 

@@ -509,6 +509,36 @@ def test_numbers_are_short_for_the_eye_only() -> None:
     assert plain_texts(column) == json_texts(column) == ["0.3333333333333333"]
 
 
+ODD = {
+    "[NULL, INTERVAL 1 DAY]": '[null,"P1D"]',
+    "[INTERVAL 3 MONTH]": '["P3M"]',
+    "MAP {}": "[]",
+    "{'no': MAP {}, 'day': DATE '2020-01-31'}": '{"no":[],"day":"2020-01-31"}',
+    "['290000-01-01'::DATE]::DATE[1]": '["<value out of range: 105200797>"]',
+    "['2020-01-31'::DATE]::DATE[1]": '["2020-01-31"]',
+    "'infinity'::TIMESTAMP": "infinity",
+    "'-infinity'::TIMESTAMPTZ": "-infinity",
+    "'infinity'::DATE": "infinity",
+    "'290000-01-01'::TIMESTAMP": "<value out of range: 9089348860800000000>",
+    "TIMESTAMP '2020-01-31 01:02:03'": "2020-01-31T01:02:03.000000",
+    "[NULL, NULL]": "[null,null]",
+}
+
+
+def test_every_value_has_a_text_and_a_place_in_a_file() -> None:
+    """What Arrow casts with an error, or by ending the process, is not cast."""
+    duckdb = pytest.importorskip("duckdb")
+    texts = ", ".join(f"{sql} AS c{number}" for number, sql in enumerate(ODD))
+    table = duckdb.sql(f"SELECT {texts}, 'a'::ENUM('a') AS name").to_arrow_table()
+    columns = [column.combine_chunks() for column in table.columns]
+    assert [plain_texts(column)[0] for column in columns] == [*ODD.values(), "a"]
+    assert all(json.loads(json_texts(column)[0]) is not None for column in columns)
+    data = b"".join(arrow_file_chunks(table.schema, table.to_batches()))
+    read = pa.ipc.open_file(data).read_all()
+    assert read.column_names == table.column_names
+    assert read.column("name").type == pa.string()
+
+
 def _make_and_wait(thing: type) -> None:
     """Make one that goes at once, and wait for an alarm."""
     thing()
