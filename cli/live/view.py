@@ -10,7 +10,7 @@ import math
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...messages.frozen import dataclass
 from ..render.process.overview import render_overview
@@ -55,9 +55,11 @@ data, ranks: the part of the last 20 steps that was waiting for them
 memory: what the accelerator's allocator had given out, else the resident set"""
 
 
-def _last(value: float | None) -> float:
-    """A key that puts what is not known behind all else, in an order of the largest first."""
-    return math.inf if value is None else -value
+def _largest(value: float | None) -> tuple[int, float]:
+    """A key of the largest first: what is not finite before all else, what is not known behind."""
+    if value is None:
+        return 2, 0.0
+    return (1, -value) if math.isfinite(value) else (0, 0.0)
 
 
 def _part(cell: GridCell, phase: str) -> float | None:
@@ -65,15 +67,15 @@ def _part(cell: GridCell, phase: str) -> float | None:
     return cell.phases.get(phase, 0.0) / whole if whole else None
 
 
-_ORDERS: dict[str, Callable[[GridCell], tuple[object, ...]]] = {
+_ORDERS: dict[str, Callable[[GridCell], Any]] = {
     "rank": lambda _: (),
     "state": lambda cell: (cell.state == "training", cell.state),
     "step": lambda cell: (cell.step is None, cell.step or 0),
-    "each": lambda cell: (_last(cell.step_s),),
-    "data": lambda cell: (_last(_part(cell, "data_wait")),),
-    "ranks": lambda cell: (_last(_part(cell, "gradient_sync")),),
-    "memory": lambda cell: (_last(cell.memory_bytes),),
-    "loss": lambda cell: (_last(cell.loss),),
+    "each": lambda cell: _largest(cell.step_s),
+    "data": lambda cell: _largest(_part(cell, "data_wait")),
+    "ranks": lambda cell: _largest(_part(cell, "gradient_sync")),
+    "memory": lambda cell: _largest(cell.memory_bytes),
+    "loss": lambda cell: _largest(cell.loss),
 }
 """What ranks are sorted by, the oddest first."""
 
@@ -141,8 +143,7 @@ class View:
         """The lines of the list, sorted and filtered."""
         cells = sight.grid.cells if sight.grid is not None else ()
         fitting = [cell for cell in cells if self.letters.lower() in _words(cell)]
-        key = _ORDERS[self.order]
-        ordered = sorted(fitting, key=lambda cell: (*key(cell),))
+        ordered = sorted(fitting, key=_ORDERS[self.order])
         return ordered[::-1] if self.is_reversed else ordered
 
     def frame(self, sight: Sight, *, columns: int, lines: int, color: bool) -> list[str]:

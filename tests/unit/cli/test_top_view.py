@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 
 import pytest
@@ -146,6 +147,16 @@ def test_orders_put_the_oddest_first() -> None:
     assert (view.order, view.shown(SIGHT)[-1].rank) == ("data", 39)  # nothing is known of it
     press(view, "s", "s", "s", "s", "r")
     assert (view.order, view.shown(SIGHT)[0].rank) == ("rank", 39)
+
+
+def test_a_loss_that_is_not_finite_comes_first() -> None:
+    """The others stand from the largest on, wherever they stood, and who has none is the last."""
+    losses = [1.0, math.nan, 3.0, None, -math.inf, 2.0, math.nan, 4.0]
+    cells = tuple(cell(number, loss=loss) for number, loss in enumerate(losses))
+    grid = RankGrid(label="job big", expected=len(cells), cells=cells)
+    sight = dataclasses.replace(SIGHT, grid=grid)
+    view = View(asked="-t all", order="loss")
+    assert [found.rank for found in view.shown(sight)] == [1, 4, 6, 7, 2, 5, 0, 3]
 
 
 def test_a_filter_is_typed() -> None:
