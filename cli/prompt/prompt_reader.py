@@ -6,6 +6,7 @@ sits before it. The history is the user's own file, which nobody else can read.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -116,6 +117,15 @@ def _keys() -> KeyBindings:
     return keys
 
 
+class KeptHistory(FileHistory):
+    """A history that goes without a line which cannot be written, as on a full disk."""
+
+    def store_string(self, string: str) -> None:
+        """See `FileHistory`."""
+        with contextlib.suppress(OSError, UnicodeError):
+            super().store_string(string)
+
+
 def history_path() -> Path:
     """Where the history of prompts is kept."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
@@ -134,4 +144,4 @@ def _history() -> History:
             os.close(fd)
     except OSError:
         return InMemoryHistory()
-    return FileHistory(str(path))
+    return KeptHistory(str(path))

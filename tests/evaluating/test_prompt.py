@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from probing.cli.prompt.prompt import is_whole, parts_of
+from probing.cli.prompt.prompt_reader import KeptHistory
 from tests.harness.targets import DEADLINE_S, Target, wait_until
 
 pytestmark = pytest.mark.torch
@@ -53,6 +54,13 @@ def test_a_block_goes_on_until_it_is_whole(text: str, whole: bool) -> None:
 def test_a_command_ends_a_block(text: str, parts: list[str]) -> None:
     """What begins with a percent sign within a block is no Python, unless an expression goes on."""
     assert parts_of(text) == parts
+
+
+def test_a_line_that_cannot_be_kept_is_run_all_the_same() -> None:
+    """On a full disk the history has it for this prompt alone."""
+    history = KeptHistory("/dev/full")
+    history.append_string("1 + 1")
+    assert history.get_strings() == ["1 + 1"]
 
 
 def test_lines_of_a_pipe_run_one_after_the_other(training: Target) -> None:
