@@ -5,6 +5,7 @@ In every case the page complains of nothing and asks nobody but its own server.
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -27,6 +28,24 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
 ]
 
+VALUES = {
+    "make_timestamp_ns(-1)": "1969-12-31T23:59:59.999999999",
+    "to_timestamp(1764394123.456789)": "2025-11-29T05:28:43.456789Z",
+    "'-infinity'::TIMESTAMP": "-infinity",
+    "DATE '2025-11-29'": "2025-11-29",
+    "TIME '12:34:56.5'": "12:34:56.500000",
+    "INTERVAL '2 months -1 days 90 seconds'": "P2M-1DT90S",
+    "sum(9007199254740993::BIGINT)": "9007199254740993",
+    "-0.1::DECIMAL(38, 4)": "-0.1000",
+    "12345678.9::DOUBLE": "12345678.9",
+    "[9007199254740993, NULL]": "[9007199254740993,null]",
+    "[1, 2]::UTINYINT[]": "[1,2]",
+    "['NaN'::DOUBLE]": '["NaN"]',
+    "[{'a': DATE '2025-11-29', 'b': 0.10}]": '[{"a":"2025-11-29","b":"0.10"}]',
+    "MAP {1: TIME '12:34:56'}": '{"1":"12:34:56.000000"}',
+    "'\\x00\\xff'::BLOB": "00ff",
+}
+"""Expressions of SQL, and what they are in the grid and as CSV."""
 PLOTS = "document.querySelectorAll('.uplot canvas').length > 2"
 
 
@@ -282,6 +301,19 @@ def test_questions_by_sql(page: Browser) -> None:
     page.wait_for("document.querySelector('.cm-lintRange-error')?.textContent === 'stpe'")
     page.wait_for("document.querySelector('[role=alert]').textContent.includes('Did you mean')")
     page.faults[:] = [one for one in page.faults if "status of 400" not in one]
+
+
+def test_values_of_every_type_are_exact(page: Browser) -> None:
+    """Cells and CSV have times as ISO 8601 and all digits, in lists and structs, too."""
+    view(page, "sql", sql=f"SELECT {', '.join(VALUES)}")
+    click(page, "Run")
+    page.wait_for("document.querySelector('.grid tbody td:nth-child(2)')")
+    cells = "[...document.querySelectorAll('.grid tbody td')].slice(1).map(one => one.textContent)"
+    assert page.evaluate(cells) == list(VALUES.values())
+    page.evaluate("URL.createObjectURL = (blob) => { window.file = blob; return '#'; }")
+    click(page, "CSV")
+    told = page.evaluate("window.file.text()").splitlines()[1]
+    assert next(csv.reader([told])) == list(VALUES.values())
 
 
 def test_names_are_text(page: Browser) -> None:

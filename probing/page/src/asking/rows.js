@@ -1,6 +1,7 @@
 /** Rows by SQL: an Arrow stream of the server's, as columns. */
 
 import { tableFromIPC } from "@uwdata/flechette";
+import { makeExact } from "./exact.js";
 import { ask } from "./session.js";
 
 /**
@@ -26,9 +27,10 @@ export async function query(endpoint, sql, { signal, maxRows, ofJob = false } = 
  * @returns {Rows}
  */
 export function read(bytes) {
-  const table = tableFromIPC(bytes, { useBigInt: true, useDecimalInt: false });
+  const table = tableFromIPC(bytes, { useBigInt: true, useDecimalInt: true, useMap: true });
   const columns = table.schema.fields.map((field, index) => {
     const column = table.getChildAt(index);
+    column.data.forEach(makeExact);
     return {
       name: field.name,
       isNumber: NUMBERS.has(field.type.typeId),
@@ -66,26 +68,31 @@ export function numbers(rows, name) {
 export function cellText(value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return numberText(value);
-  if (value instanceof Date) return value.toISOString();
-  if (value instanceof Uint8Array) return Array.from(value, hex).join("");
-  if (typeof value === "object") return JSON.stringify(value, plain);
-  return String(value);
+  return typeof value === "object" ? nestedText(value) : String(value);
 }
-
-/** @param {number} value */
-function numberText(value) {
-  if (Number.isInteger(value) || !Number.isFinite(value)) return String(value);
-  return String(Number(value.toPrecision(7)));
-}
-
-/** @param {number} byte */
-const hex = (byte) => byte.toString(16).padStart(2, "0");
 
 /**
- * @param {string} _
- * @param {any} value
+ * @param {number} value
+ * @returns {string} With seven digits, and all of those before the point.
  */
-const plain = (_, value) => (typeof value === "bigint" ? Number(value) : value);
+function numberText(value) {
+  if (Number.isInteger(value) || !Number.isFinite(value)) return String(value);
+  return String(Number(value.toPrecision(Math.max(7, Math.ceil(Math.log10(Math.abs(value))) + 1))));
+}
+
+/**
+ * @param {any} value
+ * @returns {string} A list, struct or map as JSON, with all digits of integers, and names for what JSON has no number for.
+ */
+function nestedText(value) {
+  if (value === null || value === undefined) return "null";
+  if (typeof value === "bigint" || Number.isFinite(value)) return String(value);
+  if (typeof value === "boolean") return String(value);
+  if (typeof value !== "object") return JSON.stringify(String(value));
+  if (Array.isArray(value) || ArrayBuffer.isView(value)) return `[${Array.from(/** @type {any} */ (value), nestedText).join(",")}]`;
+  const pairs = value instanceof Map ? [...value] : Object.entries(value);
+  return `{${pairs.map(([key, one]) => `${JSON.stringify(cellText(key))}:${nestedText(one)}`).join(",")}}`;
+}
 
 /**
  * @param {Rows} rows
