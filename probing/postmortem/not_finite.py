@@ -22,9 +22,11 @@ SINCE = (
     "WITH known AS (SELECT step, loss, not_finite_since FROM python.steps"
     " WHERE loss_finite IS NOT NULL"
     " AND step >= coalesce((SELECT max(step) FROM python.steps WHERE loss_finite), -1))"
-    " SELECT step, loss, not_finite_since FROM known ORDER BY step LIMIT 2"
+    " SELECT step, loss, not_finite_since FROM known"
+    " QUALIFY row_number() OVER (ORDER BY step) <= 2 OR step = max(step) OVER () ORDER BY step"
 )
-"""The newest step with a finite loss, if there is one, and the step after it."""
+"""The newest step with a finite loss, if there is one, the step after it, and the newest."""
+_WORDS = {True: "NaN", False: "infinite"}
 _UNKNOWN = 64
 """So many of the newest steps may have a loss that is not known yet, or has none."""
 
@@ -35,21 +37,26 @@ class NotFinite:
 
     Attributes:
         step: The first step whose loss was not.
-        is_nan: Whether it was NaN; else it was infinite.
+        was_nan: Whether it was NaN there, else it was infinite; None where that is not known.
+        is_nan: Whether it is NaN in the newest step, else it is infinite.
         is_whole: Whether it is known that the loss was finite before, or that none was.
     """
 
     step: int
+    was_nan: bool | None
     is_nan: bool
     is_whole: bool
 
     def sentence(self) -> str:
-        """It in words."""
-        what = "NaN" if self.is_nan else "infinite"
+        """It in words: of which kind it has been, where it is the same from first to last."""
+        now = _WORDS[self.is_nan]
         since = f"since step {self.step}"
         if not self.is_whole:
             since += ", the first on record, or longer"
-        return f"the loss has been {what} {since}"
+        if self.was_nan == self.is_nan:
+            return f"the loss has been {now} {since}"
+        there = "" if self.was_nan is None else f"{_WORDS[self.was_nan]} there, "
+        return f"the loss has not been finite {since}: {there}{now} now"
 
 
 def since_of(rows: Iterable[Mapping[str, Any]]) -> NotFinite | None:
@@ -59,10 +66,14 @@ def since_of(rows: Iterable[Mapping[str, Any]]) -> NotFinite | None:
     if not bad:
         return None
     first = bad[0]
-    told, is_nan = first.get("not_finite_since"), math.isnan(first["loss"])
-    if told is not None:
-        return NotFinite(step=int(told), is_nan=is_nan, is_whole=True)
-    return NotFinite(step=int(first["step"]), is_nan=is_nan, is_whole=first is not found[0])
+    told, is_nan = first.get("not_finite_since"), math.isnan(bad[-1]["loss"])
+    step = int(first["step"] if told is None else told)
+    return NotFinite(
+        step=step,
+        was_nan=math.isnan(first["loss"]) if step == first["step"] else None,
+        is_nan=is_nan,
+        is_whole=told is not None or first is not found[0],
+    )
 
 
 def peek_since(folder: ProcessFolder) -> NotFinite | None:
@@ -77,6 +88,7 @@ def peek_since(folder: ProcessFolder) -> NotFinite | None:
 def _peeked(ring: RingPeek) -> NotFinite | None:
     newest = ring.newest_seq()
     first: tuple[int, float] | None = None
+    now = math.nan
     for number in range(newest, max(0, newest - ring.header.capacity), -1):
         row = ring.row(number, ("step", "loss", "not_finite_since"))
         told = None if row is None else row.values.get("not_finite_since")
@@ -85,15 +97,31 @@ def _peeked(ring: RingPeek) -> NotFinite | None:
             if first is None and newest - number > _UNKNOWN:
                 return None
             continue
+        if first is None:
+            now = loss
         if told is not None and not math.isfinite(loss):
-            return _found((int(told), loss), is_whole=True)
+            there = _loss_at(ring, number - (step - told), told)
+            return _found((int(told), there), now, is_whole=True)
         if math.isfinite(loss):
-            return _found(first, is_whole=True)
+            return None if first is None else _found(first, now, is_whole=True)
         first = int(step), loss
-    return _found(first, is_whole=False)
+    return None if first is None else _found(first, now, is_whole=False)
 
 
-def _found(first: tuple[int, float] | None, *, is_whole: bool) -> NotFinite | None:
-    if first is None:
+def _loss_at(ring: RingPeek, number: int, step: int) -> float | None:
+    """The loss of a step, if it is in the row of that number."""
+    row = ring.row(number, ("step", "loss"))
+    if row is None or row.values["step"] != step:
         return None
-    return NotFinite(step=first[0], is_nan=math.isnan(first[1]), is_whole=is_whole)
+    loss: float | None = row.values["loss"]
+    return loss
+
+
+def _found(first: tuple[int, float | None], now: float, *, is_whole: bool) -> NotFinite:
+    step, loss = first
+    return NotFinite(
+        step=step,
+        was_nan=None if loss is None else math.isnan(loss),
+        is_nan=math.isnan(now),
+        is_whole=is_whole,
+    )

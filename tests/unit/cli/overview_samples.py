@@ -90,7 +90,7 @@ HUNG = dataclasses.replace(
     pace=dataclasses.replace(
         PACE, age_s=252.0, losses=(*PACE.losses[:390], None, *(math.nan,) * 8)
     ),
-    not_finite=NotFinite(step=12337, is_nan=True, is_whole=True),
+    not_finite=NotFinite(step=12337, was_nan=True, is_nan=True, is_whole=True),
     findings=(),
 )
 DEAD = dataclasses.replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,13 @@ import pytest
 
 from probing.agent.sources.steps.rows.loss_columns import Since
 from probing.diagnosis.restarting import _line_with
-from probing.postmortem.not_finite import since_of
+from probing.postmortem.not_finite import SINCE, peek_since, since_of
+from probing.ring.arrow_tables import RecordedTable
 from probing.ring.format import NULL_INT
+from probing.rundir.folders import ProcessFolder
+from probing.sql.engine import Engine
+from probing.tables import STEPS
+from tests.harness.ring_writer import RingWriter
 
 pytestmark = pytest.mark.anypython
 
@@ -26,6 +32,8 @@ NAN, INF = float("nan"), float("inf")
         ([(3, 0.5), (6, INF)], "the loss has been infinite since step 6"),
         ([(9, NAN), (10, NAN)],
          "the loss has been NaN since step 9, the first on record, or longer"),
+        ([(3, 0.5), (4, INF), (9, NAN)],
+         "the loss has not been finite since step 4: infinite there, NaN now"),
     ],
 )  # fmt: skip
 def test_the_first_step_after_the_last_good_one_is_told(
@@ -40,7 +48,35 @@ def test_the_first_bad_step_outlives_its_row() -> None:
     """Each row since then names it, so that the number does not move with the ring."""
     found = since_of([{"step": step, "loss": NAN, "not_finite_since": 4} for step in (9000, 9001)])
     assert found is not None
-    assert found.sentence() == "the loss has been NaN since step 4"
+    assert found.sentence() == "the loss has not been finite since step 4: NaN now"
+
+
+@pytest.mark.parametrize(
+    ("losses", "capacity", "sentence"),
+    [
+        ([0.5, NAN, NAN, NAN], 8, "the loss has been NaN since step 1"),
+        ([0.5, INF, NAN, NAN], 8,
+         "the loss has not been finite since step 1: infinite there, NaN now"),
+        ([0.5, INF, NAN, NAN], 2, "the loss has not been finite since step 1: NaN now"),
+        ([NAN, NAN, 0.5], 8, None),
+    ],
+)  # fmt: skip
+def test_the_file_and_sql_say_the_same(
+    losses: list[float], capacity: int, sentence: str | None, tmp_path: Path
+) -> None:
+    """Each names the kind of the first bad step and that of the newest, where both are there."""
+    writer = RingWriter(STEPS, capacity=capacity)
+    since = Since()
+    for step, loss in enumerate(losses):
+        is_finite = math.isfinite(loss)
+        told = since.at(step, is_finite=is_finite)
+        writer.write(step=step, loss=loss, loss_finite=is_finite, not_finite_since=told)
+    folder = ProcessFolder(path=tmp_path, pid=1, start_time=1)
+    writer.save(folder.ring("steps"))
+    peeked = peek_since(folder)
+    answer = Engine([RecordedTable(STEPS, folder)]).run(SINCE, timeout_s=10).to_arrow()
+    assert peeked == since_of(answer.to_pylist())
+    assert (None if peeked is None else peeked.sentence()) == sentence
 
 
 @pytest.mark.parametrize(
