@@ -50,7 +50,8 @@ def check_host(given: Sequence[str], served: Listening, reached: Sequence[Any] |
 
 def _names(served: Listening, reached: Sequence[Any] | None) -> set[str]:
     """Every Host that is served."""
-    address = (served.listen or "").removeprefix("https://")
+    listen = served.listen or ""
+    address = listen.removeprefix("https://")
     name, _, port = address.rpartition(":")
     names = {f"{host}:{port}" for host in (name, "localhost", "127.0.0.1", "[::1]")}
     if name in _EVERYWHERE:  # then the machine's name, and the address that was connected to
@@ -59,6 +60,8 @@ def _names(served: Listening, reached: Sequence[Any] | None) -> set[str]:
             number = str(reached[0]).removeprefix("::ffff:")
             hosts.append(f"[{number}]" if ":" in number else number)
         names.update(f"{host}:{port}" for host in hosts)
+    usual = ":443" if listen != address else ":80"
+    names.update([host.removesuffix(usual) for host in names])  # clients name no usual port
     names.update(host.strip() for host in served.settings.hosts.split(","))
     return names - {"", ":"}
 
