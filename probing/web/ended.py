@@ -10,7 +10,7 @@ from typing import Any
 
 from ..arguments import shown_command
 from ..client.listing import summarize
-from ..cluster.job.membership import Member
+from ..cluster.job.membership import Member, member_of
 from ..postmortem.endings import ending_of
 from ..rundir.folders import folder_at, from_env
 
@@ -51,15 +51,19 @@ def _entry(path: str) -> dict[str, Any] | None:
     seen = summarize(folder)
     if seen.state != "dead":
         return None
-    member = Member(
-        rank=card.rank, host=card.host, pid=card.pid, world_size=card.world_size, job=card.job,
-        endpoint=path, is_alive=False,
-    )  # fmt: skip
+    name = member_of(card, path, is_alive=False).name
     return {
-        "endpoint": path, "name": member.name, "rank": card.rank, "job": card.job,
+        "endpoint": path, "name": name, "rank": card.rank, "job": card.job,
         "host": card.host, "pid": card.pid, "state": "dead", "step": seen.step,
         "command": seen.command, "began_s": card.started_ns / 1e9, "problems": list(seen.problems),
     }  # fmt: skip
+
+
+def ended_member(path: str) -> Member | None:
+    """One of them as a member of its job; None where its card is gone."""
+    folder = folder_at(Path(path))
+    card = folder.read_card() if folder is not None else None
+    return None if card is None else member_of(card, path, is_alive=False)
 
 
 def _with_ending(entry: dict[str, Any]) -> dict[str, Any]:

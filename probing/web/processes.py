@@ -21,7 +21,7 @@ from ..cluster.job.members import find_members
 from ..cluster.job.membership import Member
 from ..errors import NoSuchProcess, ProbingError
 from ..messages.frozen import dataclass
-from .ended import Ended, command_of
+from .ended import Ended, command_of, ended_member
 
 _EVERY_S = 1.0
 _FINDING_S, _LIMIT_S = 5.0, 3.0
@@ -112,19 +112,24 @@ class Processes:
     def job_of(self, endpoint: str) -> Sequence[Member]:
         """All that were seen of the job of one of them; itself where it has none.
 
+        One of which the job has another process now is of an earlier run: itself as well.
+
         Raises:
             NoSuchProcess: It was not seen.
         """
-        members = self._members
-        own = next((one for one in members if one.endpoint == endpoint), None)
+        own = next((one for one in self._members if one.endpoint == endpoint), None)
+        is_there = own is not None
+        if own is None and any(one["endpoint"] == endpoint for one in self._ended):
+            own = ended_member(endpoint)
         if own is None:
             raise NoSuchProcess(endpoint)
-        is_ranked = own.rank is not None
-        return [
-            m
-            for m in members
-            if m is own or (is_ranked and m.job == own.job and m.rank is not None)
-        ]
+        ranks = [m for m in self._members if m.job == own.job and m.rank is not None]
+        if own.rank is None:
+            return [own]
+        if is_there:
+            return ranks
+        is_earlier = any(m.rank == own.rank and m.state == "seen" for m in ranks)
+        return [own] if is_earlier else [own, *(m for m in ranks if m.rank != own.rank)]
 
     def _look(self) -> None:
         """Look, and say when the next look is due by what this one has cost."""

@@ -223,6 +223,7 @@ def test_who_has_ended_is_there_with_its_record(target: Target, tmp_path: Path) 
         assert (told["command"], told["doing"]) == (seen["command"], None)
         assert "ended without a word" in told["problems"][0]
         assert started.rows(folder, "SELECT count(*) AS n FROM python.steps") == [{"n": 0}]
+        assert started.ask("/page/merged", {"endpoint": folder}).status == 200
 
 
 def test_who_is_not_there_is_told_at_once(target: Target) -> None:

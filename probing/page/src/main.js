@@ -56,11 +56,12 @@ function Page() {
 /**
  * @param {any} seen
  * @param {any} entry
- * @returns {{endpoint: string, name: string}[]} The other ranks of its job.
+ * @returns {{endpoint: string, name: string}[]} The other ranks of its job; none where it is of an earlier run.
  */
 function ranksOf(seen, entry) {
   if (entry.rank === null) return [];
-  return seen.processes.filter((/** @type {any} */ one) => one !== entry && one.job === entry.job && one.rank !== null && one.state !== "missing");
+  const others = seen.processes.filter((/** @type {any} */ one) => one !== entry && one.job === entry.job && one.rank !== null && one.state !== "missing");
+  return seen.ended.includes(entry) && others.some((/** @type {any} */ one) => one.rank === entry.rank) ? [] : others;
 }
 
 /** @param {{place: any, seen: any, entry: any, theme: string, changeTheme: () => void}} properties */

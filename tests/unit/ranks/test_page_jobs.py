@@ -1,0 +1,43 @@
+"""Whom the page asks when it is asked about all ranks of a job, from looks made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from probing.cluster.job.membership import Member, missing_member
+from probing.errors import NoSuchProcess
+from probing.rundir.folders import RunDirectory
+from probing.web.processes import Processes, Target
+from tests.harness.cards import card_of
+
+pytestmark = pytest.mark.anypython
+
+
+def ranks_asked(now: list[Member], folder: Path, endpoint: str) -> list[tuple[int | None, int]]:
+    """Rank and pid of all of the job of a process, of those of now and one that has ended."""
+    page = Processes(Target(endpoints=("all",), token=None, timeout_s=1.0))
+    page._members, page._ended = now, [{"endpoint": str(folder)}]
+    return [(m.rank, m.pid or 0) for m in page.job_of(endpoint)]
+
+
+def member(rank: int, pid: int, *, job: str = "gpt") -> Member:
+    """One that runs."""
+    return Member(
+        rank=rank, host="h", pid=pid, world_size=2, job=job, endpoint=f"/{pid}", is_alive=True
+    )
+
+
+def test_an_ended_rank_has_a_job(tmp_path: Path) -> None:
+    """It is asked in place of the missing one, and alone where another process has its rank."""
+    folder = RunDirectory(tmp_path).create_folder(7, 1)
+    folder.write_card(card_of(7, 1, rank=1, world_size=2, job="gpt"))
+    missing = missing_member(1, job="gpt", world_size=2, attempt=0)
+    others = [member(0, 5), member(0, 9, job="else")]
+    own = str(folder.path)
+    assert ranks_asked([*others, missing], folder.path, own) == [(1, 7), (0, 5)]
+    assert ranks_asked([*others, member(1, 8)], folder.path, own) == [(1, 7)]
+    assert ranks_asked([*others, member(1, 8)], folder.path, "/5") == [(0, 5), (1, 8)]
+    with pytest.raises(NoSuchProcess):
+        ranks_asked(others, folder.path, "/nobody")
