@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from pathlib import Path
@@ -205,3 +206,20 @@ def test_a_run_has_one_trace() -> None:
     traces = TraceIds()
     before = traces.look(first)
     assert traces.look(first[1:])["1-103"] == before["1-103"]  # rank 0's record is gone
+
+
+def test_who_learns_its_rank_is_told_by_it(tmp_path: Path) -> None:
+    """Spawned ranks join their job in `init_process_group`: then they share trace and name."""
+    joined = [member(0, 100), member(1, 101)]
+    early = [
+        dataclasses.replace(one, rank=None, local_rank=None, world_size=None, job=None)
+        for one in joined
+    ]
+    resources = Resources(Roster(RunDirectory(tmp_path / "home"), lambda _: None))
+    traces = TraceIds()
+    assert len(set(traces.look(early).values())) == 2
+    assert "probing.rank" not in resources.of(early[1]).attributes
+    assert len(set(traces.look(joined).values())) == 1
+    told = resources.of(joined[1]).attributes
+    assert (told["probing.rank"], told["probing.job"]) == (1, "gpt")
+    assert resources.of(joined[1]) is resources.of(joined[1])

@@ -33,23 +33,31 @@ _TOGETHER_NS = 600 * 10**9
 """How far apart ranks of one start begin at most."""
 
 Attributes = dict[str, "str | int"]
+_Place = tuple[int | None, int | None, int | None, str | None, int]
+
+
+def _place_of(member: NodeMember) -> _Place:
+    """Where it stands in its job, which a process may learn only once it runs."""
+    rank, local_rank, size = member.rank, member.local_rank, member.world_size
+    return rank, local_rank, size, member.job, member.attempt
 
 
 class Resources:
-    """The resources of processes, each made once; for one thread."""
+    """The resources of processes, each made once for its place in its job; for one thread."""
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
         self._base = Resource.create()
-        self._known: dict[str, Resource] = {}
+        self._known: dict[str, tuple[_Place, Resource]] = {}
 
     def of(self, member: NodeMember) -> Resource:
         """That of a process."""
+        place = _place_of(member)
         known = self._known.get(member.key)
-        if known is None:
-            known = self._base.merge(Resource(self._own(member)))
+        if known is None or known[0] != place:
+            known = place, self._base.merge(Resource(self._own(member)))
             self._known[member.key] = known
-        return known
+        return known[1]
 
     def keep(self, keys: Iterable[str]) -> None:
         """Forget all others."""
@@ -112,16 +120,24 @@ class TraceIds:
     """The trace of each process: one for all ranks here of one start of a job.
 
     A launcher may give many starts the same name, so the moment tells them apart: a rank belongs to
-    the newest start of its job that has no such rank yet and began within ten minutes of it.
+    the newest start of its job that has no such rank yet and began within ten minutes of it. Who
+    learns its rank later changes to that trace.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
+        self._places: dict[str, _Place] = {}
 
     def look(self, members: Iterable[NodeMember]) -> dict[str, int]:
         """The traces of all processes that are there."""
         starts: dict[tuple[str, int], tuple[NodeMember, set[int]]] = {}
         found = {}
+        members = list(members)
+        places = {member.key: _place_of(member) for member in members}
+        for key in places.keys() & self._places.keys():
+            if places[key] != self._places[key]:
+                del self._known[key]
+        self._places = places
         for member in sorted(members, key=lambda one: one.started_ns):
             first = member
             if member.job is not None and member.rank is not None:
