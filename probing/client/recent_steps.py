@@ -83,12 +83,12 @@ def recent_steps(process: Process, most: int, known: Sequence[Row] = ()) -> list
 
 def steps_in(folder: ProcessFolder, most: int, known: Sequence[Row] = ()) -> list[Row]:
     """The same from the ring of a process of this machine."""
-    settled = {row["seq"]: row for row in known[_SETTLING:]}
     rows = []
     is_here = folder.is_of_this_boot()
     try:
         with RingPeek(folder.ring("steps")) as ring:
             newest = ring.newest_seq()
+            settled = _settled_of(ring, known)
             for seq in range(newest, max(0, newest - most), -1):
                 row = settled.get(seq)
                 if row is None:
@@ -99,6 +99,18 @@ def steps_in(folder: ProcessFolder, most: int, known: Sequence[Row] = ()) -> lis
     except (FileNotFoundError, RingError):
         return []
     return rows
+
+
+def _settled_of(ring: RingPeek, known: Sequence[Row]) -> dict[int, Row]:
+    """Known rows that stay as they are, by number; none of a ring that was made anew since."""
+    settled = known[_SETTLING:]
+    stored = ring.row(settled[0]["seq"], _STORED) if settled else None
+    if stored is None:
+        return {}
+    now = _as_sql_gives(stored, is_of_this_boot=True)
+    if any(now[name] != settled[0][name] for name in ("step", "duration")):
+        return {}
+    return {row["seq"]: row for row in settled}
 
 
 def _as_sql_gives(stored: StoredRow, *, is_of_this_boot: bool) -> Row:

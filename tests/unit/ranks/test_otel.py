@@ -94,6 +94,10 @@ class Rank:
         self._path = folder.ring("steps")
         self._start_ns = time.perf_counter_ns()
 
+    def begin_anew(self) -> None:
+        """Make an empty ring, as the next attach does."""
+        self._ring = RingWriter(TABLES_BY_NAME["steps"], capacity=self._ring.capacity)
+
     def sender(self, most: int = 8) -> Steps:
         """What sends them."""
         roster = Roster(self.directory, lambda _: None)
@@ -169,7 +173,7 @@ def test_the_sampler_takes_steps_and_not_runs(
     rank.steps.settle()
     taken = rank.steps.next()
     assert 60 < len(taken.spans) < 140
-    assert list(taken.reached.values()) == [400]
+    assert [one.seq for one in taken.reached.values()] == [400]
     assert numbers(rank.steps.next().spans) == numbers(taken.spans)
 
 
@@ -182,6 +186,22 @@ def test_steps_before_the_server_are_not_sent(tmp_path: Path) -> None:
     assert later.next().spans == ()
     rank.write(4)
     assert numbers(later.next().spans) == [(0, 4)]
+
+
+@pytest.mark.parametrize("number", [5, 25])
+def test_a_ring_made_anew_is_read_from_its_first_row(number: int, tmp_path: Path) -> None:
+    """After a detach and an attach all steps are sent, with ids of their own."""
+    rank = Rank(tmp_path / "home", most=64)
+    rank.write(*range(1, 21))
+    rank.steps.settle()
+    before = rank.steps.next()
+    rank.steps.sent(before)
+    rank.begin_anew()
+    rank.write(*range(101, 101 + number))
+    after = rank.steps.next()
+    assert numbers(after.spans) == [(0, 101 + n) for n in range(number)]
+    ids = {span.context.span_id for span in (*before.spans, *after.spans) if span.context}
+    assert len(ids) == 20 + number
 
 
 def member(rank: int | None, started_s: int, *, job: str | None = "gpt") -> NodeMember:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -72,6 +73,25 @@ def test_a_stall_is_a_row_that_ends_with_the_next_step(tmp_path: Path) -> None:
     watch.look([folder])
     assert watch.stalled_s("4242-1") is None
     assert stalls(folder) == [{**row, "lasts": False}]
+    watch.close()
+
+
+def test_stalls_are_on_record_after_another_attach(tmp_path: Path) -> None:
+    """A detach takes the folder away, with the file that the node server has open."""
+    now = 0.0
+    directory = RunDirectory(tmp_path / "home")
+    watch = StallWatch(clock=lambda: now)
+    for _ in range(2):
+        folder = directory.create_folder(4242, 1)
+        Steps(folder).one(1_000_000_000)
+        watch.look([folder])
+        now += 1.0
+        watch.look([folder])
+        now += FIRST_S + 1
+        watch.look([folder])
+        assert [row["lasts"] for row in stalls(folder)] == [True]
+        shutil.rmtree(folder.path)
+        watch.look([directory.create_folder(4242, 1)])
     watch.close()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.sampling import Decision
@@ -48,16 +48,31 @@ _COLUMNS = {
 _READ = frozenset({"step", "start_ns", "duration_ns", "loss_finite", *_COLUMNS})
 
 
+class Reached(NamedTuple):
+    """The row up to which all has been looked at.
+
+    Attributes:
+        start_ns: When its step began, which tells it from that row of a ring made anew; 0 where it
+            was not there to be read.
+    """
+
+    seq: int
+    start_ns: int = 0
+
+
+_NONE = Reached(0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Steps that travel together.
 
     Attributes:
-        reached: By process, the row up to which all has been looked at.
+        reached: How far the ring of each process is done with.
     """
 
     spans: tuple[ReadableSpan, ...]
-    reached: Mapping[str, int]
+    reached: Mapping[str, Reached]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +98,7 @@ class _Maker:
             name=NAME,
             context=SpanContext(
                 self.trace,
-                number_of(8, self.key, str(row.seq)),
+                number_of(8, self.key, str(row.seq), str(values["start_ns"])),
                 is_remote=False,
                 trace_flags=TraceFlags(TraceFlags.SAMPLED),
             ),
@@ -117,7 +132,7 @@ class Steps:
         self._roster = roster
         self._most = most
         self._since_ns = time.time_ns()
-        self._reached: dict[str, int] = {}
+        self._reached: dict[str, Reached] = {}
         self._over: set[str] = set()
         self._is_last = False
         self._resources = resources
@@ -161,21 +176,25 @@ class Steps:
         except NoSuchProcess:
             return None
 
-    def _rows(self, member: NodeMember, folder: ProcessFolder, most: int) -> tuple[list[Row], int]:
+    def _rows(
+        self, member: NodeMember, folder: ProcessFolder, most: int
+    ) -> tuple[list[Row], Reached]:
         """The next rows of a process, and up to where they are all."""
         rows: list[Row] = []
-        reached = self._reached.get(member.key, 0)
+        reached = self._reached.get(member.key, _NONE)
         try:
             with RingPeek(folder.ring("steps")) as ring:
                 newest = ring.newest_seq()
                 if member.key not in self._reached and member.started_ns < self._since_ns:
                     reached = self._reached[member.key] = _ended(ring, newest)
+                if not _is_in(ring, newest, reached):  # another attach has made the ring anew
+                    reached = _NONE
                 oldest = newest - ring.header.capacity + 1
-                for seq in range(max(reached + 1, oldest), newest + 1):
+                for seq in range(max(reached.seq + 1, oldest), newest + 1):
                     row = ring.row(seq, _READ)
                     if len(rows) == most or not self._is_settled(row, newest - seq, member):
                         return rows, reached
-                    reached = seq
+                    reached = _reached_at(seq, row)
                     rows += [row] if row is not None and row.state != OPEN else []
         except (OSError, RingError):
             pass
@@ -212,7 +231,21 @@ class Steps:
         return decision is Decision.RECORD_AND_SAMPLE
 
 
-def _ended(ring: RingPeek, newest: int) -> int:
+def _ended(ring: RingPeek, newest: int) -> Reached:
     """The row of the newest step that has ended."""
     row = ring.row(newest, _READ)
-    return newest - 1 if row is not None and row.state == OPEN else newest
+    if row is not None and row.state == OPEN:
+        return _reached_at(newest - 1, ring.row(newest - 1, _READ))
+    return _reached_at(newest, row)
+
+
+def _reached_at(seq: int, row: Row | None) -> Reached:
+    return Reached(seq, 0 if row is None else row.values["start_ns"])
+
+
+def _is_in(ring: RingPeek, newest: int, reached: Reached) -> bool:
+    """Whether a ring is the one of which so much has been looked at."""
+    row = ring.row(reached.seq, _READ)
+    if row is None or not reached.start_ns:
+        return reached.seq <= newest
+    return bool(row.values["start_ns"] == reached.start_ns)

@@ -1,0 +1,35 @@
+"""The newest steps of a process, which are looked at again and again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from probing.client.recent_steps import steps_in
+from probing.rundir.folders import RunDirectory
+from probing.tables import STEPS
+from tests.harness.ring_writer import RingWriter
+
+pytestmark = pytest.mark.anypython
+
+
+def ring_of(steps: range) -> RingWriter:
+    """A record of these steps, each of another duration."""
+    writer = RingWriter(STEPS, capacity=64)
+    for step in steps:
+        writer.write(step=step, start_ns=step * 10**9, duration_ns=step * 10**6)
+    return writer
+
+
+@pytest.mark.parametrize("now", [range(30), range(100, 105), range(100, 130)])
+def test_what_is_known_is_of_the_same_ring(now: range, tmp_path: Path) -> None:
+    """After a detach and an attach, no row of the ring before is taken for one of the new one."""
+    folder = RunDirectory(tmp_path / "home").create_folder(4242, 1)
+    ring_of(range(20)).save(folder.ring("steps"))
+    known = steps_in(folder, 50)
+    assert [row["step"] for row in known] == list(reversed(range(20)))
+    ring_of(now).save(folder.ring("steps"))
+    assert [row["step"] for row in steps_in(folder, 50, known)] == list(reversed(now))
+    is_kept = any(row is old for row in steps_in(folder, 50, known) for old in known)
+    assert is_kept == (now.start == 0)
