@@ -3,27 +3,33 @@
 Rules of this file: runs in a thread of the agent while the training is held. Reads shapes, types
 and devices of live tensors, never their data, and changes nothing that is live. Plain attributes
 are copied with the module, so that code of the model which counts or caches something does so in
-the copy; what is neither a container nor an object of a Python class is shared. Hooks of the
-program are left out, because what they do outside the model cannot be undone; those by which torch
-itself makes weights are kept. What cannot be copied faithfully is refused, by name.
+the copy (`plain_copies`). Hooks of the program are left out, because what they do outside the model
+cannot be undone; those by which torch itself makes weights are kept. What cannot be copied
+faithfully is refused, by name.
 """
 
 from __future__ import annotations
 
-import enum
-import functools
 import sys
 import types
 import weakref
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from types import ModuleType
 from typing import Any, NoReturn
 
 from ....errors import FitRefused
 from ..torch_types import Module, Optimizer, Tensor
+from .plain_copies import (
+    PLAIN,
+    NoCopy,
+    StandIn,
+    copied_container,
+    copied_object,
+    is_container,
+    is_never_changed,
+)
 
-_MOST_OBJECTS = 20_000
-_SHARED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, enum.Enum)
+_MOST_OBJECTS = 100_000
 
 
 class FakeCopy:
@@ -60,6 +66,10 @@ class FakeCopy:
         """One more copy of a module, that shares no parameter with the first."""
         return FakeCopy(self._mode).module(module)
 
+    def kinds(self) -> set[type]:
+        """The classes of all that has been copied."""
+        return set(map(type, self._kept))
+
     def is_copied(self, value: object) -> bool:
         """Whether an object was made here, so that it may be changed."""
         return any(value is made for made in self._memo.values())
@@ -74,7 +84,8 @@ class FakeCopy:
         Args:
             devices: Gets the devices of its parameters.
         """
-        copied = object.__new__(type(optimizer))
+        _check_optimizer(optimizer)
+        copied = self._remember(optimizer, object.__new__(type(optimizer)))
         for name, value in list(vars(optimizer).items()):
             if name == "state":
                 fresh: Any = defaultdict(dict)
@@ -92,24 +103,20 @@ class FakeCopy:
 
     def any(self, value: Any, path: str = "") -> Any:
         """The copy of any value."""
-        kind = type(value)
+        if type(value) in PLAIN:
+            return value
         if id(value) in self._memo:
             return self._memo[id(value)]
         if isinstance(value, self._torch.Tensor):
             return self._remember(value, self.tensor(value, path))
         if isinstance(value, self._torch.nn.Module):
             return self.module(value, path)
-        if kind in {list, tuple, set}:
-            return kind(self.any(item, path) for item in list(value))
-        if isinstance(value, dict) and kind in {dict, OrderedDict}:
-            return kind((key, self.any(item, path)) for key, item in list(value.items()))
-        if kind is types.MethodType and isinstance(value.__self__, self._torch.nn.Module):
-            return types.MethodType(value.__func__, self.module(value.__self__, path))
-        if kind is functools.partial:
-            return functools.partial(
-                self.any(value.func), *self.any(value.args), **self.any(value.keywords)
-            )
-        return self._object(value)
+        if is_never_changed(value, self._torch):
+            return value
+        self._left -= 1
+        if self._left < 0:
+            _refuse(f"the model holds more than {_MOST_OBJECTS:,} objects")
+        return self._plain(value, path)
 
     def tensor(self, tensor: Any, path: str) -> Any:
         """A tensor of the same shape, without data.
@@ -164,23 +171,26 @@ class FakeCopy:
         self.hooks += len(hooks) - len(kept)
         return type(hooks)(kept)
 
-    def _object(self, value: object) -> Any:
-        """The copy of an object of a Python class, or itself where it has no state to copy."""
+    def _plain(self, value: Any, path: str) -> Any:
+        """The copy of what is neither tensor nor module."""
+
+        def remember(copied: Any) -> Any:
+            return self._remember(value, copied)
+
         if type(value) in weakref.ProxyTypes:  # as Lightning's Trainer is for a part of it
             _refuse("the model has an object behind a weak proxy, which cannot be copied")
-        if isinstance(value, _SHARED) or not hasattr(value, "__dict__") or self._left <= 0:
-            return value
-        self._left -= 1
-        try:
-            is_namespace = type(value) is types.SimpleNamespace
-            fresh = types.SimpleNamespace() if is_namespace else object.__new__(type(value))
-            copied = self._remember(value, fresh)
-        except TypeError:  # it is more than a Python object
-            self._memo.pop(id(value), None)
-            return value
-        for name, part in list(vars(value).items()):
-            vars(copied)[name] = self.any(part, name)
-        return copied
+        if isinstance(value, self._torch.Generator):
+            fresh = self._torch.Generator(device=value.device)
+            fresh.set_state(value.get_state())
+            return remember(fresh)
+        if isinstance(value, self._torch.optim.Optimizer):
+            _check_optimizer(value)
+        if is_container(value) and not hasattr(type(value), "__del__"):
+            try:
+                return copied_container(value, self.any, remember)
+            except NoCopy:
+                return remember(StandIn(value, path))
+        return copied_object(value, path, self.any, remember)
 
     def _settle_kernels(self, group: dict[str, object], live: dict[str, object]) -> None:
         """Have the copy take the way through its kernels that torch takes for the real ones."""
@@ -218,6 +228,21 @@ def _check_module(module: Module, path: str, torch: ModuleType) -> None:
         _refuse(f"{where} shares its work with other processes or devices")
     if owner.startswith("torch.ao.") or ".quantized" in owner:
         _refuse(f"{where} is quantized")
+    if hasattr(type(module), "__del__"):
+        _refuse(f"{where} lets go of something in its __del__, which a copy of it would do, too")
+
+
+def _check_optimizer(optimizer: Optimizer) -> None:
+    """Refuse an optimizer that has to do with more than its tensors.
+
+    Raises:
+        FitRefused: A copy of it would have to do with the same.
+    """
+    where = type(optimizer).__name__
+    if hasattr(type(optimizer), "__del__"):
+        _refuse(f"{where} lets go of something in its __del__, which a copy of it would do, too")
+    if type(optimizer).__module__.startswith("torch.distributed"):
+        _refuse(f"{where} shares its work with other processes or devices")
 
 
 def _refuse(why: str) -> NoReturn:
