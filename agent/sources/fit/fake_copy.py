@@ -66,9 +66,10 @@ class FakeCopy:
         """One more copy of a module, that shares no parameter with the first."""
         return FakeCopy(self._mode).module(module)
 
-    def kinds(self) -> set[type]:
-        """The classes of all that has been copied."""
-        return set(map(type, self._kept))
+    def code(self) -> list[Any]:
+        """The classes of all that has been copied, and the functions in it."""
+        functions = [value for value in self._kept if type(value) is types.FunctionType]
+        return [*set(map(type, self._kept)), *functions]
 
     def is_copied(self, value: object) -> bool:
         """Whether an object was made here, so that it may be changed."""

@@ -1,10 +1,11 @@
 """Runs one training step on tensors without data, and counts the bytes that they would take.
 
 Rules of this file: nothing here touches a live tensor or module; all of it runs on a `FakeCopy`, in
-a thread of the agent, while the training is held, so that the random number generators, which some
-models set in their forward, can be put back. Every operation asks first whether there is time
-left. What is counted is what tensors take, each storage once: the workspace that a kernel takes
-and gives back within one operation is not seen, but for that of some losses.
+a thread of the agent, while the training is held, so that what the code of a model reaches beside
+it can be put back (`surroundings`). Every operation asks first whether there is time left, and
+whether it would change a live tensor. What is counted is what tensors take, each storage once: the
+workspace that a kernel takes and gives back within one operation is not seen, but for that of some
+losses.
 
 A step is: forward, loss, backward, optimizer. Gradients of the step before are there during the
 forward pass, or are not, as the training was seen to have them.
@@ -146,7 +147,7 @@ def run_step(step: Step, mode: Any, device: str, check: Callable[[], None]) -> P
     torch: Any = sys.modules["torch"]
     live = LiveBytes(device)
     _count_what_stays(step, live, torch)
-    random = torch.get_rng_state()
+    _refuse_hooks()
     try:
         counting = _counting(torch, live, check)
         with mode, counting, torch.enable_grad(), _one_thread(torch):
@@ -155,9 +156,19 @@ def run_step(step: Step, mode: Any, device: str, check: Callable[[], None]) -> P
         raise
     except Exception as error:
         raise FitRefused(_why(error, live.phase)) from error
-    finally:
-        torch.set_rng_state(random)
     return live.peak
+
+
+def _refuse_hooks() -> None:
+    """Refuse hooks for all modules: they would be called for the copies.
+
+    Raises:
+        FitRefused: There are some.
+    """
+    around = vars(sys.modules["torch.nn.modules.module"])
+    for name in ("forward", "forward_pre", "backward", "backward_pre"):
+        if around.get(f"_global_{name}_hooks"):
+            raise FitRefused(f"hooks for all modules are registered ({name}), which would see it")
 
 
 def _count_what_stays(step: Step, live: LiveBytes, torch: ModuleType) -> None:
@@ -271,6 +282,7 @@ def _counting(torch: ModuleType, live: LiveBytes, check: Callable[[], None]) -> 
             kwargs: dict[str, object] | None = None,
         ) -> Any:
             check()
+            _check_tensors(func, args, kwargs or {}, torch)
             if func is number:
                 return _number_of(args[0], live.phase)
             result = func(*args, **(kwargs or {}))
@@ -286,6 +298,34 @@ def _counting(torch: ModuleType, live: LiveBytes, check: Callable[[], None]) -> 
             return result
 
     return Counting()
+
+
+def _check_tensors(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], torch: ModuleType
+) -> None:
+    """Let an operation read live tensors, which no copy was made of, and nothing more.
+
+    Raises:
+        FitRefused: It would change one, have a gradient put into it, or reach other processes.
+    """
+    if func.namespace.startswith(("c10d", "_c10d")):
+        raise FitRefused(f"the step talks to other processes ({func})")
+    fake = sys.modules["torch._subclasses.fake_tensor"].FakeTensor
+    for argument, value in [*zip(func._schema.arguments, args, strict=False), *kwargs.items()]:
+        for tensor in tensors_in(value, torch):
+            if isinstance(tensor, fake):
+                continue
+            name = argument if isinstance(argument, str) else argument.name
+            if func._schema.is_mutable and name in _written(func):
+                raise FitRefused(f"the step changes a tensor outside of the model ({func})")
+            if tensor.requires_grad and torch.is_grad_enabled():
+                raise FitRefused(f"the step trains a tensor outside of the model ({func})")
+
+
+def _written(func: Any) -> set[str]:
+    """The arguments that an operation changes."""
+    aliases = [(argument.name, argument.alias_info) for argument in func._schema.arguments]
+    return {name for name, alias in aliases if alias is not None and alias.is_write}
 
 
 _CATEGORY_OF = {
@@ -340,7 +380,9 @@ def fake_mode() -> Any:
     module = sys.modules.get("torch._subclasses.fake_tensor")
     if module is None:
         raise FitRefused("this version of torch has not loaded its fake tensors")
-    return module.FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
+    mode = module.FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
+    mode._allow_unsafe_data_ptr_access = False  # a kernel outside of torch gets no null pointer
+    return mode
 
 
 @contextlib.contextmanager

@@ -43,7 +43,6 @@ _APART = frozenset(
     {"asyncio", "concurrent", "contextvars", "ctypes", "mmap", "multiprocessing", "queue"}
     | {"selectors", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "threading"}
 )
-"""Modules whose objects have to do with other threads, processes or files."""
 _LOCKS = {type(make()): make for make in (threading.Lock, threading.RLock)}
 _CONTAINERS = (OrderedDict, defaultdict, dict, list, set, deque)  # what is derived comes first
 _SMALL_BYTES = 1 << 20
@@ -95,9 +94,10 @@ def copied_container(value: Any, copied: Copy, remember: Copy) -> Any:
     """
     if isinstance(value, (tuple, frozenset)):
         return _copied_tuple(value, copied)
-    kind, base = type(value), next(c for c in _CONTAINERS if isinstance(value, c))
+    kind: Any = type(value)
+    base: Any = next(c for c in _CONTAINERS if isinstance(value, c))
     try:
-        fresh: Any = base.__new__(kind)
+        fresh = base.__new__(kind)
     except TypeError:
         raise NoCopy from None
     remember(fresh)
@@ -133,9 +133,10 @@ def _copied_tuple(value: Any, copied: Copy) -> Any:
 
 def _key(value: Any, copied: Copy) -> Any:
     """The copy of a key; of one with a hash of its own, which may not be changed, itself."""
-    is_by_identity = type(value).__hash__ is object.__hash__
-    has_tensor = hasattr(type(value), "__torch_function__") or hasattr(type(value), "_call_impl")
-    return copied(value) if is_by_identity or has_tensor or type(value) is tuple else value
+    kind: Any = type(value)
+    is_by_identity = kind.__hash__ is object.__hash__
+    has_tensor = hasattr(kind, "__torch_function__") or hasattr(kind, "_call_impl")
+    return copied(value) if is_by_identity or has_tensor or kind is tuple else value
 
 
 def copy_state(value: object, fresh: object, copied: Copy) -> bool:
@@ -178,7 +179,7 @@ def copied_object(value: Any, path: str, copied: Copy, remember: Copy) -> Any:
         return remember(made(value, copied))
     if kind in _LOCKS:
         return remember(_LOCKS[kind]())
-    if hasattr(kind, "__del__") or isinstance(value, logging.Handler) or _is_apart(kind):
+    if hasattr(kind, "__del__") or isinstance(value, logging.Handler) or is_apart(kind):
         return remember(StandIn(value, path))
     if isinstance(value, random.Random) or kind.__module__.startswith("numpy.random."):
         return remember(copy.deepcopy(value))
@@ -194,7 +195,8 @@ def copied_object(value: Any, path: str, copied: Copy, remember: Copy) -> Any:
     return fresh if copy_state(value, fresh, copied) else remember(value)
 
 
-def _is_apart(kind: type) -> bool:
+def is_apart(kind: type) -> bool:
+    """Whether objects of a class have to do with other threads, processes or files."""
     roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
     return not roots.isdisjoint(_APART) or kind.__module__.startswith("torch.utils.data")
 

@@ -18,6 +18,7 @@ from .fake_step import Peak, Step, fake_mode, run_step, tensors_in
 from .layers import Layers, check_layers, find_layers, resize_layers
 from .step_look import Given, SeenStep, plain_result
 from .stepped_in_pass import InPass
+from .surroundings import Surroundings, left_behind
 
 
 class Simulation:
@@ -55,8 +56,18 @@ class Simulation:
         asked = FitShape(
             batch=request.batch or batch, seq=request.seq or seq, layers=request.layers or count
         )
-        now = self._peak_of(shape)
-        return now, (now if asked == shape else self._peak_of(asked))
+        modes: list[Any] = []
+        try:
+            now = self._peak_of(shape, modes)
+            peaks = now, (now if asked == shape else self._peak_of(asked, modes))
+        except (FitRefused, FitTimedOut) as error:  # what it refers to holds the copies
+            error.__traceback__ = error.__cause__ = error.__context__ = None
+            self._forget(modes)
+            raise
+        except RecursionError:
+            raise FitRefused("the objects that the model holds are nested too deeply") from None
+        self._forget(modes)
+        return peaks
 
     def answer(self, now: FitPeak, asked: FitPeak, held_s: float, accelerator: Any) -> FitAnswer:
         """All that is known, after the training goes on."""
@@ -82,9 +93,21 @@ class Simulation:
             notes=tuple(self._all_notes()),
         )
 
-    def _peak_of(self, shape: FitShape) -> FitPeak:
+    def _forget(self, modes: list[Any]) -> None:
+        """Let go of the copies.
+
+        Raises:
+            FitRefused: Something else holds tensors of theirs.
+        """
+        self._labels, self._given = [], []
+        where = left_behind(modes)
+        if where:
+            raise FitRefused(f"the step has left tensors without data in {where}")
+
+    def _peak_of(self, shape: FitShape, modes: list[Any]) -> FitPeak:
         """Run a step of one shape on a copy of its own."""
         seen, mode = self._seen, fake_mode()
+        modes.append(mode)
         copies = FakeCopy(mode)
         model = copies.module(self._root)
         alive = [o for o in (reference() for reference in seen.optimizers) if o is not None]
@@ -99,24 +122,23 @@ class Simulation:
         self._notes = self._device_notes(devices)
         arguments = self._arguments(shape, copies, mode)
         self._given = tensors_in(arguments, self._torch)
-        peak = run_step(
-            Step(
-                model=model,
-                optimizers=optimizers,
-                in_pass=InPass(inside, seen.in_pass.lets_go),
-                arguments=arguments,
-                loss=self._make_loss,
-                kept_in_forward=seen.kept_in_forward,
-                kept_in_backward=seen.kept_in_backward,
-                keeps_result=seen.keeps_result,
-                contexts=[self._torch.autocast(d, dtype=t) for d, t in seen.autocasts],
-                kept=self._kept(shape),
-            ),
-            mode,
-            self._device,
-            self._check,
+        step = Step(
+            model=model,
+            optimizers=optimizers,
+            in_pass=InPass(inside, seen.in_pass.lets_go),
+            arguments=arguments,
+            loss=self._make_loss,
+            kept_in_forward=seen.kept_in_forward,
+            kept_in_backward=seen.kept_in_backward,
+            keeps_result=seen.keeps_result,
+            contexts=[self._torch.autocast(d, dtype=t) for d, t in seen.autocasts],
+            kept=self._kept(shape),
         )
-        return _record(peak, shape)
+        surroundings = Surroundings(copies.code())
+        try:
+            return _record(run_step(step, mode, self._device, self._check), shape)
+        finally:
+            surroundings.put_back()
 
     def _kept(self, shape: FitShape) -> dict[str, int]:
         """By phase, what variables keep up to it: that of the last step grows with the batch."""
