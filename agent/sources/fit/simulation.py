@@ -35,6 +35,7 @@ class Simulation:
         self._sizes = seen.sizes()
         self._blocks: Layers | None = find_layers(root)
         self._hooks = 0
+        self._around: Surroundings | None = None
         self._labels: list[Any] = []
         self._given: list[Any] = []
         self._notes: list[str] = []
@@ -134,11 +135,11 @@ class Simulation:
             contexts=[self._torch.autocast(d, dtype=t) for d, t in seen.autocasts],
             kept=self._kept(shape),
         )
-        surroundings = Surroundings(copies.code())
+        self._around = around = self._around or Surroundings(copies.code())
         try:
             return _record(run_step(step, mode, self._device, self._check), shape)
         finally:
-            surroundings.put_back()
+            around.put_back()
 
     def _kept(self, shape: FitShape) -> dict[str, int]:
         """By phase, what variables keep up to it: that of the last step grows with the batch."""

@@ -40,9 +40,7 @@ class Surroundings:
     """What the code of some classes can reach, as it is now; and the generators of numbers."""
 
     def __init__(self, classes: Iterable[type]) -> None:
-        self._undo = contextlib.ExitStack()
-        for undo in _generators():
-            self._undo.callback(undo)
+        self._undo: list[Callable[[], None]] = list(_generators())
         self._seen: dict[int, Any] = {}  # by identity, and kept so that it stays its own
         self._todo: deque[Any] = deque(classes)
         while self._todo and len(self._seen) < _MOST_THINGS:
@@ -52,8 +50,10 @@ class Surroundings:
                 self._look(thing)
 
     def put_back(self) -> None:
-        """Have all be as it was."""
-        self._undo.close()
+        """Have all be as it was; each part of it, should another fail."""
+        with contextlib.ExitStack() as stack:
+            for undo in self._undo:
+                stack.callback(undo)
 
     def _look(self, thing: Any) -> None:
         """Keep what one thing has, and go on with that."""
@@ -63,7 +63,7 @@ class Surroundings:
         elif kind is types.FunctionType:
             self._look_at_function(thing)
         elif kind is _CACHED:
-            self._undo.callback(_clear, thing, thing.cache_info().misses)
+            self._undo.append(functools.partial(_clear, thing, thing.cache_info().misses))
             self._todo.append(thing.__wrapped__)
         elif issubclass(kind, _CONTAINERS):
             self._look_at_container(thing)
@@ -78,7 +78,7 @@ class Surroundings:
             if is_new and not _is_of_library(base.__module__):
                 self._seen[id(base)] = base
                 own = {key: value for key, value in vars(base).items() if key[:2] != "__"}
-                self._undo.callback(_put_back_class, base, own)
+                self._undo.append(functools.partial(_put_back_class, base, own))
                 self._todo.extend(vars(base).values())
 
     def _look_at_function(self, function: Any) -> None:
@@ -92,11 +92,11 @@ class Surroundings:
         for name in names:
             value = around.get(name, _ABSENT)
             if name in written:
-                self._undo.callback(_put_back_name, around, name, value)
+                self._undo.append(functools.partial(_put_back_name, around, name, value))
             if issubclass(type(value), types.ModuleType) and not _is_of_library(value.__name__):
                 for part in names & vars(value).keys():
                     inner = vars(value)[part]
-                    self._undo.callback(_put_back_name, vars(value), part, inner)
+                    self._undo.append(functools.partial(_put_back_name, vars(value), part, inner))
                     self._todo.append(inner)
             elif value is not _ABSENT:
                 self._todo.append(value)
@@ -109,14 +109,14 @@ class Surroundings:
             value = cell.cell_contents
         except ValueError:  # it is empty
             return
-        self._undo.callback(_put_back_cell, cell, value)
+        self._undo.append(functools.partial(_put_back_cell, cell, value))
         self._todo.append(value)
 
     def _look_at_container(self, thing: Any) -> None:
         if len(thing) > _MOST_ITEMS:
             return
         items = _items(thing)
-        self._undo.callback(_put_back_items, thing, items)
+        self._undo.append(functools.partial(_put_back_items, thing, items))
         inner = items.values() if isinstance(items, dict) else items
         if not PLAIN.issuperset(map(type, inner)):
             self._todo.extend(inner)

@@ -106,7 +106,7 @@ def run(model: Any) -> Any:
 def state() -> Any:
     """All that `note` and `Model` change, as it can be compared."""
     numpy: Any = sys.modules.get("numpy")
-    drawn = numpy and numpy.random.get_state()
+    drawn: Any = numpy and numpy.random.get_state()
     return [
         CALLS, list(SEEN), {key: list(value) for key, value in STATS.items()}, list(LAST),
         set(NAMES), STATE.calls, dict(STATE.counts), sorted(vars(STATE)), dict(vars(note)),
