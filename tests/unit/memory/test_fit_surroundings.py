@@ -106,14 +106,14 @@ def run(model: Any) -> Any:
 def state() -> Any:
     """All that `note` and `Model` change, as it can be compared."""
     numpy: Any = sys.modules.get("numpy")
-    drawn: Any = numpy and numpy.random.get_state()
+    drawn: Any = numpy.random.get_state() if numpy else ("", torch.zeros(0), 0)
     return [
         CALLS, list(SEEN), {key: list(value) for key, value in STATS.items()}, list(LAST),
         set(NAMES), STATE.calls, dict(STATE.counts), sorted(vars(STATE)), dict(vars(note)),
         list(note.__defaults__[0]), Model.made, list(Model.kept), dict(vars(Model.forward)),
         [c.cell_contents for c in Model.forward.__closure__ if type(c.cell_contents) is int],
         table.cache_info().currsize, random.getstate(), torch.get_rng_state().tolist(),
-        drawn and (drawn[1].tolist(), drawn[2]),
+        drawn[1].tolist(), drawn[2],
     ]  # fmt: skip
 
 
