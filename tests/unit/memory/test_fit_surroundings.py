@@ -110,7 +110,7 @@ def state() -> Any:
     return [
         CALLS, list(SEEN), {key: list(value) for key, value in STATS.items()}, list(LAST),
         set(NAMES), STATE.calls, dict(STATE.counts), sorted(vars(STATE)), dict(vars(note)),
-        list(note.__defaults__[0]), Model.made, list(Model.kept), dict(vars(Model.forward)),
+        str(note.__defaults__), Model.made, list(Model.kept), dict(vars(Model.forward)),
         [c.cell_contents for c in Model.forward.__closure__ if type(c.cell_contents) is int],
         table.cache_info().currsize, random.getstate(), torch.get_rng_state().tolist(),
         drawn[1].tolist(), drawn[2],
