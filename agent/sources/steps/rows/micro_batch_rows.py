@@ -17,6 +17,7 @@ from .late_rows import LateRows
 from .losses import Loss, summed
 from .step_places import columns_of
 
+_MATRIX = 2
 _MOST_CALLS = 256
 _PHASES = sorted(set(range(len(PHASES))) - {GRADIENTS, OPTIMIZER, OTHER})
 """Those that a micro-batch has."""
@@ -40,17 +41,16 @@ class MicroBatch:
         word: Its row.
         losses: What its backward passes began with.
         state: How it has ended: done, or failed.
-        waited: How many samples and tokens the batch has that was waited for in it.
-        given: How many the root was called with.
+        samples: How many it has, as far as is known; so are tokens and elements.
         by_function: The losses of its passes inside of functions that torch transforms.
-        has_wait: Whether a batch was waited for in it.
         has_call: Whether a root was called in it.
         has_pass: Whether a backward pass has ended in it.
     """
 
     __slots__ = (
-        "_is_unsure", "before_ns", "by_function", "elements", "given", "has_call", "has_pass",
-        "has_wait", "losses", "samples", "started_ns", "state", "tokens", "waited", "word",
+        "_given", "_is_unsure", "_others", "_root", "_trains", "before_ns", "by_function",
+        "elements", "has_call", "has_pass", "losses", "samples", "started_ns", "state", "tokens",
+        "word",
     )  # fmt: skip
 
     def __init__(self, word: int, started_ns: int, before_ns: list[int]) -> None:
@@ -62,33 +62,70 @@ class MicroBatch:
         self.tokens: int | None = None
         self.elements: int | None = None
         self.state = DONE
-        self.has_call = self.has_pass = self.has_wait = False
-        self.waited: tuple[int | None, int | None] = (None, None)
-        self.given: tuple[int | None, int | None] = (None, None)
+        self.has_call = self.has_pass = False
         self.by_function: list[Loss] = []
-        self._is_unsure = False
+        self._given: Size | None = None  # of the call that tells how large it is
+        self._others = (0, 0)  # samples and tokens of the same root's calls behind it
+        self._root = 0
+        self._trains = self._is_unsure = False
 
     def came(self, samples: int | None, tokens: int | None) -> None:
-        """A batch was waited for."""
-        self.has_wait, self.waited = True, (samples, tokens)
+        """A batch was waited for: so large it is where no call tells."""
         self._seen(samples, tokens)
 
     def _seen(self, samples: int | None, tokens: int | None) -> None:
-        """How large it is; who knows first is believed, unless that failed."""
+        """Who knows first is believed where the call that tells does not know, or has failed."""
         if self._is_unsure and samples is not None:
             self.samples, self.tokens, self._is_unsure = samples, tokens, False
+            self._given, self._others = None, (0, 0)
         self.samples = samples if self.samples is None else self.samples
         self.tokens = tokens if self.tokens is None else self.tokens
 
-    def called(self, size: Size) -> None:
-        """A root is called with a tensor of such a size; the first one tells."""
+    def called(self, root: int, size: Size, *, trains: bool) -> None:
+        """A root is called with a tensor of such a size; the first that may be trained tells."""
         shape, samples, tokens = size
-        if self._is_unsure or not self.has_call:
-            self.given = (samples, tokens)
-        self.has_call = True
         self._seen(samples, tokens)
-        if self.elements is None and shape is not None:
-            self.elements = math.prod(shape)
+        if self._given is None or (trains and not self._trains):
+            self._given, self._root, self._trains = size, root, trains
+            if shape is not None:
+                self.elements = math.prod(shape)
+        else:
+            if trains and root == self._root:
+                before = self._others
+                self._others = (before[0] + (samples or 0), before[1] + (tokens or 0))
+            if self.elements is None and shape is not None:
+                self.elements = math.prod(shape)
+        self.has_call = True
+
+    def is_one_of_several(self) -> None:
+        """The calls that were made behind its own are other micro-batches'."""
+        self._others = (0, 0)
+
+    def settle(self) -> None:
+        """All calls are known: what the model was given counts, not the batch it came from.
+
+        That stands where it was given all of it: in parts, with another dimension first, or within
+        `vmap`.
+        """
+        if self._given is None:
+            return
+        shape, samples, tokens = self._given
+        if samples is not None and samples != self.samples:
+            if shape is not None and self._is_all(shape, samples, tokens):
+                return
+            self.samples = samples
+        if tokens is not None and tokens + self._others[1] != self.tokens:
+            self.tokens = tokens
+
+    def _is_all(self, shape: tuple[int, ...], samples: int, tokens: int | None) -> bool:
+        """Whether the calls had all samples that were known before."""
+        known = self.samples or 0
+        if samples + self._others[0] == known:
+            return True
+        if samples != shape[0]:  # mapped over
+            return samples == shape[0] * known
+        is_other_order = len(shape) > 1 and shape[1] == known
+        return is_other_order and (len(shape) > _MATRIX or tokens == self.tokens is not None)
 
     def call_failed(self) -> None:
         """The call has ended by an exception: it may be done again, in smaller parts."""

@@ -303,7 +303,7 @@ class StepRows:
             trains: Whether a backward pass may come of it.
         """
         if self._batch is not None:
-            self._batch.called(size)
+            self._batch.called(root, size, trains=trains)
         if trains:
             self._ahead.called(root, size)
 
@@ -317,10 +317,11 @@ class StepRows:
         """A backward pass begins: one of a call that was made ahead begins a micro-batch."""
         size = self._ahead.pass_begins(keeps_graph=keeps_graph) if trains else None
         if size is not None and self._batch is not None and self._batch.has_pass:
+            self._batch.is_one_of_several()
             self.phases.end_batch()
         self.phases.ensure_batch(now_ns)
         if size is not None and self._batch is not None:
-            self._batch.called(size)
+            self._batch.called(0, size, trains=True)
 
     def evaluation_begins(self) -> None:
         """What is called now is no part of the step: nor were batches that were waited for last."""
