@@ -37,7 +37,8 @@ EVALUATIONS = Table(
     kind="recorded",
     doc="One row per evaluation inside a training: consecutive calls of models that train"
     " nothing, and the loading of their data. Their time is in no step, but for those amid"
-    " one. A row grows until the training goes on.",
+    " one; nor is what lies between the step before and them, such as logging and saving. A row"
+    " grows until the training goes on.",
     columns=(
         STEP._replace(doc="The step of the training that comes next, or goes on."),
         DURATION,

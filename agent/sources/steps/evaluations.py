@@ -8,9 +8,10 @@ training's all the same.
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ....ring.format import DONE
 from ....ring.writer import RingWriter
@@ -21,6 +22,18 @@ _NS = 1e-9
 _MOST_WAITS = 4
 
 
+class Call(Protocol):
+    """A call of a root module: what is told of it here."""
+
+    @property
+    def ids(self) -> tuple[int, int, int]:
+        """The numbers of the root's names."""
+
+    @property
+    def samples(self) -> int | None:
+        """How many samples it is given, where that is known."""
+
+
 class Wait(NamedTuple):
     """A batch that was waited for: as `StepRows.data_waited` is told of it."""
 
@@ -28,6 +41,14 @@ class Wait(NamedTuple):
     took_ns: int
     samples: int | None
     tokens: int | None
+
+
+class _Early(NamedTuple):
+    """Calls without gradients, before any training of the step, that may turn out as evaluation."""
+
+    start_ns: int
+    calls: int
+    samples: int
 
 
 class _Places(NamedTuple):
@@ -71,6 +92,7 @@ class Evaluations:
         self._largest: int | None = None
         self._before: list[Wait] = []
         self._after: list[Wait] = []
+        self._early: _Early | None = None
         self._between_ns = 0
         self.is_on = False
 
@@ -100,7 +122,17 @@ class Evaluations:
         is_evaluated = not root.training and self._is_trained(root)
         if is_evaluated:
             self._in_evaluation_mode = weakref.ref(root)
+        if not (is_again or is_evaluated):
+            self._come_early(samples)
         return is_again or is_evaluated
+
+    def _come_early(self, samples: int | None) -> None:
+        """A call is the step's, unless the next ones show that an evaluation began with it."""
+        early = self._early
+        if early is None:
+            now_ns = time.perf_counter_ns()
+            early = _Early(self._before[-1].start_ns if self._before else now_ns, 0, 0)
+        self._early = _Early(early.start_ns, early.calls + 1, early.samples + (samples or 0))
 
     def step_ended(self) -> None:
         """Nothing has been trained since."""
@@ -127,19 +159,23 @@ class Evaluations:
         return evaluated is not None and evaluated() is root and root.training
 
     def call_begins(
-        self, now_ns: int, step: int, thread_id: int, model: int, samples: int | None
+        self, step: int, thread_id: int, call: Call, forward_ns: Callable[[], int]
     ) -> None:
-        """A call that is evaluation begins."""
+        """A call that is evaluation begins.
+
+        Args:
+            forward_ns: Tells how long the calls of the step so far took: they were evaluation, too.
+        """
+        now_ns = time.perf_counter_ns()
+        self._between_ns += sum(wait.took_ns for wait in self._after)
+        self._after.clear()
         if not self.is_on:
             self.is_on = True
             start = self._before[-1].start_ns if self._before else now_ns
-            self._word = self._ring.open_row(start, step, thread_id)
-            self._start_ns, self._model = start, model
-            self._calls = self._samples = self._forward_ns = 0
-        else:
-            self._between_ns += sum(wait.took_ns for wait in self._after)
-            self._after.clear()
-        self._samples += samples or 0
+            self._start_ns, self._calls, self._samples = self._early or _Early(start, 0, 0)
+            self._word = self._ring.open_row(self._start_ns, step, thread_id)
+            self._model, self._forward_ns = call.ids[0], forward_ns() if self._early else 0
+        self._samples += call.samples or 0
         self._called_ns = now_ns
 
     def call_ended(self, now_ns: int) -> None:
@@ -164,7 +200,7 @@ class Evaluations:
 
     def data_waited(self, wait: Wait) -> None:
         """A batch has been waited for before any training of the step."""
-        waits = self._after if self.is_on else self._before
+        waits = self._after if self.is_on or self._early else self._before
         waits.append(wait)
         del waits[: max(0, len(waits) - _MOST_WAITS)]
 

@@ -292,10 +292,10 @@ class Progress:
 
     def _evaluate(self, call: RootCall, thread: ThreadState) -> None:
         """A call that is evaluation begins."""
-        recording, now, name = self._recording, time.perf_counter_ns(), call.ids[0]
+        recording, forward_ns = self._recording, self._rows.forward_ns
         self._main.take(call)
         recording.training_thread = recording.training_thread or thread.native_id
-        self._evaluations.call_begins(now, recording.step, thread.native_id, name, call.samples)
+        self._evaluations.call_begins(recording.step, thread.native_id, call, forward_ns)
 
     def _is_evaluation(self, call: RootCall) -> bool:
         """Whether a call without gradients lies before what the next step trains."""

@@ -14,6 +14,7 @@ from .....tables import STAGES
 from ...memory.sampler import MemorySampler
 from ...shared.recording import Recording
 from ..evaluations import Wait
+from ..phases import FORWARD
 from .step_places import StepEnd
 
 STEP_STAGE = STAGES.index("step")
@@ -70,6 +71,10 @@ class OpenStep:
         """Open the step's row in torch_trace."""
         row = self._trace_row = (self._recording.now.step, *ids, thread_id, STEP_STAGE, 0, 0, 1)
         self.trace_word = self._recording.trace.open_row(self.started_ns, *row)
+
+    def forward_ns(self) -> int:
+        """How long the calls of roots in the step so far took."""
+        return self._recording.rows.phases.spent_ns[FORWARD] if self.is_open else 0
 
     def restart(self, start_ns: int, waits: Sequence[Wait]) -> None:
         """What lies before was no part of the step, but for some batches."""
