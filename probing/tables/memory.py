@@ -56,6 +56,10 @@ MEMORY = Table(
                 "Of it, pages of files and of shared memory; those of files the kernel can drop.",
             ),
             size(
+                "virtual_bytes",
+                "The process's address space: what it has asked for, used or not.",
+            ),
+            size(
                 "cgroup_bytes",
                 "In use in the process's memory cgroup (the one with the tightest limit), file"
                 " cache included; 100 ms old at most.",

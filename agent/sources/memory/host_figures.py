@@ -41,15 +41,15 @@ class HostFiles:
         self._rare = (NULL_INT, NULL_INT)
         self._due_ns = self._rare_due_ns = 0
 
-    def resident_bytes(self) -> tuple[int, int]:
-        """The resident set of the process, now, and how much of it is of files or shared."""
+    def own_bytes(self) -> tuple[int, int, int]:
+        """The resident set of the process, what of it is of files or shared, its address space."""
         if not self._is_open:
             self._open()
         text = self._read("statm", 64)
         if not text:
-            return NULL_INT, NULL_INT
-        _, resident, mapped, *_ = text.split()
-        return int(resident) * self._page, int(mapped) * self._page
+            return NULL_INT, NULL_INT, NULL_INT
+        virtual, resident, mapped = (int(pages) * self._page for pages in text.split()[:3])
+        return resident, mapped, virtual
 
     def figures(self, now_ns: int) -> HostFigures:
         """The rest; limit and kills are not older than `RARE_NS`, the others than `INTERVAL_NS`.

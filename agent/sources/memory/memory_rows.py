@@ -232,4 +232,4 @@ class MemoryRows(PlainSource):
             own = (*counts, *(totals or _NO_TOTALS))
         self._wants_totals = False
         host = self._host
-        return device, (now_ns, *own, *host.resident_bytes(), *host.figures(now_ns))
+        return device, (now_ns, *own, *host.own_bytes(), *host.figures(now_ns))

@@ -21,7 +21,8 @@ HISTORY = (
     " last(reserved_bytes ORDER BY seq) AS reserved_bytes,"
     " last(device_used_bytes ORDER BY seq) AS device_used_bytes,"
     " last(resident_bytes ORDER BY seq) AS resident_bytes,"
-    " last(mapped_bytes ORDER BY seq) AS mapped_bytes"
+    " last(mapped_bytes ORDER BY seq) AS mapped_bytes,"
+    " last(virtual_bytes ORDER BY seq) AS virtual_bytes"
     " FROM python.memory WHERE phase = 'after_step' GROUP BY step, device ORDER BY device, step"
 )
 """One row per step and device."""
@@ -77,6 +78,12 @@ def series_of(rows: Sequence[Row]) -> tuple[Series, ...]:
             trend = classify(points, least_rise=_RESIDENT_RISE)
             found.append(Series(name=RESIDENT, device=None, trend=trend))
     return tuple(found)
+
+
+def virtual_trend(rows: Sequence[Row]) -> Trend | None:
+    """What the address space does: memory that was asked for long ago and is filled is in it."""
+    points = _points(rows, lambda row: row["virtual_bytes"])
+    return classify(points, least_rise=_RESIDENT_RISE) if points else None
 
 
 def private_trend(rows: Sequence[Row]) -> Trend | None:

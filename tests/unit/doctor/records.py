@@ -338,8 +338,12 @@ def failing(
     return facts(record, {"optimizers": [{"optimizer": optimizer}] if optimizer else []})
 
 
-def memory(values: Callable[[int], float], mapped: Callable[[int], float] = lambda _: 0.0) -> Facts:
-    """Resident memory, step by step, and what of it is of files."""
+def memory(
+    values: Callable[[int], float],
+    mapped: Callable[[int], float] = lambda _: 0.0,
+    virtual: Callable[[int], float] | None = None,
+) -> Facts:
+    """Resident memory, step by step, what of it is of files, and what was asked for."""
     rows = [
         {
             "step": s,
@@ -347,6 +351,7 @@ def memory(values: Callable[[int], float], mapped: Callable[[int], float] = lamb
             "device": "cpu",
             "resident_bytes": int(values(s)),
             "mapped_bytes": int(mapped(s)),
+            "virtual_bytes": int((virtual or values)(s)),
         }
         for s in range(200)
     ]

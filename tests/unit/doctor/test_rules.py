@@ -415,6 +415,10 @@ CASES = (
     Case("small-batches", of_steps(duration=0.002, samples=1), "possible"),
     Case("small-batches", of_steps(duration=0.2, samples=1), None),
     # what looks like a fault, and is none
+    Case("loss-spike", lambda: facts({"steps": steps(  # a restart, with harder data
+        400, lr=lambda s: 1e-3 * (1 - s % 200 / 201),
+        loss=lambda s: (5.0 if s >= 200 else 1.0) * 0.99 ** (s % 200) + 0.001 * (7 * s % 5))}),
+        "possible", 200, "was multiplied by"),
     Case("training-mode", lambda: evaluated(
         training=True, module={"class": "FrozenBatchNorm2d"}), None),
     Case("training-mode", lambda: evaluated(training=True, module={"training": False}), None),
@@ -466,6 +470,8 @@ CASES = (
     Case("memory-grows", lambda: memory(lambda s: 500 * MIB + min(s, 90) * MIB), None),
     Case("memory-grows", lambda: memory(lambda s: (500 + 2 * s) * MIB, lambda s: 2 * s * MIB),
          "possible", None, "in files that are mapped"),
+    Case("memory-grows", lambda: memory(lambda s: (500 + 2 * s) * MIB, virtual=lambda _: MIB << 13),
+         "possible", None, "memory that was allocated before"),
     Case("memory-near-limit", lambda: facts({"memory": [{"step": 1, "node_used_bytes": 95 * MIB,
          "node_total_bytes": 100 * MIB, "resident_bytes": MIB}]}), "possible"),
     Case("memory-near-limit", lambda: facts({"memory": [{"step": 1, "node_used_bytes": 50 * MIB,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .....units import size
-from ....leaks.history import HISTORY, MIB, Row, private_trend, series_of
+from ....leaks.history import HISTORY, MIB, Row, private_trend, series_of, virtual_trend
 from ....leaks.series import Point, Trend, classify
 from ....leaks.words import RESIDENT, SERIES, TITLES, series_words
 from ....memory.leaking import find_leaks
@@ -80,8 +80,8 @@ def _growth(
     is_seen = bool(leaks) or standing is not None
     if not is_seen and not trends:
         return
-    if not is_seen and name == SERIES[RESIDENT] and _is_of_files(facts, rows, trend):
-        yield _of_files(trend)
+    if not is_seen and name == SERIES[RESIDENT] and (what := _filled(facts, rows, trend)):
+        yield _of_filled(trend, what)
         return
     is_filled = sum(one.bytes_per_step or 0.0 for one in leaks) > _FAR_MORE * trend.slope
     is_sure = (is_seen and not is_filled) or _is_large(name, trend)
@@ -123,14 +123,23 @@ def _is_of_files(facts: Facts, rows: Sequence[Row], trend: Trend) -> bool:
     return held < _REST * trend.rise
 
 
-def _of_files(trend: Trend) -> Sign:
+def _filled(facts: Facts, rows: Sequence[Row], trend: Trend) -> str:
+    """What was there before and is only touched step by step; empty where it is new memory."""
+    if _is_of_files(facts, rows, trend):
+        return "files that are mapped, whose pages the kernel drops when it needs them"
+    virtual = virtual_trend(rows)
+    if virtual is None or max(virtual.rise, 0.0) > _REST * trend.rise:
+        return ""
+    return "memory that was allocated before, such as a buffer of fixed size that is filled"
+
+
+def _of_filled(trend: Trend, what: str) -> Sign:
     return Sign(
         certainty="possible",
-        summary=f"The resident set grows by {size(trend.slope)} a step in files that are"
-        " mapped: their pages the kernel drops when it needs them",
+        summary=f"The resident set grows by {size(trend.slope)} a step in {what}",
         since_step=trend.first_step,
         evidence=(f"it has grown by {size(trend.rise)} since step {trend.first_step}",),
-        fix="Nothing, if data are read from a mapped file.",
+        fix="Nothing, if that is meant: it ends with the file, or with the buffer.",
     )
 
 
@@ -286,8 +295,8 @@ RULES = (
         evidence="Floors of four spans of python.memory (Mann and Kendall): device memory, or the"
         " resident set by 48 MiB, or by less where a watch of 8 to 64 steps sees what is kept,"
         " or a look at all tensors graphs of earlier steps that are half of it. Without that only"
-        " possible below 256 MiB or a fifth: allocators keep some pieces; and where it is pages of"
-        " mapped files that come (`mapped_bytes`), which the kernel can drop.",
+        " possible below 256 MiB or a fifth: allocators keep some pieces; and where only pages of"
+        " mapped files come (`mapped_bytes`), or what was allocated before (`virtual_bytes`).",
         certainty="likely",
         gravity=48,
         fix="Watch more steps: what is kept now and then takes more of them.",

@@ -186,7 +186,7 @@ def _spike(facts: Facts) -> Iterator[Sign]:
     is_high = high > _SURE_SPIKE and losses[place] > _SURE_RATIO * usual
     # One sample that a model which has learned the rest gets wrong looks so in a healthy training.
     is_high &= stays or losses[place] > 0.5 * first
-    is_high &= not (back and steps.numbers[place] < _UNSETTLED)
+    is_high &= not ((back and steps.numbers[place] < _UNSETTLED) or _is_restart(steps, place))
     yield Sign(
         certainty="likely" if is_high and (back or rate or stays) else "possible",
         summary=f"The loss jumps at step {row['step']}: {figure(losses[place])}, and"
@@ -266,6 +266,13 @@ def _noise(values: Floats) -> float:
     """A robust standard deviation, never 0."""
     middle = np.median(values)
     return max(_SIGMA * float(np.median(np.abs(values - middle))), 0.02 * abs(float(middle)), 1e-12)
+
+
+def _is_restart(steps: Steps, place: int) -> bool:
+    """Whether the rate jumps back to what it had been, as a schedule with restarts has it."""
+    rates = steps.column("lr")
+    is_jump = _jump_at(steps, place) is not None
+    return is_jump and bool(rates[place] < 1.05 * np.nanmax(rates[: place - 5]))
 
 
 def _jump_at(steps: Steps, place: int) -> float | None:
