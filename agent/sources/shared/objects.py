@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..data.inputs import Inputs
 from ..model.given_names import ModelNames, optimizer_names
-from ..numbers.number import Number
+from ..steps.rows.late_rows import Later
 from .met import Met
 
 
@@ -41,7 +41,7 @@ class Objects:
         made: Those that exist, as far as they were met.
         inputs: The tensors that came in last.
         loss: What the last backward pass began with, without its scale: a weak reference to the
-            tensor where it has none, and its number.
+            tensor where it has none, and its number; of several, their sum.
         clip: What the script has clipped last, with a norm over all of it.
         wrapped: Weak references to wrappers that average gradients over ranks, and to what is in
             each.
@@ -59,7 +59,7 @@ class Objects:
         self.optimizer_names = optimizer_names()
         self.made = Met()
         self.inputs = Inputs()
-        self.loss: tuple[weakref.ref[Any] | None, Number] | None = None
+        self.loss: tuple[weakref.ref[Any] | None, Later] | None = None
         self.clip: Clip | None = None
         self.wrapped: list[tuple[weakref.ref[Any], weakref.ref[Any]]] = []
         self.held_lr: dict[int, float] = {}

@@ -17,6 +17,9 @@ from ..shared.recording import Recording
 from ..stand_in import StandIn, StandInSource
 from ..torch_types import Optimizer, Tensor
 
+_MOST_SCALED = 64
+"""How many losses are remembered between two updates."""
+
 
 class GradientScaler(StandInSource):
     """Stands in for ``GradScaler.scale`` and ``GradScaler.update``."""
@@ -24,8 +27,7 @@ class GradientScaler(StandInSource):
     def __init__(self, recording: Recording, accelerator: Accelerator) -> None:
         self._recording = recording
         self._accelerator = accelerator
-        self._scaled: weakref.ref[Any] | None = None
-        self._scale: Any = None
+        self._scaled: dict[int, tuple[weakref.ref[Any], Any]] = {}  # with their scales
         module: Any = sys.modules.get("torch.amp.grad_scaler")
         cls = getattr(module, "GradScaler", None)
         methods = (
@@ -39,7 +41,7 @@ class GradientScaler(StandInSource):
     def stop(self) -> None:
         """Stand in no more."""
         super().stop()
-        self._scaled = self._scale = None
+        self._scaled.clear()
 
     def unscaled(self, loss: Tensor, number: Number) -> tuple[Number, Any]:
         """A loss without its scale.
@@ -48,9 +50,12 @@ class GradientScaler(StandInSource):
             The number, and the node that made the loss before it was scaled.
         """
         node = loss.grad_fn
-        if self._scaled is None or self._scaled() is not loss:
+        if not self._scaled:
             return number, node
-        scale = read_number(self._scale, self._accelerator)
+        scaled, by = self._scaled.get(id(loss), (None, None))
+        if scaled is None or scaled() is not loss:
+            return number, node
+        scale = read_number(by, self._accelerator)
         self._recording.rows.amp_scale = scale
         before = [n for n, _ in node.next_functions if n is not None] if node is not None else []
         if scale is not None:
@@ -92,10 +97,14 @@ class GradientScaler(StandInSource):
         return result
 
     def _note(self, args: tuple[Any, ...], result: object) -> None:
-        """Remember which tensor was scaled, and by what."""
-        is_enabled = args[0].is_enabled() and self._is_trainings()
-        if is_enabled and type(result) is sys.modules["torch"].Tensor:
-            self._scaled, self._scale = weakref.ref(result), args[0]._scale
+        """Remember which tensors were scaled, and by what."""
+        if not (args[0].is_enabled() and self._is_trainings()):
+            return
+        for one in result if isinstance(result, list | tuple) else (result,):
+            if type(one) is sys.modules["torch"].Tensor:
+                if len(self._scaled) >= _MOST_SCALED:
+                    self._scaled.clear()
+                self._scaled[id(one)] = (weakref.ref(one), args[0]._scale)
 
     def _ask(self, scaler: Any) -> None:
         """Where no optimizer ends a step, only the scaler itself knows whether it was left out."""
@@ -110,6 +119,7 @@ class GradientScaler(StandInSource):
         """A step of the optimizer that was left out leaves the step in progress where it was."""
         if not scaler.is_enabled() or not self._is_trainings():
             return  # it passes everything through, or is another thread's
+        self._scaled.clear()
         rows = self._recording.rows
         rows.skipped = (rows.skipped or 0) + (0 if rows.has_stepped else 1)
         rows.has_stepped = False

@@ -641,19 +641,27 @@ def one_behind_the_other() -> dict[str, Any]:
 
 
 def heads() -> dict[str, Any]:
-    """One optimizer over a trunk and heads that the script calls itself, one of them later."""
+    """One optimizer over a trunk and heads that the script calls itself, one of them later.
+
+    Every other pass begins with the losses of both.
+    """
     enc, first, second, late = net(8), nn.Linear(8, 2), nn.Linear(8, 3), nn.Linear(8, 1)
     parts = (enc, first, second, late)
     optimizer = torch.optim.SGD([p for part in parts for p in part.parameters()], lr=1e-2)
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
     losses = []
     for step in range(6):
         hidden = enc(X)
         called = (first, second) if step < 4 else (first, late)
-        loss = torch.stack([head(hidden).square().mean() for head in called]).sum()
+        both = [head(hidden).square().mean() for head in called]
         optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        if step % 2:
+            torch.autograd.backward(scaler.scale(both))
+        else:
+            scaler.scale(torch.stack(both).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(sum(loss.item() for loss in both))
     return {"steps": 6, "losses": losses, "per_step": 1}
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .....ring.format import DONE, FAILED
 from .....tables import STAGES
 from ...accelerator import Accelerator
-from ...numbers.number import read_number, share_of
+from ...numbers.number import Number, read_number, share_of
 from ...numbers.transformed import is_last_pass, read_transformed
 from ...shared.looks import MemoryLook
 from ...shared.recording import Recording
@@ -26,6 +26,7 @@ from ...steps.boundary import Boundary
 from ...steps.gradient_scaler import GradientScaler
 from ...steps.phases import BACKWARD
 from ...steps.progress import Progress
+from ...steps.rows.losses import Total
 from ..device_times import BACKWARD as DEVICE_BACKWARD, DeviceTimes
 from ..names.module_names import IDS
 from .module_backward import ModuleBackward
@@ -34,6 +35,8 @@ BACKWARD_STAGE = STAGES.index("backward")
 _KEEPS_GRAPH, _CREATES_GRAPH = 2, 3
 """Which argument of the engine says that another pass may go through the same graph, and which
 that results can be differentiated again."""
+_MOST_LOSSES = 64
+"""Of how many tensors that one pass begins with the losses are read."""
 
 
 class _Pass:
@@ -262,16 +265,16 @@ class BackwardPasses(StandInSource):
                     look.backward_began(args)
 
     def _note_loss(self, args: tuple[Any, ...]) -> None:
-        """Remember what `backward()` was called on; of several tensors, the first."""
-        tensors = args[0] if args else ()
-        if not tensors:
-            return
-        recording = self._recording
+        """Remember what `backward()` was called on."""
+        tensors, recording = args[0], self._recording
         if recording.carried.is_called:
             if recording.carried.carries_on(tensors, args[1]):
                 return
             if recording.carried.is_sum_of_all(tensors):
                 recording.rows.replace_losses()
+        if len(tensors) != 1:
+            self._note_losses(tensors)
+            return
         loss = tensors[0]
         number = read_number(loss, self._accelerator)
         if number is not None:
@@ -279,6 +282,28 @@ class BackwardPasses(StandInSource):
             is_scaled = node is not loss.grad_fn
             recording.objects.loss = (None if is_scaled else weakref.ref(loss), number)
             recording.rows.lost(number, share_of(node, self._accelerator))
+
+    def _note_losses(self, tensors: Sequence[Any]) -> None:
+        """The same of several tensors: the sum of those that are numbers, where the first is one.
+
+        Others are results whose gradients the script gives.
+        """
+        if not tensors or len(tensors) > _MOST_LOSSES:
+            return
+        numbers, shares = [], set[float | None]()
+        for loss in tensors:
+            number = read_number(loss, self._accelerator)
+            if number is not None:
+                number, node = self._scaler.unscaled(loss, number)
+                share = share_of(node, self._accelerator)
+                shares.add(None if share is None else share.read())
+                numbers.append(number)
+            elif not numbers:
+                return
+        total, share = Total(*numbers), shares.pop()
+        self._recording.objects.loss = (None, total)
+        is_share = share is not None and not shares  # the same of all
+        self._recording.rows.lost(total, Number(share) if is_share else None)
 
     def _end(  # noqa: C901 - each call within it would be paid for in every step
         self, begun: _Pass | None, state: int, args: tuple[Any, ...], result: object
