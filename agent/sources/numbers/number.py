@@ -70,7 +70,7 @@ def read_number(tensor: Tensor, accelerator: Accelerator) -> Number | None:
     kind = type(tensor)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter:
         tensor = _own_of(tensor)
-    if tensor is None or tensor.numel() != 1 or not tensor.dtype.is_floating_point:
+    if tensor is None or tensor.numel() != 1 or tensor.dtype.is_complex:
         return None
     if not tensor.is_cpu:
         return _read(tensor, accelerator)
