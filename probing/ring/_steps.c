@@ -105,14 +105,14 @@ static int start_batch(Phases *self, int64_t now)
 }
 
 /* A phase begins: what was before it is over; -1 where Python raised. */
-static int come_to(Phases *self, int phase, int64_t now, int divides)
+static int come_to(Phases *self, int phase, int64_t now, int divides, int begins)
 {
     int is_first = phase == DATA || phase == FORWARD;
     if (divides && self->had_backward && (is_first || phase == OPTIMIZER)
         && finish_batch(self) != 0)
         return -1;
     pass_time(self, before_phase(self, phase), now);
-    return divides && !self->in_batch && is_first ? start_batch(self, now) : 0;
+    return divides && begins && !self->in_batch && is_first ? start_batch(self, now) : 0;
 }
 
 static int push(Phases *self, int phase)
@@ -202,7 +202,7 @@ static PyObject *phases_enter(PyObject *object, PyObject *const *args, Py_ssize_
     if (PyErr_Occurred() || !is_phase(phase))
         return NULL;
     int divides = may_divide(self);
-    if (come_to(self, phase, now, divides) != 0
+    if (come_to(self, phase, now, divides, 1) != 0
         || (divides && tell_watch(self, "entered", phase) != 0))
         return NULL;
     if (phase == OPTIMIZER) /* what it calls comes behind nothing */
@@ -251,14 +251,19 @@ static PyObject *phases_data_waited(PyObject *object, PyObject *args)
 {
     Phases *self = (Phases *)object;
     long long start, took;
-    if (!PyArg_ParseTuple(args, "LL", &start, &took))
+    int has_batch = 1;
+    if (!PyArg_ParseTuple(args, "LL|p", &start, &took, &has_batch))
         return NULL;
     if (!self->is_on || self->depth > 0)
         Py_RETURN_NONE;
-    if (come_to(self, DATA, start > self->since_ns ? start : self->since_ns, 1) != 0)
+    int64_t begun = start > self->since_ns ? start : self->since_ns;
+    if (come_to(self, DATA, begun, 1, has_batch) != 0)
         return NULL;
     pass_time(self, DATA, start + took);
-    self->last = DATA;
+    if (has_batch)
+        self->last = DATA;
+    else if (self->last != BACKWARD)
+        self->last = OTHER;
     Py_RETURN_NONE;
 }
 
@@ -413,7 +418,7 @@ static PyMethodDef phases_methods[] = {
     {"end_batch", phases_end_batch, METH_NOARGS,
      "end_batch($self, /)\n--\n\nThe micro-batch in progress has ended."},
     {"data_waited", phases_data_waited, METH_VARARGS,
-     "data_waited($self, start_ns, took_ns, /)\n--\n\nA batch has been waited for."},
+     "data_waited($self, start_ns, took_ns, has_batch=True, /)\n--\n\nA batch has been waited for."},
     {"synchronized", phases_synchronized, METH_VARARGS,
      "synchronized($self, start_ns, now_ns, /)\n--\n\nOther ranks have been waited for."},
     {"now", phases_now, METH_NOARGS, "now($self, /)\n--\n\nWhat is being done now."},

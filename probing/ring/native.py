@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .format import NULL_INT
 
-_VERSION = 8
+_VERSION = 9
 """Of what the C part offers, as `_native.c` has it: raised with each change of it."""
 IN_C: Any
 """The C part; None where it was not built for this Python, or is of another version than this."""

@@ -165,6 +165,10 @@ def test_losses_of_partial_windows_are_undivided(runs: Runs) -> None:
     assert [row["first_loss"] for row in rows] == pytest.approx(run.ends["firsts"], rel=NEAR)
     assert [row["last_loss"] for row in rows] == pytest.approx(run.ends["lasts"], rel=NEAR)
     assert [row["samples"] for row in rows] == run.ends["samples"]
+    assert [row["micro_batches"] for row in rows] == run.ends["counts"], "no batch, no micro-batch"
+    assert all(row["gradients_s"] and row["data_wait_s"] for row in rows)
+    (told,) = run.ask("SELECT count(*) AS n FROM python.micro_batches")
+    assert told["n"] == sum(run.ends["counts"])
     rows = run.ask("SELECT loss FROM python.optimizer_steps ORDER BY seq")
     assert [row["loss"] for row in rows] == pytest.approx(run.ends["losses"], rel=NEAR)
 

@@ -22,6 +22,7 @@ from ....ring.writer import RingWriter
 from ....safety.guard import Guard, pass_on
 from ..shared.recording import Recording
 from ..stand_in import PlainSource, StandIn
+from ..steps.evaluations import Wait
 from .batches import NO_FACTS, BatchFacts, BatchKinds
 from .loader_setup import Setup, setup_of
 
@@ -208,7 +209,7 @@ class DataLoaders(PlainSource):
             return
         if self.is_on and self._is_trainings(thread.native_id):
             took_ns = time.perf_counter_ns() - start_ns
-            self._recording.rows.data_waited(start_ns, took_ns, None, None)
+            self._recording.rows.data_waited(Wait(start_ns, took_ns, None, None))
 
     def _next_batch(self, original: Callable[[Any], Any], iterator: object) -> Any:
         """What stands in for an iterator's ``__next__``."""
@@ -308,7 +309,9 @@ class DataLoaders(PlainSource):
         self._ring.release_pages(wait.word)
         if not wait.depth and self._is_trainings(wait.thread_id):
             samples, tokens = (None if n == NULL_INT else n for n in (facts.samples, facts.tokens))
-            self._recording.rows.data_waited(wait.start_ns, took, samples, tokens)
+            came = state == DONE and not is_exhausted
+            told = Wait(wait.start_ns, took, samples, tokens, came)
+            self._recording.rows.data_waited(told)
 
     def _leave(self, wait: _Wait) -> None:
         """The thread waits no longer."""

@@ -35,12 +35,19 @@ class Call(Protocol):
 
 
 class Wait(NamedTuple):
-    """A batch that was waited for: as `StepRows.data_waited` is told of it."""
+    """A batch that was waited for: as `StepRows.data_waited` is told of it.
+
+    Attributes:
+        samples: How many samples it has, where that is known.
+        tokens: How many tokens, where that is known.
+        has_batch: Whether it came: else the loader is at its end, or has failed.
+    """
 
     start_ns: int
     took_ns: int
     samples: int | None
     tokens: int | None
+    has_batch: bool = True
 
 
 class _Early(NamedTuple):

@@ -132,12 +132,20 @@ class Phases:
         """The micro-batch in progress, if any, ended with what was left last."""
         self._end_batch()
 
-    def data_waited(self, start_ns: int, took_ns: int) -> None:
-        """A batch has been waited for, which is known only now."""
+    def data_waited(self, start_ns: int, took_ns: int, has_batch: bool = True) -> None:  # noqa: FBT001, FBT002 - as in C
+        """A batch has been waited for, which is known only now.
+
+        Args:
+            has_batch: Whether it came; a loader that is at its end begins no micro-batch.
+        """
         if self.is_on and not self._inside:
-            self._come_to(DATA, max(start_ns, self._since_ns), may_divide=True)
+            begun = max(start_ns, self._since_ns)
+            self._come_to(DATA, begun, may_divide=True, begins=has_batch)
             self._pass(DATA, start_ns + took_ns)
-            self._last = DATA
+            if has_batch:
+                self._last = DATA
+            elif self._last != BACKWARD:
+                self._last = OTHER
 
     def synchronized(self, start_ns: int, now_ns: int) -> None:
         """Other ranks have been waited for, which is known only now.
@@ -182,16 +190,19 @@ class Phases:
         """
         return not self._inside or self._inside == _IN_OPTIMIZER
 
-    def _come_to(self, phase: int, now_ns: int, *, may_divide: bool) -> None:
+    def _come_to(
+        self, phase: int, now_ns: int, *, may_divide: bool, begins: bool = True
+    ) -> None:
         """A phase begins: what was before it is over.
 
         Args:
             may_divide: Whether micro-batches may begin and end here.
+            begins: Whether one may begin.
         """
         if may_divide and self._had_backward and phase in _BATCH_ENDS:
             self._end_batch()
         self._pass(self._before(phase), now_ns)
-        if may_divide and not self._in_batch and phase in _BATCH_BEGINS:
+        if may_divide and begins and not self._in_batch and phase in _BATCH_BEGINS:
             self._in_batch = True
             self.batch_began(now_ns)
 

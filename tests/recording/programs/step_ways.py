@@ -728,14 +728,16 @@ def retried() -> dict[str, Any]:
 
 
 def windows() -> dict[str, Any]:
-    """Gradients of four micro-batches are accumulated; the last window of an epoch is a part."""
+    """Gradients of four micro-batches are accumulated; the last window of an epoch is a part.
+
+    A step is made once the loader has said that it is at its end.
+    """
     model = net()
     optimizer = sgd(model)
     steps = list[list[float]]()
     for count in (4, 1, 4, 3, 4, 2):
         losses = []
-        for _ in range(count):
-            x = torch.randn(8, 4)
+        for (x,) in DataLoader(TensorDataset(torch.randn(8 * count, 4)), batch_size=8):
             loss = (model(x) - Y).square().mean()
             (loss / 4).backward()
             losses.append(loss.item())
@@ -748,6 +750,7 @@ def windows() -> dict[str, Any]:
         "firsts": [losses[0] for losses in steps],
         "lasts": [losses[-1] for losses in steps],
         "samples": [8 * len(losses) for losses in steps],
+        "counts": [len(losses) for losses in steps],
     }
 
 

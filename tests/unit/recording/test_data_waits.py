@@ -23,12 +23,10 @@ class Phases:
         self.told: list[tuple[int | None, int | None]] = []
         self.took: list[int] = []
 
-    def data_waited(
-        self, start_ns: int, took_ns: int, samples: int | None, tokens: int | None
-    ) -> None:
+    def data_waited(self, wait: Any) -> None:
         """A wait has ended."""
-        self.told.append((samples, tokens))
-        self.took.append(took_ns)
+        self.told.append((wait.samples, wait.tokens))
+        self.took.append(wait.took_ns)
 
 
 @pytest.fixture

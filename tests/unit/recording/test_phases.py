@@ -110,6 +110,16 @@ def test_two_backward_passes_of_one_forward_are_one_micro_batch(told: Told) -> N
     assert [(start, end) for start, end, _ in told.batches] == [(100, 130)]
 
 
+def test_a_loader_at_its_end_begins_no_micro_batch(told: Told) -> None:
+    """What follows a backward pass and an exhausted loader is done to the gradients."""
+    told.spans((FORWARD, 100, 110), (BACKWARD, 112, 120))
+    told.phases.data_waited(121, 5, False)  # noqa: FBT003 - as in C
+    told.spans((OPTIMIZER, 130, 140))
+    spent = told.end(140)
+    assert (spent["data_wait"], spent["gradients"], spent["other"]) == (5, 4, 1)
+    assert [(start, end) for start, end, _ in told.batches] == [(100, 120)]
+
+
 def test_a_forward_within_the_optimizer_is_not_counted_twice(told: Told) -> None:
     """LBFGS calls the model from inside its step, and what lies before the passes is the loss."""
     told.spans((FORWARD, 100, 104), (BACKWARD, 105, 106))
@@ -188,7 +198,7 @@ def _tell_at_random(told: Told, draw: random.Random) -> None:
             case 3 | 4 | 5:
                 phases.leave(now, trains=draw.random() < 0.7)
             case 6:
-                phases.data_waited(now, draw.randrange(20))
+                phases.data_waited(now, draw.randrange(20), draw.random() < 0.7)
                 now += 20
             case 7:
                 phases.synchronized(now - draw.randrange(30), now)

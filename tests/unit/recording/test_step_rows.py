@@ -12,6 +12,7 @@ import pytest
 from probing.agent.sources.accelerator import DeviceModel, PendingNumber, PendingNumbers
 from probing.agent.sources.model.model_flops import Precision, peak_of
 from probing.agent.sources.numbers.number import Number
+from probing.agent.sources.steps.evaluations import Wait
 from probing.agent.sources.steps.phases import BACKWARD, FORWARD
 from probing.agent.sources.steps.rows.micro_batch_rows import CallsAhead
 from probing.agent.sources.steps.rows.step_places import StepEnd
@@ -173,6 +174,23 @@ def test_a_loss_divided_for_accumulation_is_summed(rings: Rings, tmp_path: Path)
     run_step(rows, [(Number(1.0), Number(0.3)), (Number(2.0), Number(0.3))], 200)
     found = [(row["loss"], row["first_loss"], row["last_loss"]) for row in steps(tmp_path)]
     assert found == [(3.0, 2.0, 4.0), (1.5, 1.0, 2.0), (1.5, 1.0, 2.0)], "shares are told whole"
+
+
+def test_a_batch_fetched_ahead_is_no_micro_batch_of_its_step(rings: Rings, tmp_path: Path) -> None:
+    """It is waited for behind the last pass; the next step's first one has its row."""
+    rows = StepRows(*rings, NoAccelerator())
+    for start_ns in (0, 100):
+        rows.open(start_ns, start_ns // 100, 1)
+        rows.phases.enter(FORWARD, start_ns)
+        rows.phases.leave(start_ns + 10)
+        rows.lost(Number(1.0), None)
+        rows.phases.enter(BACKWARD, start_ns + 10)
+        rows.phases.leave(start_ns + 20)
+        rows.data_waited(Wait(start_ns + 30, 10, 4, None))
+        rows.close(start_ns + 50, StepEnd(50, 0, 0, 0.5, None))
+    assert [(row["micro_batches"], row["samples"]) for row in steps(tmp_path)] == [(1, None)] * 2
+    assert [row["data_wait_s"] for row in steps(tmp_path)] == pytest.approx([1e-8] * 2)
+    assert [row["step"] for row in rows_of(tmp_path, "micro_batches")][:2] == [0, 1]
 
 
 def test_what_comes_while_its_row_is_written_is_not_lost(rings: Rings, tmp_path: Path) -> None:

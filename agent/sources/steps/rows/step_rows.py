@@ -277,22 +277,15 @@ class StepRows:
         self.phases.is_on = False
         self._word = self._batch = self._mark = self.last_read = None
 
-    def data_waited(
-        self, start_ns: int, took_ns: int, samples: int | None, tokens: int | None
-    ) -> None:
-        """A loader has been waited for.
-
-        Args:
-            samples: How many samples the batch has, where that is known.
-            tokens: How many tokens, where that is known.
-        """
-        if not self.before_wait(Wait(start_ns, took_ns, samples, tokens)):
-            self.count_wait(Wait(start_ns, took_ns, samples, tokens))
+    def data_waited(self, wait: Wait) -> None:
+        """A loader has been waited for."""
+        if not self.before_wait(wait):
+            self.count_wait(wait)
 
     def count_wait(self, wait: Wait) -> None:
         """The same, of a batch that is known to be the step's own."""
-        self.phases.data_waited(wait.start_ns, wait.took_ns)
-        if self._batch is not None:
+        self.phases.data_waited(wait.start_ns, wait.took_ns, wait.has_batch)
+        if self._batch is not None and wait.has_batch:
             self._batch.came(wait.samples, wait.tokens)
 
     def called(self, root: int, size: Size, *, trains: bool) -> None:
@@ -346,7 +339,7 @@ class StepRows:
     def pass_failed(self) -> None:
         """A backward pass has ended by an exception, and with it the micro-batch."""
         if self._batch is not None:
-            self._batch.state = FAILED
+            self._batch.state, self._batch.has_pass = FAILED, True
             self.phases.end_batch()
 
     def reached(self, optimizers: frozenset[int], *, trains: bool) -> None:
@@ -391,7 +384,11 @@ class StepRows:
         batch = self._batch
         if batch is None:
             return
-        self._batch, self._last_batch = None, batch
+        self._batch = None
+        if self._count and not (batch.has_pass or batch.has_call or batch.losses):
+            self._batches.take_back(batch)  # what it was fetched for comes in the next step
+            return
+        self._last_batch = batch
         self._count += 1
         if self._due_memory is not None:
             self._due_memory.batch_changed()
