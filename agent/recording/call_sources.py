@@ -57,7 +57,7 @@ class CallSources:
         self.names = ModuleNames(recording.names, recording.objects.models)
         self.hooks = ModuleBackward(recording, memory, self.names)
         self.budget = Budget(recording, self.names, self.hooks, rings.overhead, share)
-        self.scaler = GradientScaler(recording, accelerator)
+        self.scaler = GradientScaler(recording, accelerator, progress.left_out)
         self.calls = ModuleCalls(*shared, self.names, self.hooks, in_c=in_c)
         self.graphs = GraphReplays(*shared)
         self.passes = BackwardPasses(

@@ -72,8 +72,8 @@ STEP_PHASES = (
 _LOSS, _SAMPLES, _TOKENS = closing(
     number(
         "loss",
-        "What `backward()` was called on, unscaled; summed over several tensors and calls. NULL of a"
-        " tensor of several elements. On a device it arrives with the next step.",
+        "What `backward()` was called on, unscaled; summed over several tensors and calls. NULL of"
+        " a tensor of several elements. On a device it arrives with the next step.",
     ),
     count("samples", "Samples: the first dimension of the model's first input."),
     count(

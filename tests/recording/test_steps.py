@@ -253,6 +253,15 @@ def test_steps_that_a_scaler_leaves_out_are_told_for_good(runs: Runs) -> None:
     assert all((row["loss"] is None) == (row["amp_scale"] == 0) for row in rows)
 
 
+def test_a_step_ends_though_a_scaler_leaves_one_of_its_optimizers_out(runs: Runs) -> None:
+    """With its own loss, whichever it was; only where all are left out the step goes on."""
+    run = runs("left_out")
+    rows = run.ask("FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
+    assert [row["loss"] for row in rows] == pytest.approx(run.ends["losses"], rel=NEAR)
+    assert [row["skipped"] for row in rows] == run.ends["skipped"]
+    assert [2 - row["optimizer_steps"] for row in rows[1:]] == run.ends["skipped"][1:]
+
+
 def test_layers_that_a_script_calls_itself_are_of_their_list(runs: Runs) -> None:
     """A list of modules cannot be called: what is called of it goes by its name there."""
     run = runs("layerwise")

@@ -16,25 +16,29 @@ from ..numbers.number import Number, read_number
 from ..shared.recording import Recording
 from ..stand_in import StandIn, StandInSource
 from ..torch_types import Optimizer, Tensor
+from .left_out import LeftOut
 
 _MOST_SCALED = 64
 """How many losses are remembered between two updates."""
 
 
 class GradientScaler(StandInSource):
-    """Stands in for ``GradScaler.scale`` and ``GradScaler.update``."""
+    """Stands in for ``GradScaler.scale``, ``GradScaler.step`` and ``GradScaler.update``."""
 
-    def __init__(self, recording: Recording, accelerator: Accelerator) -> None:
+    def __init__(self, recording: Recording, accelerator: Accelerator, left_out: LeftOut) -> None:
         self._recording = recording
+        self._left_out = left_out
+        self._has_left = False  # since the last update
         self._accelerator = accelerator
         self._scaled: dict[int, tuple[weakref.ref[Any], Any]] = {}  # with their scales
         module: Any = sys.modules.get("torch.amp.grad_scaler")
         cls = getattr(module, "GradScaler", None)
-        methods = (
-            [StandIn(cls, "scale", self._around_scale), StandIn(cls, "update", self._around_update)]
-            if cls is not None
-            else []
-        )
+        around = {
+            "scale": self._around_scale,
+            "step": self._around_step,
+            "update": self._around_update,
+        }
+        methods = [StandIn(cls, name, call) for name, call in around.items()] if cls else []
         looks = recording.events
         super().__init__("gradient scaler", methods, looks, before_step=self._before_step)
 
@@ -87,6 +91,32 @@ class GradientScaler(StandInSource):
         self.guard.run(self._note, args, result)
         return result
 
+    def _around_step(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
+        """An optimizer steps, unless its gradients have overflowed."""
+        self.guard.run(self._step_begins, args[0])
+        result = original(*args, **kwargs)
+        self.guard.run(self._step_ends, args[0], *args[1:2], *kwargs.values())
+        return result
+
+    def _step_begins(self, scaler: Any) -> None:
+        """Nothing has stepped by this call so far, nor was left out in the step in progress."""
+        rows = self._recording.rows
+        if scaler.is_enabled() and self._is_trainings() and not rows.by_hand:
+            rows.has_stepped, rows.skipped = False, rows.skipped or 0
+
+    def _step_ends(self, scaler: Any, optimizer: object, *_: object) -> None:
+        """It has come back: an optimizer that has not stepped was left out."""
+        recording = self._recording
+        rows = recording.rows
+        if rows.by_hand or rows.has_stepped or recording.awaits_step:
+            return
+        is_optimizer = isinstance(optimizer, sys.modules["torch"].optim.Optimizer)
+        if is_optimizer and scaler.is_enabled() and self._is_trainings():
+            self._has_left = True
+            rows.skipped = (rows.skipped or 0) + 1
+            if self._left_out.came(optimizer, recording.threads.state):
+                recording.safe_points.step_ended()
+
     def _around_update(
         self, original: Callable[..., object], *args: object, **kwargs: object
     ) -> Any:
@@ -121,5 +151,6 @@ class GradientScaler(StandInSource):
             return  # it passes everything through, or is another thread's
         self._scaled.clear()
         rows = self._recording.rows
-        rows.skipped = (rows.skipped or 0) + (0 if rows.has_stepped else 1)
+        is_known, self._has_left = rows.has_stepped or self._has_left, False
+        rows.skipped = (rows.skipped or 0) + (0 if is_known else 1)
         rows.has_stepped = False

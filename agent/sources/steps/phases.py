@@ -190,9 +190,7 @@ class Phases:
         """
         return not self._inside or self._inside == _IN_OPTIMIZER
 
-    def _come_to(
-        self, phase: int, now_ns: int, *, may_divide: bool, begins: bool = True
-    ) -> None:
+    def _come_to(self, phase: int, now_ns: int, *, may_divide: bool, begins: bool = True) -> None:
         """A phase begins: what was before it is over.
 
         Args:

@@ -30,6 +30,7 @@ from .ends.step_count import StepCount
 from .ends.step_pattern import NO_PLACE
 from .ends.trainings import Trainings
 from .evaluations import Evaluations, Wait
+from .left_out import LeftOut
 from .phases import OPTIMIZER
 from .rows.open_step import Ended, Ids, OpenStep
 from .rows.optimizer_rows import Stepped
@@ -45,6 +46,7 @@ class Progress:
             both steps' rows in torch_trace and the time it took.
         hand: The steps of a training without an optimizer of torch.
         counted: Which thread's steps are counted.
+        left_out: What is told of optimizers' steps that a gradient scaler leaves out.
     """
 
     def __init__(
@@ -56,8 +58,7 @@ class Progress:
     ) -> None:
         self._recording = recording
         self._rows = OpenStep(recording, memory)
-        self._members = members
-        self._evaluations = evaluations
+        self._members, self._evaluations = members, evaluations
         self._task_id = getattr(sys.modules["torch"]._C, "_current_graph_task_id", lambda: -1)
         self._trainings = Trainings()
         self._held = HeldEnd(members, self._trainings)
@@ -67,11 +68,10 @@ class Progress:
         self._reached = Reached(recording, members)
         self._main = MainModel(recording)
         self._notes = OptimizerNotes(recording, members, self._main)
-        self.is_inference = self._is_marked = self._has_ended_in_wait = False
-        self._has_trained = False  # in the step in progress
-        self._passes = 0
-        self._pending: list[Stepped] = []
-        self._is_mark_pending = False
+        self.left_out = LeftOut(members, self._trainings, self._held, self._notes, self._end_step)
+        self.is_inference = self._has_trained = False  # the step in progress
+        self._is_marked = self._is_mark_pending = self._has_ended_in_wait = False
+        self._passes, self._pending = 0, list[Stepped]()
         self._count = StepCount()
         self.on_step: Callable[[int, int, int], None] = lambda *_: None
 
@@ -237,7 +237,7 @@ class Progress:
         """
         if self.counted.is_marked_elsewhere(thread):
             return False
-        self._is_marked, self._notes.last = True, None
+        self._is_marked, self._notes.last, self.left_out.is_on = True, None, False
         self.hand.step_marked()
         if self._is_inside(thread):
             self._is_mark_pending = True

@@ -553,6 +553,34 @@ def overflowing() -> dict[str, Any]:
     return {"losses": losses}
 
 
+def left_out() -> dict[str, Any]:
+    """Two optimizers of one step, of which the scaler leaves out both, the first or the last."""
+    body, head = nn.Linear(4, 4), nn.Linear(4, 1)
+    optimizers = [sgd(body), sgd(head)]
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    losses, skipped, count = list[float](), list[int](), 0
+    for step in range(12):
+        hidden = body(X * (torch.inf if step == 0 else 1))
+        out = head(hidden)
+        if step == 5:
+            hidden.register_hook(lambda gradient: gradient * torch.inf)
+        loss = (out - Y).square().mean()
+        scaler.scale(loss).backward()
+        if step == 8:
+            head.weight.grad.fill_(torch.inf)  # type: ignore[union-attr]
+        for optimizer in optimizers:
+            scaler.step(optimizer)
+        scaler.update()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        count += {0: 2, 5: 1, 8: 1}.get(step, 0)
+        if step:
+            losses.append(loss.item())
+            skipped.append(count)
+            count = 0
+    return {"steps": 11, "losses": losses, "skipped": skipped}
+
+
 class Direct(nn.Module):
     """Is called as `model.forward(x)`."""
 
@@ -834,6 +862,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "in_backward": in_backward,
     "marked_in_backward": lambda: in_backward(marks=True),
     "overflowing": overflowing,
+    "left_out": left_out,
     "phases": phases,
     "shared": shared,
     "by_hand": by_hand,

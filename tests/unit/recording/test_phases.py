@@ -113,7 +113,7 @@ def test_two_backward_passes_of_one_forward_are_one_micro_batch(told: Told) -> N
 def test_a_loader_at_its_end_begins_no_micro_batch(told: Told) -> None:
     """What follows a backward pass and an exhausted loader is done to the gradients."""
     told.spans((FORWARD, 100, 110), (BACKWARD, 112, 120))
-    told.phases.data_waited(121, 5, False)  # noqa: FBT003 - as in C
+    told.phases.data_waited(121, 5, False)
     told.spans((OPTIMIZER, 130, 140))
     spent = told.end(140)
     assert (spent["data_wait"], spent["gradients"], spent["other"]) == (5, 4, 1)

@@ -55,6 +55,33 @@ def test_a_step_ends_with_the_last_of_its_optimizers(
     assert told(steps, waits_for, is_short=True) == (expected, count)
 
 
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        # Known or not, one that was left out (-) is of the step of the others.
+        ([D, G, -D, G, D, G], "12|-12|12|"),
+        ([D, G] * 3 + [-D, G, D, G], "12|12|12|-12|12|"),
+        ([D, G] * 3 + [D, -G, D, G], "12|12|12|1-2|12|"),
+        ([D, D, G] * 3 + [-D, D, G, D, -D, G], "112|112|112|-112|1-12|"),
+        # All were left out: nothing has ended.
+        ([-D, -G] * 2 + [D, G], "-1-2-1-212|"),
+        ([D, G] * 3 + [-D, -G] * 2 + [-D, G], "12|12|12|-1-2-1-2-12|"),
+        ([-D, -D, D], "-1-11"),
+    ],
+)
+def test_one_that_a_scaler_leaves_out_ends_no_step_alone(steps: list[int], expected: str) -> None:
+    """It counts where another one has stepped in the same step of the training."""
+    pattern, text = StepPattern(), ""
+    for who in steps:
+
+        def waits_for() -> set[int]:
+            return {D, G} - set(pattern.since())
+
+        ends = (pattern.stepped if who > 0 else pattern.left_out)(abs(who), waits_for)
+        text += f"{who}{'|' if ends else ''}"
+    assert text == expected
+
+
 def test_a_late_start_finds_where_the_loop_begins() -> None:
     """Where the place of the call goes back in the script, a round begins."""
     pattern, ends = StepPattern(), []

@@ -29,6 +29,8 @@ class OptimizerNotes:
     Attributes:
         last: What the optimizer was known by that has made the last step alone; None where
             another step may not be like that.
+        newest: What the optimizers were known by whose row was written last, but for steps that are
+            like the last one; None before the first.
     """
 
     def __init__(self, recording: Recording, members: Members, main: MainModel) -> None:
@@ -37,6 +39,7 @@ class OptimizerNotes:
         self._called: dict[int, tuple[weakref.ref[Any], Ids]] = {}
         self._groups = self._thread_id = 0
         self.last: OptimizerStep | None = None
+        self.newest: OptimizerStep | None = None
 
     def note(self, stepped: Sequence[Stepped], trained: Trained, *, in_pass: bool) -> OptimizerStep:
         """Write the row of optimizers that have stepped together.
@@ -56,6 +59,7 @@ class OptimizerNotes:
         name, models = members.name_number_of(optimizer, member), self._main.named(roots)
         lr, class_name = self._rate_of(optimizer), stepped[-1][1]
         step = OptimizerStep(who, name, class_name, len(stepped), models, lr, numbers)
+        self.newest = step
         self._recording.rows.stepped(time.perf_counter_ns(), step)
         return step
 

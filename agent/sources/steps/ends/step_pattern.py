@@ -57,6 +57,7 @@ class StepPattern:
         self._absent: set[int] = set()
         self._longest_run = 0
         self._restarts = False
+        self._left: list[int] = []  # that a scaler has left out, since the last step ended
 
     @property
     def cycle(self) -> tuple[int, ...]:
@@ -83,6 +84,8 @@ class StepPattern:
             expected: The optimizers that should step before it ends, as far as that can be seen;
                 asked only while no pattern is known.
         """
+        if self._left:
+            self._count_left(who, expected)
         self.missed = 0
         self._absent.discard(who)
         self._since.append(who)
@@ -96,6 +99,39 @@ class StepPattern:
         if ends:
             self._end()
         return ends
+
+    def left_out(self, who: int, expected: Callable[[], set[int]]) -> bool:
+        """A gradient scaler has left out the step of an optimizer; else as `stepped`.
+
+        It counts as one if another optimizer steps in the same step of the training. If none does,
+        that goes on.
+        """
+        if self._since:
+            return self.stepped(who, expected)
+        if self.period:
+            if self._cycle[(self._at + len(self._left)) % self.period] != who:
+                self._left.clear()
+        elif who in self._left:
+            self._left.clear()
+        self._left.append(who)
+        if self.period and self._at + len(self._left) >= self.period:
+            self._left.clear()
+        return False
+
+    def _count_left(self, who: int, expected: Callable[[], set[int]]) -> None:
+        """One has stepped: those that were left out belong to its step, or to none."""
+        left, self._left = self._left, []
+        if self.period:
+            at = self._at + len(left)
+            is_one = at < self.period and [*self._cycle[self._at : at + 1]] == [*left, who]
+        else:
+            is_one = who not in left and set(left) <= expected()
+        for one in left if is_one else ():
+            self._since.append(one)
+            if self.period:
+                self._at += 1
+            else:
+                self._add(one, NO_PLACE)
 
     def is_steady(self, who: int) -> bool:
         """Whether one makes each step alone, as one has ended: then its next tells nothing new."""
