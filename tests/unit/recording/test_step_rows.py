@@ -193,6 +193,18 @@ def test_a_batch_fetched_ahead_is_no_micro_batch_of_its_step(rings: Rings, tmp_p
     assert [row["step"] for row in rows_of(tmp_path, "micro_batches")][:2] == [0, 1]
 
 
+def test_a_step_that_another_thread_takes_over_is_its_own(rings: Rings, tmp_path: Path) -> None:
+    """It begins anew in that thread, and so do its micro-batches."""
+    rows = StepRows(*rings, NoAccelerator())
+    rows.open(0, 0, 1)
+    rows.restart(50, 2)
+    rows.phases.enter(FORWARD, 60)
+    rows.phases.leave(70)
+    rows.close(100, StepEnd(50, 0, 0, 0.5, None))
+    assert [row["thread_id"] for row in steps(tmp_path)] == [2]
+    assert [row["thread_id"] for row in rows_of(tmp_path, "micro_batches")] == [2]
+
+
 def test_what_comes_while_its_row_is_written_is_not_lost(rings: Rings, tmp_path: Path) -> None:
     """Whenever the device has finished with a loss, it gets into the rows."""
     rows = StepRows(*rings, NoAccelerator())

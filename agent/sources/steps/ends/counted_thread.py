@@ -74,7 +74,10 @@ class CountedThread:
             Whether it is the counted one from now on, because that has ended.
         """
         self._passed.add(thread.native_id)
-        return self._is_other(thread) and self._follows(thread)
+        has_ended = self._is_other(thread) and self._follows(thread)
+        if has_ended:
+            self._restart()
+        return has_ended
 
     def is_marked_elsewhere(self, thread: ThreadState) -> bool:
         """Whether a step that the script marks is of another training."""

@@ -81,8 +81,11 @@ class OpenStep:
         if not self.is_open:
             return
         self.started_ns, recording = start_ns, self._recording
-        recording.rows.restart(start_ns)
+        thread_id = recording.training_thread
+        recording.rows.restart(start_ns, thread_id)
         if self.trace_word is not None:
+            step, *ids, _, stage, depth, recomputed, one = self._trace_row
+            self._trace_row = (step, *ids, thread_id, stage, depth, recomputed, one)
             recording.trace.reopen_row(self.trace_word, start_ns, *self._trace_row)
         for wait in waits:
             recording.rows.count_wait(wait)

@@ -228,10 +228,11 @@ class StepRows:
             place = (now_ns, self._step, self._thread_id)
             self._optimizers.write(place, step, self._losses, self.norm, self._dropped)
 
-    def restart(self, start_ns: int) -> None:
-        """What the step has done so far was no part of it: it begins now."""
+    def restart(self, start_ns: int, thread_id: int) -> None:
+        """What the step has done so far was no part of it: it begins now, in this thread."""
         if self._word is None:
             return
+        self._thread_id = thread_id
         self._forget()
         self._read = self.host.read()
         self._steps.reopen_row(self._word, start_ns, self._step, self._thread_id)
