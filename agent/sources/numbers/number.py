@@ -17,6 +17,8 @@ from ..torch_types import Node, Tensor
 _SUM = 2
 """How torch writes down that a loss was summed."""
 _MOST_DIVISIONS = 3
+_BY_ELEMENT = ("MseLoss", "SmoothL1Loss", "HuberLoss")
+"""Losses whose mean is over all elements."""
 
 
 class Number:
@@ -104,8 +106,8 @@ def share_of(node: Any, accelerator: Accelerator) -> Number | None:
     """What part of its step's loss a micro-batch's loss is; None where it stands for itself.
 
     Read from the nodes that made it: ``loss / 4`` and ``loss * 0.25`` are a quarter of it, and a
-    cross entropy that was summed and divided by a number of tokens, as for the tokens of all
-    micro-batches, is that part of it which its own tokens are.
+    cross entropy or squared error that was summed and divided by a number of tokens or elements, as
+    for those of all micro-batches, is that part of it which its own are.
     """
     divisor, total = 1.0, None
     for _ in range(_MOST_DIVISIONS):
@@ -127,10 +129,10 @@ def share_of(node: Any, accelerator: Accelerator) -> Number | None:
         node = next((before for before, _ in node.next_functions if before is not None), None)
     if total is None and divisor == 1.0:
         return None
-    tokens = _summed_tokens(node)
-    if tokens is None:
+    summed = _summed_in(node)
+    if summed is None:
         return None if total is not None or not divisor else Number(1.0 / divisor)
-    share = _read(tokens, accelerator)
+    share = Number(float(summed)) if type(summed) is int else _read(summed, accelerator)
     whole: Number | None = Number(divisor)
     if total is not None:
         read = _read(total, accelerator)
@@ -138,11 +140,16 @@ def share_of(node: Any, accelerator: Accelerator) -> Number | None:
     return None if share is None or whole is None else share.over(whole)
 
 
-def _summed_tokens(node: Any) -> Any:
-    """By how much a cross entropy that was summed would have been divided for its mean."""
-    kind = node.name() if node is not None else ""
-    is_sum = kind.startswith("NllLoss") and node._saved_reduction == _SUM
-    return saved_by(node, "total_weight") if is_sum else None
+def _summed_in(node: Any) -> Any:
+    """By how much a loss that was summed would have been divided for its mean."""
+    kind = node.name().removesuffix("Backward0") if node is not None else ""
+    is_known = kind in _BY_ELEMENT or kind.startswith("NllLoss")
+    if not is_known or node._saved_reduction != _SUM:
+        return None
+    if kind not in _BY_ELEMENT:
+        return saved_by(node, "total_weight")
+    elements = saved_by(node, "self")
+    return None if elements is None else elements.numel()
 
 
 def saved_by(node: Node, name: str) -> Any:

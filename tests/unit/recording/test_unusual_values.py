@@ -69,6 +69,17 @@ def test_a_learned_divisor_is_no_share() -> None:
     assert [share and share.read() for share in shares] == [None, 0.25, 0.25]
 
 
+def test_an_error_that_was_summed_is_the_part_that_its_elements_are() -> None:
+    """Of those of all micro-batches, by which it was divided; a mean is divided by their number."""
+    none, x = NoAccelerator(), torch.ones(3, 2, requires_grad=True)
+    for loss in (torch.nn.functional.mse_loss, torch.nn.functional.smooth_l1_loss):
+        shares = [
+            share_of((loss(x, torch.zeros(3, 2), reduction=how) / 24).grad_fn, none)
+            for how in ("sum", "mean")
+        ]
+        assert [share and share.read() for share in shares] == [0.25, 1 / 24]
+
+
 def test_what_cannot_be_read_is_not_looked_at() -> None:
     """A nested tensor has no sum, and one inside of `vmap` stands for many."""
     plain = torch.ones(2)
