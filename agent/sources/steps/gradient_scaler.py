@@ -56,10 +56,10 @@ class GradientScaler(StandInSource):
         node = loss.grad_fn
         if not self._scaled:
             return number, node
-        scaled, by = self._scaled.get(id(loss), (None, None))
-        if scaled is None or scaled() is not loss:
+        scaled = self._scaled.get(id(loss))
+        if scaled is None or scaled[0]() is not loss:
             return number, node
-        scale = read_number(by, self._accelerator)
+        scale = read_number(scaled[1], self._accelerator)
         self._recording.rows.amp_scale = scale
         before = [n for n, _ in node.next_functions if n is not None] if node is not None else []
         if scale is not None:
@@ -104,7 +104,7 @@ class GradientScaler(StandInSource):
         if scaler.is_enabled() and self._is_trainings() and not rows.by_hand:
             rows.has_stepped, rows.skipped = False, rows.skipped or 0
 
-    def _step_ends(self, scaler: Any, optimizer: object, *_: object) -> None:
+    def _step_ends(self, scaler: Any, optimizer: Any, *_: object) -> None:
         """It has come back: an optimizer that has not stepped was left out."""
         recording = self._recording
         rows = recording.rows

@@ -151,6 +151,18 @@ def test_a_model_made_in_inference_mode_counts_no_writes() -> None:
         hand.pass_ended(encoder, creates_graph=False)
 
 
+def test_a_step_by_hand_ends_by_no_pass_once_the_script_marks_steps() -> None:
+    """Gradients of `torch.autograd.grad`, which the script adds up itself, leave no other trace."""
+    hand, root = HandSteps(), torch.nn.Linear(1, 1)
+    told = []
+    for _ in range(2):
+        hand.pass_begins(root, has_optimizer=False)
+        hand.pass_ended(root, creates_graph=False)
+        told.append(hand.has_ended())
+        hand.step_marked()
+    assert told == [True, False]
+
+
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_a_number_that_torch_does_not_read_is_none() -> None:
     """Not every layout has a way to it, nor has a batch of `vmap`."""

@@ -295,15 +295,15 @@ class BackwardPasses(StandInSource):
             number = read_number(loss, self._accelerator)
             if number is not None:
                 number, node = self._scaler.unscaled(loss, number)
-                share = share_of(node, self._accelerator)
-                shares.add(None if share is None else share.read())
+                part = share_of(node, self._accelerator)
+                shares.add(None if part is None else part.read())
                 numbers.append(number)
             elif not numbers:
                 return
         total, share = Total(*numbers), shares.pop()
         self._recording.objects.loss = (None, total)
-        is_share = share is not None and not shares  # the same of all
-        self._recording.rows.lost(total, Number(share) if is_share else None)
+        one = None if share is None or shares else Number(share)  # the same of all
+        self._recording.rows.lost(total, one)
 
     def _end(  # noqa: C901 - each call within it would be paid for in every step
         self, begun: _Pass | None, state: int, args: tuple[Any, ...], result: object

@@ -63,7 +63,7 @@ class HandSteps:
         self._leaves: list[weakref.ref[Any]] = []
         self._passes = 0  # since a step ended
         self._round = 0
-        self._is_foretold = False
+        self._is_foretold = self._is_marked = False
 
     def optimizer_stepped(self) -> None:
         """An optimizer of torch is in use after all."""
@@ -93,6 +93,7 @@ class HandSteps:
     def step_marked(self) -> None:
         """The script says that a step ends: the passes in it are not those before a step."""
         self.is_on = self.is_on or self._unused > _PATIENCE
+        self._is_marked, self.has_passed = True, False
 
     def _remember(self, root: Any) -> None:
         """Note how often the model's first parameter was written to.
@@ -126,7 +127,7 @@ class HandSteps:
             creates_graph: Whether its results are to be differentiated again: then it is part of
                 a loss.
         """
-        if not self.is_on or creates_graph:
+        if not self.is_on or creates_graph or self._is_marked:
             return
         self.has_passed = True
         self._passes += 1
