@@ -266,16 +266,20 @@ class BackwardPasses(StandInSource):
 
     def _note_loss(self, args: tuple[Any, ...]) -> None:
         """Remember what `backward()` was called on."""
-        tensors, recording = args[0], self._recording
+        tensors = args[0]
+        recording = self._recording
         if recording.carried.is_called:
             if recording.carried.carries_on(tensors, args[1]):
                 return
             if recording.carried.is_sum_of_all(tensors):
                 recording.rows.replace_losses()
-        if len(tensors) != 1:
+        try:
+            loss, *others = tensors
+        except ValueError:  # it begins with nothing
+            return
+        if others:
             self._note_losses(tensors)
             return
-        loss = tensors[0]
         number = read_number(loss, self._accelerator)
         if number is not None:
             number, node = self._scaler.unscaled(loss, number)
@@ -288,7 +292,7 @@ class BackwardPasses(StandInSource):
 
         Others are results whose gradients the script gives.
         """
-        if not tensors or len(tensors) > _MOST_LOSSES:
+        if len(tensors) > _MOST_LOSSES:
             return
         numbers, shares = [], set[float | None]()
         for loss in tensors:
