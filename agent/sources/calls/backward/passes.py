@@ -283,8 +283,8 @@ class BackwardPasses(StandInSource):
         number = read_number(loss, self._accelerator)
         if number is not None:
             number, node = self._scaler.unscaled(loss, number)
-            is_scaled = node is not loss.grad_fn
-            recording.objects.loss = (None if is_scaled else weakref.ref(loss), number)
+            # What is scaled is not the script's own loss.
+            recording.objects.loss = (weakref.ref(loss) if node is loss.grad_fn else None, number)
             recording.rows.lost(number, share_of(node, self._accelerator))
 
     def _note_losses(self, tensors: Sequence[Any]) -> None:
