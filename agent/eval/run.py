@@ -99,9 +99,9 @@ class Shared:
     def forget_unused(self, now_s: float) -> None:
         """Let go of what nobody has come back to, such as the values of a closed notebook."""
         for name, session in list(self.sessions.items()):
-            if now_s - session.used_s >= LAST_S:
+            if now_s >= session.used_s + LAST_S:
                 session.last = {}
-            if now_s - session.used_s >= IDLE_S:
+            if now_s >= session.used_s + IDLE_S:
                 self.sessions.pop(name, None)
 
 

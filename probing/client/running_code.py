@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LOST = "it can run no code any more"
+_LEFT_S = 2.0
+"""So long one waits for a process that one leaves."""
 
 
 class RunningCode(Reached):
@@ -123,7 +125,7 @@ class RunningCode(Reached):
         """Let the process forget what evals of a session share; else it does after an hour."""
         request = SessionRequest(session=session)
         lost = "it has forgotten it"
-        self._post(SessionRequest, "end_session", request, lost, timeout_s=grace_s())
+        self._post(SessionRequest, "end_session", request, lost, timeout_s=_LEFT_S)
 
     def complete(self, text: str, *, session: str | None = None) -> Completions:
         """How a line of Python can go on; runs nothing."""

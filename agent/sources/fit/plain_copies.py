@@ -223,7 +223,7 @@ def _function(value: Any, copied: Copy) -> Any:
     is_same = defaults[0] is value.__defaults__ and not defaults[1]
     if str(value.__module__).startswith("torch.") or (is_same and value.__closure__ is None):
         return value
-    cells = value.__closure__ and tuple(map(copied, value.__closure__))
+    cells = value.__closure__ and tuple([copied(cell) for cell in value.__closure__])
     fresh: Any = types.FunctionType(value.__code__, value.__globals__, value.__name__, None, cells)
     fresh.__defaults__, fresh.__kwdefaults__ = defaults
     fresh.__qualname__, fresh.__module__ = value.__qualname__, value.__module__

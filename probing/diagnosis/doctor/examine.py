@@ -139,6 +139,8 @@ def _of_groups(
             more, not_judged = _compared(own, group, how)
             found, missed = found + more, [*missed, not_judged]
         found = without_effects(found)
+        whole = group.seen[0].job or names_of(group.seen)
+        found = [dataclasses.replace(one, whole=whole) for one in found]
         findings += [_with_name(one, group) for one in found] if len(groups) > 1 else found
     return findings, _missed(missed)
 
@@ -182,7 +184,6 @@ def _unseen(
 def _with_name(finding: Finding, group: Group) -> Finding:
     """A finding that says whom it is about, where others are asked, too."""
     job = group.seen[0].job if len(group.seen) > 1 else None
-    finding = dataclasses.replace(finding, whole=job or names_of(group.seen))
     if finding.group in ABOUT_NOW:  # it does
         return finding
     who = finding.who or names_of(group.seen)

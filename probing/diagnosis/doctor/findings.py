@@ -108,7 +108,7 @@ class Finding:
     Attributes:
         rule: The name of its rule.
         who: The ranks or processes that it is about; empty where one process was asked.
-        whole: The job or process that these are of, where several were asked.
+        whole: The job or process that these are of.
         order: What findings are sorted by, the gravest first.
     """
 

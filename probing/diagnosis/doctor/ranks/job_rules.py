@@ -271,9 +271,9 @@ def _is_replica(facts: Facts) -> bool:
 _REDUCED_IN_FORWARD = (
     "SELECT count(DISTINCT c.step) AS steps FROM python.collectives c JOIN python.torch_trace t"
     " ON c.step = t.step AND c.start_ns BETWEEN t.start_ns AND t.start_ns + t.duration_ns"
-    " WHERE c.op = 'all_reduce' AND t.depth = 0 AND t.stage = 'forward'"
+    " WHERE c.op = 'all_reduce' AND c.bytes > 1024 AND t.depth = 0 AND t.stage = 'forward'"
 )
-"""Gradients are reduced in the backward pass, and what normalises over ranks gathers."""
+"""Gradients are reduced in the backward pass; metrics, in the forward of a wrapper, are small."""
 _AVERAGED = (
     "WITH newest AS (SELECT step FROM python.steps WHERE duration IS NOT NULL"
     "  ORDER BY step DESC LIMIT 20)"

@@ -144,7 +144,8 @@ def _ended_certainty(facts: Facts) -> Certainty:
     """That it has ended is certain; what of may be less so, and the headline says so."""
     verdict = facts.verdict
     assert verdict is not None
-    return "likely" if "likely" in verdict.headline.lower() else "certain"
+    is_likely = "Likely: " in verdict.headline or "most likely " in verdict.headline.lower()
+    return "likely" if is_likely else "certain"
 
 
 def _quiet_end(facts: Facts) -> Iterator[Sign]:

@@ -15,7 +15,7 @@ from ....linux import process
 from ....linux.kernel_files import read_text
 from ....messages.common import Backtrace
 from ....messages.frozen import dataclass
-from ....own_files import SQL_WORKER
+from ....own_files import is_our_command
 from ....reach import ladder
 from ....stacks import waits
 from ....stacks.thread_waits import own_line
@@ -30,7 +30,7 @@ _AWAITS = re.compile(
 _CHILD = "child process"
 _FILE_LOCK = "waiting for a file lock"
 _DEEPEST = 2
-_HELPERS = ("resource_tracker", "semaphore_tracker", SQL_WORKER)
+_HELPERS = ("resource_tracker", "semaphore_tracker")
 _MOST = 3
 _MOST_COMMAND = 60
 
@@ -113,7 +113,7 @@ def _job_children(pid: int) -> Iterator[int]:
     for child in sorted(children_of(pid)):
         words = process.command(child)
         is_helper = any(name in word for word in words for name in _HELPERS)
-        if child != os.getpid() and not is_helper:
+        if child != os.getpid() and not (is_helper or is_our_command(words)):
             yield child
 
 

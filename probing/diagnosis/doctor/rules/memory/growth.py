@@ -119,7 +119,7 @@ def _is_of_files(facts: Facts, rows: Sequence[Row], trend: Trend) -> bool:
     try:
         held = sum(row["shm_bytes"] or 0 for row in facts.live("host_memory")[:1])
     except NotLookedAt:
-        return True
+        return False  # shared memory is mapped, too
     return held < _REST * trend.rise
 
 

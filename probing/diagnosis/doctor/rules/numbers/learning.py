@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from .....units import figure
 from ...facts import MOST_STEPS, Facts
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
-from .gradients import SAMPLING_S, Row, sampled
+from .gradients import SAMPLING_S, sampled
 from .losses import LOSS_QUERY
 from .rates import FEW_STEPS, RATE_JUMP, losses_around, middle_of, raised
 
@@ -96,8 +96,8 @@ def _rate_zero(facts: Facts) -> Iterator[Sign]:
     number = len(known) - last
     if number < max(_ZERO_STEPS, 0.1 * len(known)) and not (most == 0 and number >= _ZERO_STEPS):
         return
-    if any(_is_above_zero(row["lr"], most) for row in _groups(facts)):
-        return  # the rate on record is that of the first group
+    if _another_group_learns(facts, most):
+        return
     now = "zero" if known[-1] == 0 else figure(known[-1], 2)
     before = f", and {figure(most, 3)} at most before: nothing is learned any more"
     yield Sign(
@@ -110,16 +110,22 @@ def _rate_zero(facts: Facts) -> Iterator[Sign]:
     )
 
 
-def _groups(facts: Facts) -> Sequence[Row]:
-    """The parameter groups of all optimizers; none where they cannot be asked for."""
+def _another_group_learns(facts: Facts, most: float) -> bool:
+    """Whether the rate on record is that of a first group, and others of that optimizer learn."""
     try:
-        return facts.live("optimizers")
+        rows = facts.live("optimizers")
     except NotLookedAt:
-        return ()
-
-
-def _is_above_zero(rate: float | None, most: float) -> bool:
-    return rate is not None and rate > _ZERO_RATE * most
+        return False
+    limit = _ZERO_RATE * most
+    still = {
+        row.get("optimizer_id")
+        for row in rows
+        if not row.get("param_group") and row["lr"] is not None and row["lr"] <= limit
+    }
+    return any(
+        row.get("optimizer_id") in still and row["lr"] is not None and row["lr"] > limit
+        for row in rows
+    )
 
 
 def _clipping(facts: Facts) -> Iterator[Sign]:

@@ -245,7 +245,9 @@ def _too_good(facts: Facts) -> Iterator[Sign]:
 
 def _with_losses(steps: Steps) -> Steps:
     """Those that have a finite loss on record: the places in `losses_of` are theirs."""
-    return Steps([row for row in steps.rows if math.isfinite(row["loss"] or math.nan)])
+    return Steps(
+        [row for row in steps.rows if row["loss"] is not None and math.isfinite(row["loss"])]
+    )
 
 
 def losses_of(steps: Steps) -> Floats:

@@ -27,6 +27,8 @@ _FIRST_CALLS = 0.25
 _ON_DEVICE = "torch device"
 _WATCH_S, _MOST_LOOKS = 1.5, 32
 """So long, and so often, are random states looked at."""
+_MOST_PARTS = 3
+"""More frozen parts are the blocks of a model that adapters are trained in."""
 _FROZEN = "Frozen"  # of torchvision, and of those that have copied it
 _WITH_MODES = ("BatchNorm", "Dropout", "InstanceNorm")
 
@@ -218,11 +220,10 @@ def _frozen_parts(facts: Facts) -> Iterator[Sign]:
     """Parts of a trained model that do not learn are in training mode all the same."""
     for model in sorted(_trained(facts)):
         rows = [row for row in facts.live("modules") if row["model"] == model]
-        found = {row["module"]: noisy for row in rows if (noisy := _noisy(row, rows))}
-        tops = [one for one in found if not any(_is_in(one, other) for other in found)]
-        if not tops:
+        found = _noisy_parts(rows)
+        if not found:
             continue
-        kinds = sorted({kind for one in tops for kind in found[one]})
+        tops, kinds = sorted(found), sorted({kind for each in found.values() for kind in each})
         yield Sign(
             certainty="possible",
             summary=f"{listed(tops)} of {model} {'is' if len(tops) == 1 else 'are'} frozen and in"
@@ -233,20 +234,30 @@ def _frozen_parts(facts: Facts) -> Iterator[Sign]:
         return
 
 
-def _noisy(row: Row, rows: Sequence[Row]) -> set[str]:
-    """Classes inside of a frozen part whose results change in training mode; none of another."""
-    if not (row["module"] and row["parameters"]) or row["trainable"] or row["calls"] is None:
-        return set()
-    return {
-        one["class"]
-        for one in rows
-        if one["training"] and _is_in(one["module"], row["module"]) and one["calls"] is not None
-        if one["dropout"] or ("BatchNorm" in one["class"] and _FROZEN not in one["class"])
+def _noisy_parts(rows: Sequence[Row]) -> dict[str, set[str]]:
+    """The largest frozen parts, with the classes inside whose results change in training mode.
+
+    Frozen parts amid trainable ones, as the blocks that adapters are put into, are left out.
+    """
+    noisy = [
+        row
+        for row in rows
+        if row["training"] and row["calls"] is not None
+        if row["dropout"] or ("BatchNorm" in row["class"] and _FROZEN not in row["class"])
+    ]
+    frozen = {
+        row["module"]
+        for row in rows
+        if row["module"] and row["parameters"] and not row["trainable"]
+        if row["calls"] is not None
     }
-
-
-def _is_in(module: str, other: str) -> bool:
-    return module.startswith(f"{other}.")
+    found: dict[str, set[str]] = {}
+    for row in noisy:
+        names = row["module"].split(".")
+        around = [".".join(names[:depth]) for depth in range(1, len(names))]
+        if top := next((one for one in around if one in frozen), ""):
+            found.setdefault(top, set()).add(row["class"])
+    return found if len(found) <= _MOST_PARTS else {}
 
 
 def _is_copy(facts: Facts, evaluated: Row) -> bool:
