@@ -18,7 +18,8 @@ _OVERRIDE = r"[+~]{0,2}[A-Za-z_][\w.@/-]*"
 """What Hydra and OmegaConf take for a name before ``=``."""
 _WORD_ENDS = r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z]+"
 _ORDINARY = (
-    r"\b(?:bos|eos|pad|unk|sep|cls|mask|image|special|max|num|per) token\b"
+    r"\b(?:bos|eos|pad|unk|sep|cls|mask|image|special|per) token\b"
+    r"|\b(?:max|min|num|n|new|total|per|batch|input|output)(?: new)? tokens?\b|\btokens per\b"
     r"|\btoken (?:ids?|types?|length|count|dropout|embeddings?)\b"
     r"|\bkey (?:value )?(?:heads|dim|size|length|proj|padding|mask)\b"
     r"|\b(?:don|hoc|hot|mon|tur)key\b"
@@ -26,11 +27,10 @@ _ORDINARY = (
 """What models and their data are set up with."""
 _WORDS = (
     r"secret|passw|passphrase|credential"
-    r"|token\b|\b(?:api|access|auth|bearer|hf|refresh) ?tokens\b"
-    r"|key\b|(?:api|access|auth|private|ssh) ?keys\b"
-    r"|\b(?:o?auth|authorization|authentication|bearer|creds?|jwt|pwd)\b"
+    r"|tokens?\b|keys?\b|auth\b|\bpass\b"
+    r"|\b(?:authorization|authentication|bearer|creds?|jwt|pwd)\b"
 )
-_LOGIN = r"(?<=://)[^/@\s]+(?=@)"
+_LOGIN = r"(?<=://)[^\s\"']*(?=@[^\s/@])"
 _NAMED = r"(?<![\w.-])([\w.-]+)[\"'\]]*\s*[=:]{1,2}\s*"
 _VALUE = r"""(?xsi) (?!\*\*\*) (?:(?:basic|bearer|token)\s+)?
     (?:"(?:[^"\\]|\\.)*"? | '(?:[^'\\]|\\.)*'? | \S+)"""

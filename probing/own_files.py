@@ -14,7 +14,10 @@ SQL_WORKER = "sql_worker_main.py"
 SQL_WORKER_PARENT = "sql_worker_parent.py"
 """The script of the process that starts it."""
 _SCRIPTS = ("probing", SQL_WORKER, SQL_WORKER_PARENT)
-_RUNS_A_PROGRAM = "probing._run"
+_MODULES = tuple(
+    f"probing.{name}" for name in ("attach.injectors", "cli", "cluster", "gateway", "mcp", "web")
+)
+"""What runs by `-m`, but for what runs the program of a user, who may have a package `probing`."""
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
@@ -45,7 +48,7 @@ def is_our_command(command: Sequence[str]) -> bool:
     words = command[1:6]  # the interpreter's options come first
     for option, word in zip(words, (*words, "")[1:], strict=True):  # there may be none
         if option == "-m":
-            return word.partition(".")[0] == "probing" and word != _RUNS_A_PROGRAM
+            return word == "probing" or word.startswith(_MODULES)
         if not option.startswith("-"):
             return os.path.basename(option) in _SCRIPTS
     return False

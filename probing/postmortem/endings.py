@@ -175,8 +175,7 @@ def judge(
             return Ending(
                 certain=tuple(certain), was_killed=True, by_memory=True, by_cgroup=kill.is_cgroup
             )
-    in_cgroup = [] if _has_killed_none(rows, cgroup) else _near_limit(rows)
-    in_cgroup += _counted(rows, cgroup)
+    in_cgroup = [*_near_limit(rows, cgroup), *_counted(rows, cgroup)]
     likely = (*in_cgroup, *_near_full(rows))
     return Ending(
         certain=tuple(certain),
@@ -188,10 +187,7 @@ def judge(
 
 
 def _has_killed_none(rows: Sequence[Row], cgroup: CgroupNow | None) -> bool:
-    """Whether its cgroup, if it is that of this terminal, counts no kill since its last row.
-
-    How full the cgroup was says little beside that: what files are cached counts, too.
-    """
+    """Whether this terminal's cgroup has the same limit, and counts no kill since."""
     last = next((row for row in rows if row.get("cgroup_oom_kills") is not None), None)
     if last is None or cgroup is None or cgroup.limit is None:
         return False
@@ -200,18 +196,24 @@ def _has_killed_none(rows: Sequence[Row], cgroup: CgroupNow | None) -> bool:
     )
 
 
-def _near_limit(rows: Sequence[Row]) -> list[str]:
-    """Its cgroup was close to the limit."""
+def _near_limit(rows: Sequence[Row], cgroup: CgroupNow | None) -> list[str]:
+    """Its cgroup was close to the limit: of what it held, and of files that were cached."""
     last = next((row for row in rows if row.get("cgroup_bytes") is not None), None)
     if last is None or not last.get("cgroup_limit_bytes"):
         return []
     used, limit = last["cgroup_bytes"], last["cgroup_limit_bytes"]
     if used < NEAR_LIMIT * limit:
         return []
-    return [
-        f"{KILLED_BY_OOM}: {_CGROUP_FULL}. It held {size(used)} of"
-        f" {size(limit)} in the last row on record (step {last['step']}, {last['phase']})."
-    ]
+    held = (
+        f"{size(used)} of {size(limit)} in the last row on record (step {last['step']},"
+        f" {last['phase']})"
+    )
+    if _has_killed_none(rows, cgroup):
+        return [
+            f"Its cgroup was full, {held}; but that of this terminal, which has the same limit,"
+            " counts no kill."
+        ]
+    return [f"{KILLED_BY_OOM}: {_CGROUP_FULL}. It held {held}."]
 
 
 def _counted(rows: Sequence[Row], cgroup: CgroupNow | None) -> list[str]:

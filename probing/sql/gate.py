@@ -18,6 +18,8 @@ MAX_SQL_BYTES = 64 << 10
 
 _COMMENT = r"/\*[^*]*(?:\*(?!/)[^*]*)*\*/"
 """Never beyond its end: what may match one in two ways tries 2^n for n of them."""
+_NESTED = re.compile(r"/\*(?:(?!\*/).)*?/\*", re.DOTALL)
+"""A comment within a comment, as the engine has them and the patterns here do not."""
 _BLANK = rf"(?:\s|--[^\n]*(?:\n|$)|{_COMMENT})*"
 _FIRST_WORD = re.compile(rf"{_BLANK}\(*{_BLANK}(\w*)", re.DOTALL)
 _EXPLAIN = re.compile(
@@ -73,6 +75,8 @@ def check_statements(kinds: Sequence[str], sql: str) -> bool:
     word = _first_word(sql)
     if not kinds:
         raise SqlRefused("there is no statement in it", sql=sql)
+    if tuple(kinds) != ("SELECT",) and _NESTED.search(sql):
+        raise SqlRefused("only a plain SELECT may have a comment within a comment", sql=sql)
     if word in _READING_WORDS and tuple(kinds) in (("MULTI",), ("CREATE", "SELECT")):
         _check_function(_CALL_WITH_SIDE_EFFECTS.search(sql), sql)
         return False

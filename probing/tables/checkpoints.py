@@ -18,7 +18,7 @@ CHECKPOINTS = Table(
         text(
             "path",
             "Where it was written; only the folder after 1,000 files without a model or an"
-            " optimizer, or 20,000 with one. NULL without a file name.",
+            " optimizer, or 20,000 with one. NULL without a file name, and after 1,000 folders.",
         ),
         choice("saved_by", SAVED_BY, "What has written it."),
         flag("has_model", "Whether it has parameters of a trained model, by their names."),

@@ -342,6 +342,7 @@ def memory(
     values: Callable[[int], float],
     mapped: Callable[[int], float] = lambda _: 0.0,
     virtual: Callable[[int], float] | None = None,
+    shm_bytes: int | None = None,
 ) -> Facts:
     """Resident memory, step by step, what of it is of files, and what was asked for."""
     rows = [
@@ -355,7 +356,8 @@ def memory(
         }
         for s in range(200)
     ]
-    return facts({"steps": steps(200), "memory": rows}, is_alive=False)
+    live = {} if shm_bytes is None else {"host_memory": [{"shm_bytes": shm_bytes}]}
+    return facts({"steps": steps(200), "memory": rows}, live, is_alive=shm_bytes is not None)
 
 
 def labels(shift: str) -> LabelsAnswer:

@@ -155,7 +155,7 @@ def test_ranks_that_compute_each_batch_together_are_meant_to_have_one(at_ns: int
     """Parts of sums are reduced inside of the forward there, and gradients after it."""
     calls = [{"step": 9, "model": "m", "stage": "forward", "depth": 0, "start_ns": 1_000,
               "duration_ns": 1_000}]  # fmt: skip
-    reduced = [{"step": 9, "op": "all_reduce", "start_ns": at_ns}]
+    reduced = [{"step": 9, "op": "all_reduce", "start_ns": at_ns, "bytes": 4096}]
     made = {"steps": steps(100), "torch_trace": calls, "collectives": reduced}
     job = Job(ranks={0: facts(made), 1: facts(made)}, asking=None, stands_still=False)  # type: ignore[arg-type]
     (rule,) = [one for one in JOB_RULES if one.rule.name == "same-data"]

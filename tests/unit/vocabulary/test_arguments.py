@@ -12,12 +12,13 @@ SECRETS = [
     "--token", "hf_token", "hftoken", "apiKey", "APIKey", "--api-key", "apikey",
     "WANDB_API_KEY", "+logger.wandb.api_key", "wandb_key", "wandbkey", "AWS_SECRET_ACCESS_KEY",
     "clientSecret", "--password", "db_passwd", "user.credentials", "--auth", "authToken",
-    "oauth2", "Authorization", "privateKey", "key1", "api_tokens",
+    "oauth2", "Authorization", "privateKey", "key1", "api_tokens", "--keys", "KEYSTORE_PASS",
+    "proxyauth",
 ]  # fmt: skip
 ORDINARY = [
     "--tokenizer", "tokenizerName", "TOKENIZERS_PARALLELISM", "--max_tokens",
     "--max-new-tokens", "--pad_token", "--eos_token_id", "--author", "authors",
-    "num_key_value_heads", "key_padding_mask", "keyword", "monkey", "--keys", "trainer.lr",
+    "num_key_value_heads", "key_padding_mask", "keyword", "monkey", "trainer.lr",
     "--compass",
 ]  # fmt: skip
 
