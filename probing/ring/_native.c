@@ -38,9 +38,9 @@ static PyObject *name_call_impl, *name_compiled;
 static PyTypeObject *moment_type, *rows_type, *phases_type;
 PyTypeObject *thread_type, *words_type;
 
-/* Whether what is raised is no fault of ours but meant for the program: Ctrl-C, in most cases, or
- * what else a signal's handler has raised. */
-int is_interrupt(void)
+/* Whether what is raised is meant for the program; -1 where that has failed, or was interrupted:
+ * then what is raised now stands in the place of the other. */
+static int is_for_program(void)
 {
     if (!PyErr_ExceptionMatches(PyExc_Exception))
         return 1;
@@ -54,12 +54,27 @@ int is_interrupt(void)
     PyObject *is_programs = Py_NewRef(hot.is_programs);
     PyObject *answer = PyObject_CallOneArg(is_programs, value);
     Py_DECREF(is_programs);
+    if (answer == NULL) {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+        return -1;
+    }
     int is_one = answer == Py_True;
-    if (answer == NULL)
-        PyErr_Clear();
-    Py_XDECREF(answer);
+    Py_DECREF(answer);
     PyErr_Restore(type, value, trace);
     return is_one;
+}
+
+/* Whether what is raised is no fault of ours but meant for the program: Ctrl-C, in most cases, or
+ * what else a signal's handler has raised. One that comes while that is asked is asked for as well;
+ * where the question fails twice, only what is no `Exception` is the program's. */
+int is_interrupt(void)
+{
+    int is_one = is_for_program();
+    if (is_one < 0)
+        is_one = is_for_program();
+    return is_one < 0 ? !PyErr_ExceptionMatches(PyExc_Exception) : is_one;
 }
 
 /* Calls into Python with the raised exception as the one in hand, as a handler would; the exception

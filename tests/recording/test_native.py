@@ -306,6 +306,9 @@ def ring(number, frame):
 def interrupt(*args):
     signal.raise_signal(signal.SIGALRM)
 
+def fails(*args):
+    raise OSError
+
 def failed(depth, word, start):
     told.append((type(sys.exc_info()[1]).__name__, depth, word))
     if sys.argv[1] == "failed":
@@ -327,7 +330,12 @@ hooking = dict(
     make=lambda key: IN_C.Hooked(bytes(12), "0:name"), carrier=object, is_mode_on=lambda: False,
     without_modes=print, fault=lambda: faults.append(1),
 )
-if sys.argv[1] in hooking:
+if sys.argv[1] == "is_programs":
+    # The fault of ours is asked about first, and in the midst of that the handler raises.
+    given.update(sample=fails, is_programs=lambda error: (
+        interrupt() if type(error) is OSError else is_of_handler(error)
+    ))
+elif sys.argv[1] in hooking:
     hooking[sys.argv[1]] = interrupt
 elif sys.argv[1] != "failed":
     given[sys.argv[1]] = interrupt
@@ -353,6 +361,7 @@ IN_C.uninstall()
     ("place", "context", "told"),
     [
         ("sample", "None", "[(KIND, 1, 4)]"),
+        ("is_programs", "None", "[(KIND, 1, 4)]"),
         ("make", "None", "[(KIND, 1, 4)]"),
         ("carrier", "None", "[(KIND, 1, 4)]"),
         ("is_mode_on", "None", "[(KIND, 1, 4)]"),
