@@ -37,8 +37,11 @@ def pass_on() -> None:
     from .handlers import is_of_handler
 
     error = sys.exc_info()[1]
-    if error is not None and is_of_handler(error):
-        raise error
+    try:
+        if error is not None and is_of_handler(error):
+            raise error
+    finally:
+        del error  # its traceback holds this frame: both would keep what the frames below refer to
 
 
 class Guard:

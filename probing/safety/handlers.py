@@ -2,6 +2,7 @@
 
 Rules of this file: asked only where something was raised. Python runs a handler in the midst of
 whatever the main thread does, so its exception, such as that of a time limit, comes out of ours.
+No code of its objects runs meanwhile, such as a `__class__` of their own, which `isinstance` asks.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def is_of_handler(error: BaseException) -> bool:
 def _is_handler(frame: FrameType, frames: list[FrameType]) -> bool:
     """Whether a frame was called with a signal's number and one of the frames around it."""
     return any(
-        isinstance(number, int) and any(given is outer for outer in frames)
+        issubclass(type(number), int) and any(given is outer for outer in frames)
         for number, given in pairwise(_given(frame))
     )
 
@@ -45,5 +46,5 @@ def _given(frame: FrameType) -> list[object]:
     given = [values.get(name) for name in code.co_varnames[: code.co_argcount]]
     if code.co_flags & _TAKES_MORE:
         rest = values.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount])
-        given += rest if isinstance(rest, tuple) else ()
+        given += rest if type(rest) is tuple else ()
     return given

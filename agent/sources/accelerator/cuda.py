@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from ....safety.guard import pass_on
 from ..torch_types import Device, Tensor
 from .api import device_api, device_kind, is_in_use, maker
 from .captures import is_capturing
@@ -46,6 +47,7 @@ def device_names() -> str | None:
     try:
         used = [index for index in devices if cuda.memory_reserved(index)]
     except RuntimeError:  # an allocator without figures
+        pass_on()
         used = list(devices)
     return ", ".join(dict.fromkeys(str(cuda.get_device_name(index)) for index in used)) or None
 
@@ -87,6 +89,7 @@ def _noted(
             try:
                 return function(self, *args, **kwargs)
             except RuntimeError as error:  # what torch and CUDA raise, by whatever name
+                pass_on()
                 self._refused(what, error)
                 return otherwise  # type: ignore[no-any-return]
 
@@ -277,6 +280,7 @@ class Accelerator:
             try:
                 attach(told)
             except RuntimeError as error:  # of an allocator that tells nobody: do not ask again
+                pass_on()
                 self._refused("out-of-memory errors are known by their exceptions only", error)
         return True
 

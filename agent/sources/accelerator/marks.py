@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....ring.format import NULL_FLOAT
+from ....safety.guard import pass_on
 from .api import number_of
 from .captures import is_capturing
 from .owned import Owned, pool_of
@@ -54,6 +55,7 @@ class EventMark:
         try:
             is_here = not is_capturing() and self.event.query()
         except RuntimeError:  # a device that has failed: the program will hear of it
+            pass_on()
             return False
         if is_here:
             lane.reached = max(lane.reached, self._number)
@@ -121,4 +123,5 @@ class Seconds:
         try:
             return float(self._first.event.elapsed_time(self._last.event)) * _MS
         except (RuntimeError, ValueError):
+            pass_on()
             return NULL_FLOAT

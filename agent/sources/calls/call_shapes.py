@@ -14,6 +14,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from ....safety.guard import pass_on
 from ..model.tensor_facts import joined, layout_of, name_of
 
 _MOST_TENSORS = 64
@@ -58,6 +59,7 @@ def read_tensors(value: object, torch: ModuleType) -> Tensors:
             shape = tuple([int(size) for size in tensor.shape])
             size = math.prod(shape) * tensor.element_size()
         except (AttributeError, RuntimeError, TypeError, ValueError):  # of a nested one
+            pass_on()
             is_known = False
             continue
         named.append((name, shape))

@@ -13,7 +13,7 @@ from typing import Any
 
 from ....ring.format import DONE, NULL_FLOAT
 from ....ring.writer import Names, RingWriter
-from ....safety.guard import Guard
+from ....safety.guard import Guard, pass_on
 from ..torch_types import ProcessGroup
 
 _LONGEST_LIST = 900
@@ -169,6 +169,7 @@ def _begun_in(torch_group: Any) -> int:
     try:
         return int(torch_group._get_sequence_number_for_group())
     except (AttributeError, RuntimeError):  # of a backend that does not count
+        pass_on()
         return 0
 
 
@@ -184,6 +185,7 @@ def _timeout_of(torch_group: ProcessGroup) -> float:
         (device, *_) = torch_group._device_types
         seconds: float = torch_group._get_backend(device).options._timeout.total_seconds()
     except (AttributeError, RuntimeError, ValueError):
+        pass_on()
         return NULL_FLOAT
     return seconds
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from ....ring.format import DONE, FAILED, NULL_FLOAT, NULL_INT
 from ....ring.writer import RingWriter
+from ....safety.guard import pass_on
 from ..accelerator import Accelerator, Owned, is_capturing
 from ..shared.recording import Recording
 from ..torch_types import Tensor, Work
@@ -348,7 +349,7 @@ def _is_over(work: Work, call: Call) -> bool:
         try:
             return bool(work.get_future().done())
         except RuntimeError:  # of a kind that has none
-            pass
+            pass_on()
     return bool(work.is_completed())
 
 
@@ -359,6 +360,7 @@ def _failure_of(work: Work, call: Call) -> Exception | None:
     try:
         future = work.get_future()
     except RuntimeError:  # of a kind that has none
+        pass_on()
         return None
     if not future.done():
         return None

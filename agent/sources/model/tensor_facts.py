@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from ....safety.guard import pass_on
 from ..torch_types import Module, Tensor
 
 _IMAGES = 4
@@ -40,6 +41,7 @@ def sizes_of(tensors: Iterable[Tensor]) -> Sizes:
         counts = [tensor.numel() for tensor in distinct]
         sizes = [count * t.element_size() for count, t in zip(counts, distinct, strict=True)]
     except (RuntimeError, ValueError):  # a lazy module's parameter, before its first call
+        pass_on()
         return Sizes(None, None, None, dtype, device)
     pairs = zip(counts, distinct, strict=True)
     trainable = sum(count for count, tensor in pairs if tensor.requires_grad)
@@ -59,6 +61,7 @@ def layout_of(tensor: Any) -> str | None:
         last = sys.modules["torch"].channels_last
         plain, is_last = tensor.is_contiguous(), tensor.is_contiguous(memory_format=last)
     except (RuntimeError, ValueError, TypeError):
+        pass_on()
         return None
     if plain and is_last:
         return "either"
@@ -85,6 +88,7 @@ def bad_statistics(module: Module) -> int | None:
         with torch.no_grad():
             return sum(int((~tensor.isfinite()).sum()) for tensor in tensors)
     except (RuntimeError, ValueError, TypeError):  # of a fake one, or a lazy module's
+        pass_on()
         return None
 
 

@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from ....ring.format import NULL_FLOAT
+from ....safety.guard import pass_on
 from ..accelerator import Accelerator, PendingNumber
 from ..torch_types import Node, Tensor
 
@@ -79,6 +80,7 @@ def read_number(tensor: Tensor, accelerator: Accelerator) -> Number | None:
     try:
         return Number(tensor.item())
     except RuntimeError:  # such as of a layout that torch reads no single number from
+        pass_on()
         return None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ....ring.format import DONE, FAILED, NULL_FLOAT
 from ....ring.writer import RingWriter
-from ....safety.guard import Guard
+from ....safety.guard import Guard, pass_on
 from ....script import marks
 from ..accelerator import Accelerator
 from ..memory.memory_rows import MemoryRows
@@ -131,6 +131,7 @@ class Marks(PlainSource):
         try:
             return self._read(value) or Number(NULL_FLOAT)
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+            pass_on()
             return Number(NULL_FLOAT)
 
     def _read(self, value: Any) -> Number | None:

@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from ....messages.common import LiveRows
+from ....safety.guard import pass_on
 from ....tables import OPTIMIZERS
 from ..model.tensor_facts import Sizes, sizes_of
 from ..shared.found import found_optimizers
@@ -119,4 +120,5 @@ def _number(value: Any) -> float | None:
     try:
         return float(value.item() if is_tensor else value)
     except (OverflowError, RuntimeError, TypeError):  # too large, several in one, or complex
+        pass_on()
         return None

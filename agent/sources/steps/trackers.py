@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ....safety.guard import Guard
+from ....safety.guard import Guard, pass_on
 from ....script import marks
 from ....settings.values import TRACKERS
 from ..shared.recording import Recording
@@ -166,4 +166,5 @@ def _is_scalar(value: Any) -> bool:
             return bool(numel() == 1)
         return getattr(value, "shape", None) == () and hasattr(value, "item")
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+        pass_on()
         return False  # of a class of the script's own, which may raise when it is asked
