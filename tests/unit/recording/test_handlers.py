@@ -156,26 +156,34 @@ def test_a_fault_beside_a_handler_is_one() -> None:
         guard.run(call, "plain")  # as a signal would
 
 
+def made(**facts: object) -> Any:
+    """A thing with attributes."""
+    return SimpleNamespace(**facts)
+
+
+def made_single() -> Any:
+    """A tensor with a single number."""
+    return Single()
+
+
 NARROW: dict[str, Callable[[Any], object]] = {
     "what the kernel tells": lambda it: HostFiles._read(it, "statm", 1),
     "what torch refuses": cuda._noted("nothing")(lambda _: interrupted()),
     "a mark": lambda it: device_marks.EventMark(it, device_marks.Lane(0), []).is_here(),
-    "a time": lambda it: device_marks.Seconds(
-        SimpleNamespace(event=it), SimpleNamespace(event=it)
-    ).value(),
+    "a time": lambda it: device_marks.Seconds(made(event=it), made(event=it)).value(),
     "a figure": lambda it: marks.Marks._number(it, 1.0),
     "a scalar": trackers._is_scalar,
     "a learning rate": optimizer_facts._number,
     "a beta": optimizer_groups._number,
-    "a loss": lambda it: number.read_number(Single(), it),
+    "a loss": lambda it: number.read_number(made_single(), it),
     "a version": version_of,
     "shapes": lambda it: call_shapes.read_tensors(it, sys.modules["torch"]),
-    "sizes": lambda it: tensor_facts.sizes_of([Single()]),
+    "sizes": lambda it: tensor_facts.sizes_of([made_single()]),
     "a layout": tensor_facts.layout_of,
     "a backend's count": groups._begun_in,
     "a backend's timeout": groups._timeout_of,
-    "a work": lambda it: rows._is_over(it, SimpleNamespace(is_on_host=True)),
-    "a work's failure": lambda it: rows._failure_of(it, SimpleNamespace(is_on_host=True)),
+    "a work": lambda it: rows._is_over(it, made(is_on_host=True)),
+    "a work's failure": lambda it: rows._failure_of(it, made(is_on_host=True)),
 }
 
 
@@ -222,8 +230,8 @@ def test_the_programs_objects_are_not_asked() -> None:
     """An argument with a `__class__` of its own is not looked into, whatever that would raise."""
 
     class Asked:
-        @property
-        def __class__(self) -> type:  # type: ignore[override]
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:
             raise ZeroDivisionError
 
     def fault(_first: object, _second: object) -> None:
