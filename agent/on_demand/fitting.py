@@ -2,12 +2,14 @@
 
 Rules of this file: one prediction at a time, in a thread of its own. It waits until one whole step
 of the training has been seen, then has the training stand still at the end of that step, copies
-model and optimizers without their data (`sources.fake_copy`), lets the training go on no later than
-`LONGEST_HOLD_S`, and runs the step on the copy (`sources.fake_step`): once as it is, once as asked.
+model and optimizers without their data (`sources.fake_copy`), and runs the step on the copy
+(`sources.fake_step`): once as it is, once as asked. It gives up after `LONGEST_HOLD_S`.
 
 The training is held for that, although tensors without data could run beside it: code of a model
 may set the random number generators, as activation checkpointing does, and those belong to the
-whole process. Held and put back, they are the same afterwards, and so are the losses.
+whole process. Held and put back, they are the same afterwards, and so are the losses. For the same
+reason nothing is run beside a training that only stands still: it may go on, and that would be
+taken back with the rest.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ _STUCK_S = 5.0
 """How long a training must have stood still: one that goes on may for a second, on a loaded
 machine."""
 LONGEST_HOLD_S = 20.0
+_PUTS_BACK_S = 5.0
+"""How much longer it is held at most, so that all is put back by then what the step has changed."""
 _POLL_S = 0.05
 _OBSTACLE_HELP = "`probing ENDPOINT memory` shows what it takes now."
 _KEPT_S = 300.0
@@ -166,19 +170,16 @@ class Fitting(ThreadJob[FitAnswer]):
 
     def _request_hold(self) -> None:
         """Have the training stand still at the end of this step."""
-        self._visit = self._training.safe_points.request(LONGEST_HOLD_S + 1.0)
+        self._visit = self._training.safe_points.request(LONGEST_HOLD_S + _PUTS_BACK_S)
 
     def _wait_held(self, visit: Visit) -> None:
-        """Wait until the training stands still, or is proven to."""
-        stillness = Stillness(self._training)
+        """Wait until the training is held: that it stands still is not enough."""
         while not visit.is_held():
-            if stillness.closes_way(visit):
-                return
             self._check_time("the training did not reach the end of a step")
             visit.wait_held(_POLL_S)
 
     def _check(self) -> None:
-        """Whether there is time left; called for every block and at every operation of a copy.
+        """Whether there is time left; called at every part of the work while the training is held.
 
         Raises:
             FitTimedOut: There is none, or nobody waits any more.

@@ -99,9 +99,10 @@ class Simulation:
 
         Raises:
             FitRefused: Something else holds tensors of theirs.
+            FitTimedOut: There is no time left to look for that.
         """
         self._labels, self._given = [], []
-        where = left_behind(modes)
+        where = left_behind(modes, self._check)
         if where:
             raise FitRefused(f"the step has left tensors without data in {where}")
 
@@ -135,7 +136,7 @@ class Simulation:
             contexts=[self._torch.autocast(d, dtype=t) for d, t in seen.autocasts],
             kept=self._kept(shape),
         )
-        self._around = around = self._around or Surroundings(copies.code())
+        self._around = around = self._around or Surroundings(copies.code(), self._check)
         try:
             return _record(run_step(step, mode, self._device, self._check), shape)
         finally:

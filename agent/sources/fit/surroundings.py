@@ -3,8 +3,10 @@
 Rules of this file: runs in a thread of the agent while the training is held. Reads the code of the
 classes that were copied, and what that names: variables of modules and classes, variables around
 functions, and what is in containers and objects there. Puts back what has become another by then,
-and nothing that is the same, since threads beside the training go on. Only what code names is
-looked at: what is found by `getattr`, in C or in libraries of Python and torch is not.
+whoever made it so: threads beside the training go on. A deque, by which threads hand things over,
+is put back only where it holds a tensor without data. Only what code names is looked at, and no
+more than `_MOST_THINGS`: what is found by `getattr`, in C or in libraries of Python and torch is
+not.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import is_not
 from typing import Any
 
+from ....errors import FitRefused
 from ..storage.living import living
 from .plain_copies import PLAIN, is_apart
 
@@ -29,7 +32,7 @@ _LIBRARIES = frozenset({"torch", "numpy", "probing", "__future__", *sys.stdlib_m
     "__main__"
 }
 _MOST_THINGS = 50_000
-_MOST_ITEMS = 100_000
+_MOST_ITEMS = 1_000_000
 _WRITES = frozenset({opcode.opmap["STORE_GLOBAL"], opcode.opmap["DELETE_GLOBAL"]})
 _CACHED = type(functools.lru_cache(len))
 _ABSENT: Any = object()
@@ -37,15 +40,24 @@ _CONTAINERS = (dict, list, set, deque)
 
 
 class Surroundings:
-    """What the code of some classes can reach, as it is now; and the generators of numbers."""
+    """What the code of some classes can reach, as it is now; and the generators of numbers.
 
-    def __init__(self, classes: Iterable[type]) -> None:
+    Args:
+        check: Is called for each thing; what it raises ends the look.
+
+    Raises:
+        FitRefused: More is in the containers than can be kept in a moment.
+    """
+
+    def __init__(self, classes: Iterable[type], check: Callable[[], None]) -> None:
         self._undo: list[Callable[[], None]] = list(_generators())
         self._seen: dict[int, Any] = {}  # by identity, and kept so that it stays its own
         self._todo: deque[Any] = deque(classes)
+        self._items = 0
         while self._todo and len(self._seen) < _MOST_THINGS:
             thing = self._todo.popleft()
             if type(thing) not in PLAIN and id(thing) not in self._seen:
+                check()
                 self._seen[id(thing)] = thing
                 self._look(thing)
 
@@ -113,8 +125,11 @@ class Surroundings:
         self._todo.append(value)
 
     def _look_at_container(self, thing: Any) -> None:
-        if len(thing) > _MOST_ITEMS:
-            return
+        self._items += len(thing)
+        if self._items > _MOST_ITEMS:
+            raise FitRefused(
+                f"the code of the model names containers of more than {_MOST_ITEMS:,} items"
+            )
         items = _items(thing)
         self._undo.append(functools.partial(_put_back_items, thing, items))
         inner = items.values() if isinstance(items, dict) else items
@@ -128,10 +143,14 @@ class Surroundings:
             self._todo.extend((own, kind))
 
 
-def left_behind(modes: list[Any]) -> str:
-    """What holds tensors of modes whose copies have gone; "" where nothing does."""
+def left_behind(modes: list[Any], check: Callable[[], None]) -> str:
+    """What holds tensors of modes whose copies have gone; "" where nothing does.
+
+    Args:
+        check: Is called before each collection, which may take long; what it raises ends the look.
+    """
     own = set(map(id, modes))
-    fake = sys.modules["torch._subclasses.fake_tensor"].FakeTensor
+    fake = _fake_class()
 
     def left() -> list[Any]:
         return [tensor for tensor in living((fake,))[0] if id(tensor.fake_mode) in own]
@@ -139,6 +158,7 @@ def left_behind(modes: list[Any]) -> str:
     for generation in (1, 2):  # they may hold each other
         if not left():
             return ""
+        check()
         gc.collect(generation)
     found = left()
     for tensor in found:
@@ -206,8 +226,27 @@ def _put_back_items(thing: Any, items: Any) -> None:
         set.intersection_update(thing, items)
         set.update(thing, items)
     elif len(now) != len(items) or any(map(is_not, now, items)):
-        base.clear(thing)
-        base.extend(thing, items)
+        if base is list:
+            list.__setitem__(thing, slice(None), items)
+        elif any(map(_has_no_data, now)):
+            deque.clear(thing)
+            deque.extend(thing, items)
+
+
+def _has_no_data(item: Any) -> bool:
+    """Whether an item is a tensor without data, or a dict, list or tuple with one."""
+    kind, parts = type(item), [item]
+    if issubclass(kind, dict):
+        parts = list(dict.values(item))
+    elif issubclass(kind, (list, tuple)):
+        parts = list((list if issubclass(kind, list) else tuple).__iter__(item))
+    return any(issubclass(type(part), _fake_class()) for part in parts)
+
+
+def _fake_class() -> type:
+    """The class of tensors without data."""
+    kind: type = sys.modules["torch._subclasses.fake_tensor"].FakeTensor
+    return kind
 
 
 def _put_back_name(around: dict[str, Any], name: str, value: Any) -> None:

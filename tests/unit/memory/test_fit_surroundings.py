@@ -6,6 +6,7 @@ import functools
 import itertools
 import random
 import sys
+import threading
 import weakref
 from collections import Counter, defaultdict, deque
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from probing.errors import FitRefused
+from probing.errors import FitRefused, FitTimedOut
 from probing.messages.about.fit import FitRequest
 
 torch: Any = pytest.importorskip("torch")
@@ -21,8 +22,10 @@ pytestmark = pytest.mark.torch
 
 CALLS = 0
 SEEN: list[Any] = []
+RECORDS: deque[Any] = deque()
 STATS: dict[str, list[Any]] = defaultdict(list)
 LAST: deque[Any] = deque([1], maxlen=1)
+FETCHED = deque([1, 2, 3])
 NAMES = {"first"}
 STATE = SimpleNamespace(calls=0, counts=Counter())
 OUTSIDE = torch.nn.Parameter(torch.ones(2))
@@ -42,6 +45,7 @@ def note(x: Any, around: list[Any] = []) -> None:  # noqa: B006 - it is kept on 
     SEEN.append(x)
     STATS["x"].append(x)
     LAST.append(x)
+    RECORDS.append({"x": x})
     NAMES.add("second")
     STATE.calls += 1
     STATE.counts["x"] += 1
@@ -109,6 +113,7 @@ def state() -> Any:
     drawn: Any = numpy.random.get_state() if numpy else ("", torch.zeros(0), 0)
     return [
         CALLS, list(SEEN), {key: list(value) for key, value in STATS.items()}, list(LAST),
+        list(RECORDS),
         set(NAMES), STATE.calls, dict(STATE.counts), sorted(vars(STATE)), dict(vars(note)),
         str(note.__defaults__), Model.made, list(Model.kept), dict(vars(Model.forward)),
         [c.cell_contents for c in Model.forward.__closure__ if type(c.cell_contents) is int],
@@ -183,3 +188,53 @@ def test_a_tensor_without_data_that_is_left_behind_is_told() -> None:
     finally:
         vars(held).pop("kept", None)
         del sys.modules["this_is_hidden"]
+
+
+def test_what_another_thread_hands_over_in_a_deque_is_not_taken_back() -> None:
+    """A batch that has been fetched meanwhile would be trained twice, or never."""
+
+    def fetch() -> None:
+        FETCHED.append(FETCHED[-1] + 1)
+        FETCHED.popleft()
+
+    def waits(out: Any) -> Any:
+        fetcher = threading.Thread(target=fetch)
+        fetcher.start()
+        fetcher.join()
+        return out * len(FETCHED)
+
+    run(Model(waits))
+    assert FETCHED[0] > 1
+    assert list(FETCHED) == [FETCHED[0], FETCHED[0] + 1, FETCHED[0] + 2]
+
+
+def test_the_look_around_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The training is held meanwhile, however much there is to be seen."""
+    from probing.agent.sources.fit import surroundings
+    from probing.agent.sources.fit.fake_step import fake_mode
+
+    def late() -> None:
+        raise FitTimedOut("there is no time left")
+
+    with pytest.raises(FitTimedOut):
+        surroundings.Surroundings([Model], late)
+    with fake_mode() as mode:
+        kept = torch.zeros(2)
+    with pytest.raises(FitTimedOut):
+        surroundings.left_behind([mode], late)
+    del kept
+    monkeypatch.setattr(surroundings, "_MOST_ITEMS", 1)
+    with pytest.raises(FitRefused, match="names containers of more than 1 items"):
+        surroundings.Surroundings([Model], lambda: None)
+
+
+def test_nothing_is_run_beside_a_training_that_only_stands_still() -> None:
+    """It may go on at any moment, and what it does then would be taken back."""
+    from probing.agent.on_demand.fitting import Fitting
+    from probing.agent.recording.safe_points import SafePoints
+
+    training: Any = SimpleNamespace(safe_points=SafePoints(), is_moving=lambda: False)
+    seen: Any = SimpleNamespace(root=lambda: None)
+    fitting = Fitting(FitRequest(batch=8, timeout_s=0.1), training, seen, lambda _: None)
+    with pytest.raises(FitTimedOut, match="did not reach the end of a step"):
+        fitting._predict(None)  # type: ignore[arg-type]
