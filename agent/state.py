@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from .._version import VERSION
-from ..cluster.launchers import Place, place_now
 from ..errors import ProbingError
 from ..linux import process
 from ..linux.file_systems import unfit_for_records
@@ -31,6 +30,7 @@ from ..server.sockets import remove_socket
 from ..settings import Setting, Settings, find
 from .leaving import Leaving
 from .recording.no_training import NoTraining, torch_is_ready
+from .standing import Standing, Standings
 
 if TYPE_CHECKING:
     from ..ring.writer import Names, RingWriter
@@ -76,7 +76,8 @@ class Agent:
         self._initial = settings
         self.unknown: tuple[str, ...] = ()
         self.problems: list[str] = []
-        self._place: Place | None = None
+        self._standings = Standings(folder)
+        self._standing: Standing | None = None
         self._card_facts: tuple[int, int, int] | None = None
         self._launcher_log = process.error_log(os.getppid()) or process.error_log(os.getpid())
         self._started_ns = time.time_ns()
@@ -290,7 +291,8 @@ class Agent:
 
     def card(self) -> Card:
         """Who this process is."""
-        place = self._place = place_now(self.settings.job)
+        standing = self._standing = self._stands()
+        place = standing.place
         return Card(
             pid=self.folder.pid,
             start_time=self.folder.start_time,
@@ -314,7 +316,11 @@ class Agent:
             error_file=os.environ.get("TORCHELASTIC_ERROR_FILE") or None,
             launcher_log=self._launcher_log if place.rank is not None else None,
             parent=os.getppid(),
+            has_trained=standing.has_trained,
         )
+
+    def _stands(self) -> Standing:
+        return self._standings.now(self.settings.job, self.training.step())
 
     def write_card(self) -> None:
         """Put the card into the run folder."""
@@ -331,7 +337,7 @@ class Agent:
 
     def refresh_card(self) -> None:
         """Write the card anew when what it says has changed since, or it is damaged."""
-        has_changed = self._place != place_now(self.settings.job) or bool(self.training.problems())
+        has_changed = self._standing != self._stands() or bool(self.training.problems())
         if has_changed or self._facts_of_card() != self._card_facts:
             self.write_card()
 

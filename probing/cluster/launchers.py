@@ -2,14 +2,15 @@
 
 Rules of this file: cheap, and imports nothing, for the agent loads it at its start. The first
 launcher that knows wins, torchrun before all others: within SLURM, too, it is torchrun that gives
-the ranks. A process group that is larger than what the launcher started wins over it.
+the ranks. A process group that is larger than what the launcher started wins over it, but in what
+a rank has started: that is no rank.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 _RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -48,7 +49,12 @@ def place_in(env: Mapping[str, str]) -> Place:
     return Place(rank, local_rank, world_size, job_in(env), _first(env, _ATTEMPT) or 0)
 
 
-def place_now(job: str | None) -> Place:
+def place_now(
+    job: str | None,
+    group: tuple[int, int] | None,
+    *,
+    is_helper: Callable[[int], bool] = lambda _: False,
+) -> Place:
     """Where this process stands; torch's process group says so where no launcher knows it.
 
     A launcher names no rank, or that of the process whose children the ranks are: they inherit its
@@ -56,9 +62,13 @@ def place_now(job: str | None) -> Place:
 
     Args:
         job: What the job is called, where its user says so.
+        group: As `torch_group` says.
+        is_helper: Tells, by the size of the group, whether a rank of another has started this
+            process, as one that trains starts an inference engine. Only asked where it matters.
     """
-    place, group = place_in(os.environ), torch_group()
-    if group is not None and (place.rank is None or group[1] > max(1, place.world_size or 0)):
+    place = place_in(os.environ)
+    is_larger = group is not None and group[1] > max(1, place.world_size or 0)
+    if group is not None and (place.rank is None or (is_larger and not is_helper(group[1]))):
         meets = [os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT")]
         named = place.job or (":".join(meets) if all(meets) else None)
         local_rank = place.local_rank if place.rank is None else None

@@ -31,6 +31,7 @@ class Card:
         error_file: Where torchrun has it write the exception that ends it.
         launcher_log: The file of its parent's standard error, where it is a rank.
         fingerprint: SHA-256 of its TCP listener's certificate.
+        has_trained: Whether it has itself been in torch's default group, or ended a step.
     """
 
     pid: int
@@ -55,6 +56,7 @@ class Card:
     error_file: str | None = None
     launcher_log: str | None = None
     parent: int | None = None
+    has_trained: bool = False
 
     def __post_init__(self) -> None:
         for name in _KEPT_AS_TEXT:

@@ -15,6 +15,7 @@ from probing.errors import NoSuchProcess
 from probing.linux import process
 from probing.messages.card import Card
 from probing.reach.endpoint import Local, resolve
+from probing.rundir.elders import is_helper
 from probing.rundir.folders import RunDirectory
 
 pytestmark = pytest.mark.anypython
@@ -92,6 +93,45 @@ def test_ranks_that_a_launcher_does_not_know_of(leave: Leave, *, is_alive: bool)
     assert isinstance(rank_0, Local)
     assert [rank_0.folder.pid, *pids(found)] == [live[0], *live[:2]]
     assert len(found.notes) == (0 if is_alive else 1), found.notes
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_a_rank_that_trains_starts_is_no_rank(
+    leave: Leave, rank: int, *, is_alive: bool
+) -> None:
+    """As the workers of an inference engine: they are more than the ranks, and rank 1 is none."""
+    with ExitStack() as stack:
+        live = [_sleeping(stack) if is_alive else GONE + number for number in range(3)]
+        first = os.getpid() if is_alive else GONE + 3
+        both = {"world_size": 2, "job": "rl", "has_trained": True}
+        leave(first, rank=0, started_ns=1, **both)
+        directory = leave(live[0], rank=1, started_ns=2, parent=first, **both)
+        of_engine = {"rank": rank, "world_size": 4, "job": "rl", "has_trained": True}
+        leave(live[1], started_ns=3, parent=first, **of_engine)
+        above = first if is_alive else live[1]
+        leave(live[2], started_ns=4, parent=above, **{**of_engine, "rank": 3})
+        found = find_members(["job:rl"])
+        rank_0 = None if rank == 0 else resolve("job:rl/rank:0", directory)
+    assert pids(found) == [first, live[0]]
+    assert rank_0 is None or (isinstance(rank_0, Local) and rank_0.folder.pid == first)
+
+
+@pytest.mark.parametrize(
+    ("facts", "group_size", "expected"),
+    [
+        ({"has_trained": True}, 4, True),
+        ({"has_trained": True}, 2, False),
+        ({"has_trained": False}, 4, False),
+        ({"has_trained": True, "rank": None}, 4, False),
+    ],
+)
+def test_a_process_knows_that_a_rank_has_started_it(
+    leave: Leave, facts: dict[str, object], group_size: int, *, expected: bool
+) -> None:
+    """One that trains, of another group than its own; not a launcher, and not its fellow."""
+    directory = leave(os.getppid(), **{"rank": 0, "world_size": 2, **facts})
+    assert is_helper(directory.folder_for(os.getpid(), 1), group_size) is expected
 
 
 def _sleeping(stack: ExitStack) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from probing.agent.standing import Standings
 from probing.cluster.job.forms import is_address, names_many
 from probing.cluster.job.members import find_members
 from probing.cluster.job.membership import Member
@@ -23,11 +24,12 @@ from probing.cluster.job.providers.named_hosts import named_hosts
 from probing.cluster.job.providers.slurm import slurm_hosts
 from probing.cluster.job.rank_sets import rank_set, ranks_of
 from probing.cluster.job.sift import sift, without_repeats
-from probing.cluster.launchers import place_in, place_now
+from probing.cluster.launchers import place_in, place_now, torch_group
 from probing.cluster.registration import STALE_S, Registration, register, registrations
 from probing.errors import BadEndpoint, NotProbing, ProbingError
 from probing.linux import process
 from probing.messages import rank_paths
+from probing.rundir.folders import RunDirectory
 
 pytestmark = pytest.mark.anypython
 
@@ -380,5 +382,26 @@ def test_torch_tells_the_rank_where_no_launcher_knows_it(
     """As for ranks that `torch.multiprocessing.spawn` starts, whatever variables they inherit."""
     monkeypatch.setattr("os.environ", env)
     monkeypatch.setitem(sys.modules, "torch.distributed", group)
-    place = place_now(job)
+    place = place_now(job, torch_group())
     assert (place.rank, place.world_size, place.job) == expected
+
+
+def test_a_helper_keeps_what_it_has_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The larger group of an inference engine that a rank has started tells of no rank."""
+    monkeypatch.setattr("os.environ", {**NO_LAUNCHER, "RANK": "0", "WORLD_SIZE": "2"})
+    asked: list[int] = []
+    place = place_now(None, (3, 4), is_helper=lambda size: not asked.append(size))
+    assert ((place.rank, place.world_size), asked) == ((0, 2), [4])
+
+
+def test_a_group_that_has_ended_has_told_the_rank(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What a card said while it trained is on the record of a rank that has ended."""
+    monkeypatch.setattr("os.environ", NO_LAUNCHER)
+    monkeypatch.setitem(sys.modules, "torch.distributed", Group())
+    standings = Standings(RunDirectory(tmp_path).folder_for(1, 1))
+    told = standings.now(None, None)
+    assert told == (True, (3, None, 8, "node1:29500", 0))
+    monkeypatch.setitem(sys.modules, "torch.distributed", None)
+    assert standings.now(None, None) == told

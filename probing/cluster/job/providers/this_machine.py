@@ -6,15 +6,28 @@ Rules of this file: reads cards and /proc; only where states are wanted anybody 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from ....client.listing import summarize
-from ....linux import process
 from ....messages.card import Card
-from ....reach.starters import has_started, is_starter, size_of
+from ....reach.starters import has_started, is_starter, size_of, starters_of
+from ....rundir.elders import ancestors
 from ....rundir.folders import ProcessFolder, RunDirectory
 from ..membership import Member, member_of
+
+
+class _Known:
+    """Those that are to be told apart.
+
+    Attributes:
+        by_pid: Their cards by pid and pid namespace.
+    """
+
+    def __init__(self, members: list[tuple[Member, Card]]) -> None:
+        self.members = members
+        self.by_pid: dict[tuple[int, int], list[Card]] = {}
+        for _, card in members:
+            self.by_pid.setdefault((card.pid, card.pid_namespace), []).append(card)
 
 
 def members_here(directory: RunDirectory, *, states: bool = False) -> list[Member]:
@@ -23,7 +36,8 @@ def members_here(directory: RunDirectory, *, states: bool = False) -> list[Membe
     Those of other containers and machines that share the run directory are left out: whether they
     run cannot be told here.
     A child that inherited its parent's rank, such as a worker that loads data, is no rank; nor is
-    a parent whose children are the ranks, and had inherited its.
+    a parent whose children are the ranks, and had inherited its. What a rank that trains starts,
+    such as an inference engine of more processes than there are ranks, is none either.
 
     Args:
         states: Whether to find out what each of them does.
@@ -33,10 +47,10 @@ def members_here(directory: RunDirectory, *, states: bool = False) -> list[Membe
         card = folder.read_card()
         if card is not None and not folder.may_run_elsewhere():
             found.append((folder, member_at(folder, card), card))
-    known = [(member, card) for _, member, card in found]
+    known = _Known([(member, card) for _, member, card in found])
     cards = {
-        True: [card for member, card in known if member.is_alive],
-        False: [c for _, c in known],
+        True: [card for member, card in known.members if member.is_alive],
+        False: [c for _, c in known.members],
     }
     ranks = [
         (folder, member)
@@ -61,25 +75,40 @@ def member_at(folder: ProcessFolder, card: Card) -> Member:
     return dataclasses.replace(member, pid=folder.pid)
 
 
-def _is_helper(member: Member, card: Card, others: Iterable[tuple[Member, Card]]) -> bool:
+def _is_helper(member: Member, card: Card, others: _Known) -> bool:
     """Whether a process is, or was, the child of a rank whose variables it has inherited.
 
     Those are of the same rank, or of the launcher that the parent's larger group knows better than;
-    a child of a larger group than its parent's is a rank itself.
+    a child of a larger group than its parent's is a rank itself, but where the parent trains: then
+    it, and what it has started, are helpers.
     Who started one that has ended is known by what it said itself, in its own pid namespace.
     """
     if member.rank is None:
         return False
-    elders = [(other, its) for other, its in others if _may_have_lent(its, card)]
+    elders = [(other, its) for other, its in others.members if _may_have_lent(its, card)]
+    if not elders:
+        return False
     if member.is_alive:
-        facts = process.facts(member.pid) if member.pid else None
-        parent = facts.parent if facts is not None else None
-        return any(other.is_alive and other.pid == parent for other, _ in elders)
-    return any(its.job == card.job and has_started(its, card) for _, its in elders)
+        above = list(ancestors(member.pid)) if member.pid else []
+        return any(
+            other.is_alive and other.pid in (above if _reaches(its, card) else above[:1])
+            for other, its in elders
+        )
+    if any(its.job == card.job and has_started(its, card) for _, its in elders):
+        return True
+    over = list(starters_of(card, others.by_pid))
+    return any(_reaches(its, card) and its in over for _, its in elders)
+
+
+def _reaches(elder: Card, card: Card) -> bool:
+    """Whether what one has lent goes beyond its children, to whatever those start."""
+    return elder.has_trained and elder.job == card.job
 
 
 def _may_have_lent(parent: Card, child: Card) -> bool:
     """Whether a child of this one that says where it stands may say so as its child alone."""
     if size_of(parent) > size_of(child) and child.job in {None, parent.job}:
         return True
+    if parent.has_trained and parent.rank is not None and size_of(parent) < size_of(child):
+        return child.job in {None, parent.job}
     return parent.rank == child.rank and size_of(parent) >= size_of(child)

@@ -1,0 +1,49 @@
+"""Where a process stands in its job, by what it has seen of itself so far.
+
+Rules of this file: cheap, for it is asked with each question; any thread may run it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..cluster.launchers import Place, place_now, torch_group
+from ..rundir.elders import is_helper
+from ..rundir.folders import ProcessFolder
+
+
+class Standing(NamedTuple):
+    """What a card says of a process in its job.
+
+    Attributes:
+        has_trained: See `probing.messages.card.Card`.
+    """
+
+    has_trained: bool
+    place: Place
+
+
+class Standings:
+    """Tells where this process stands; what was so once stays when its process group has ended."""
+
+    def __init__(self, folder: ProcessFolder) -> None:
+        self._folder = folder
+        self._group: tuple[int, int] | None = None
+        self._has_trained = self._is_helper = False
+
+    def now(self, job: str | None, step: int | None) -> Standing:
+        """Where it stands.
+
+        Args:
+            job: What the job is called, where its user says so.
+            step: The step in progress; None where there is none.
+        """
+        group = self._group = torch_group() or self._group
+        self._has_trained = self._has_trained or group is not None or bool(step)
+        place = place_now(job, group, is_helper=self._is_started_by_rank)
+        return Standing(self._has_trained, place)
+
+    def _is_started_by_rank(self, group_size: int) -> bool:
+        """See `is_helper`; known for good once it is so, for those that started it may end."""
+        self._is_helper = self._is_helper or is_helper(self._folder, group_size)
+        return self._is_helper
