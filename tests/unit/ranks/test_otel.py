@@ -243,3 +243,15 @@ def test_who_learns_its_rank_is_told_by_it(tmp_path: Path) -> None:
     told = resources.of(joined[1]).attributes
     assert (told["probing.rank"], told["probing.job"]) == (1, "gpt")
     assert resources.of(joined[1]) is resources.of(joined[1])
+
+
+@pytest.mark.parametrize("sooner", [0, 1])
+def test_ranks_that_learn_it_one_by_one_have_one_trace(sooner: int) -> None:
+    """Whoever comes later joins the trace that the others have, also the one that began first."""
+    joined = [member(0, 100), member(1, 101)]
+    early = [dataclasses.replace(one, rank=None, job=None) for one in joined]
+    traces = TraceIds()
+    traces.look(early)
+    between = traces.look([joined[sooner], early[1 - sooner]])
+    assert len(set(between.values())) == 2
+    assert set(traces.look(joined).values()) == {between[joined[sooner].key]}

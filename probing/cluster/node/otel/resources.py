@@ -121,7 +121,7 @@ class TraceIds:
 
     A launcher may give many starts the same name, so the moment tells them apart: a rank belongs to
     the newest start of its job that has no such rank yet and began within ten minutes of it. Who
-    learns its rank later changes to that trace.
+    learns its rank later changes to that trace, which the others keep.
     """
 
     def __init__(self) -> None:
@@ -130,27 +130,37 @@ class TraceIds:
 
     def look(self, members: Iterable[NodeMember]) -> dict[str, int]:
         """The traces of all processes that are there."""
-        starts: dict[tuple[str, int], tuple[NodeMember, set[int]]] = {}
-        found = {}
         members = list(members)
         places = {member.key: _place_of(member) for member in members}
         for key in places.keys() & self._places.keys():
             if places[key] != self._places[key]:
                 del self._known[key]
         self._places = places
-        for member in sorted(members, key=lambda one: one.started_ns):
-            first = member
-            if member.job is not None and member.rank is not None:
-                job = member.job, member.attempt
-                first, ranks = starts.get(job, (member, set()))
-                is_near = member.started_ns - first.started_ns <= _TOGETHER_NS
-                if not is_near or member.rank in ranks:
-                    first, ranks = member, set()
-                starts[job] = first, {*ranks, member.rank}
-            known = self._known.get(member.key) or self._known.get(first.key)
-            found[member.key] = self._known[member.key] = known or trace_id(first)
+        found = {}
+        for start in _starts(members):
+            known = (self._known[one.key] for one in start if one.key in self._known)
+            shared = next(known, None) or trace_id(start[0])
+            found |= {one.key: self._known.get(one.key, shared) for one in start}
         self._known = found
         return found
+
+
+def _starts(members: Iterable[NodeMember]) -> list[list[NodeMember]]:
+    """Who began together, the oldest first; whoever has no rank stands alone."""
+    starts: list[list[NodeMember]] = []
+    newest: dict[tuple[str, int], list[NodeMember]] = {}
+    for member in sorted(members, key=lambda one: one.started_ns):
+        start: list[NodeMember] = []
+        if member.job is not None and member.rank is not None:
+            start = newest.get((member.job, member.attempt), start)
+            is_near = not start or member.started_ns - start[0].started_ns <= _TOGETHER_NS
+            if not is_near or member.rank in {one.rank for one in start}:
+                start = []
+            newest[member.job, member.attempt] = start
+        if not start:
+            starts.append(start)
+        start.append(member)
+    return starts
 
 
 def trace_id(first: NodeMember) -> int:
