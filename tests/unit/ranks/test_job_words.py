@@ -389,9 +389,8 @@ def test_torch_tells_the_rank_where_no_launcher_knows_it(
 def test_a_helper_keeps_what_it_has_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
     """The larger group of an inference engine that a rank has started tells of no rank."""
     monkeypatch.setattr("os.environ", {**NO_LAUNCHER, "RANK": "0", "WORLD_SIZE": "2"})
-    asked: list[int] = []
-    place = place_now(None, (3, 4), is_helper=lambda size: not asked.append(size))
-    assert ((place.rank, place.world_size), asked) == ((0, 2), [4])
+    place = place_now(None, (3, 4), is_helper=lambda size: size == 4)
+    assert (place.rank, place.world_size) == (0, 2)
 
 
 def test_a_group_that_has_ended_has_told_the_rank(
