@@ -136,7 +136,7 @@ class TraceIds:
             if places[key] != self._places[key]:
                 del self._known[key]
         self._places = places
-        found = {}
+        found: dict[str, int] = {}
         for start in _starts(members):
             known = (self._known[one.key] for one in start if one.key in self._known)
             shared = next(known, None) or trace_id(start[0])
