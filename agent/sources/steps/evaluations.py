@@ -51,8 +51,13 @@ class Wait(NamedTuple):
 
 
 class _Early(NamedTuple):
-    """Calls without gradients, before any training of the step, that may turn out as evaluation."""
+    """Calls without gradients, before any training of the step, that may turn out as evaluation.
 
+    Attributes:
+        root: Which root was called first, by its identity.
+    """
+
+    root: int
     start_ns: int
     calls: int
     samples: int
@@ -130,16 +135,26 @@ class Evaluations:
         if is_evaluated:
             self._in_evaluation_mode = weakref.ref(root)
         if not (is_again or is_evaluated):
-            self._come_early(samples)
+            self._come_early(root, samples)
+        elif self._early is not None and not (is_again and self._early.root == id(root)):
+            self._drop_early()
         return is_again or is_evaluated
 
-    def _come_early(self, samples: int | None) -> None:
+    def _come_early(self, root: Module, samples: int | None) -> None:
         """A call is the step's, unless the next ones show that an evaluation began with it."""
         early = self._early
         if early is None:
             now_ns = time.perf_counter_ns()
-            early = _Early(self._before[-1].start_ns if self._before else now_ns, 0, 0)
-        self._early = _Early(early.start_ns, early.calls + 1, early.samples + (samples or 0))
+            start_ns = self._before[-1].start_ns if self._before else now_ns
+            early = _Early(id(root), start_ns, 0, 0)
+        calls, known = early.calls + 1, early.samples + (samples or 0)
+        self._early = early._replace(calls=calls, samples=known)
+
+    def _drop_early(self) -> None:
+        """The evaluation of another root begins: those calls, and the first batch, are the step's."""
+        self._before.extend(self._after)
+        self._after.clear()
+        self._early = None
 
     def step_ended(self) -> None:
         """Nothing has been trained since."""
@@ -179,7 +194,8 @@ class Evaluations:
         if not self.is_on:
             self.is_on = True
             start = self._before[-1].start_ns if self._before else now_ns
-            self._start_ns, self._calls, self._samples = self._early or _Early(start, 0, 0)
+            begun = self._early or _Early(0, start, 0, 0)
+            _, self._start_ns, self._calls, self._samples = begun
             self._word = self._ring.open_row(self._start_ns, step, thread_id)
             self._model, self._forward_ns = call.ids[0], forward_ns() if self._early else 0
         self._samples += call.samples or 0
