@@ -104,6 +104,8 @@ class Handlers:
         question = await read_body(request, wire.EvalRequest)
         evaluation = self._evaluator.submit(question, sender_of(request))
         result = asyncio.wrap_future(evaluation.future)
+        if question.session is not None:
+            result.add_done_callback(self._forget_unused_later)  # also where nobody awaits it
         try:
             done, _ = await asyncio.wait([result], timeout=evaluation.limit_s + _GRACE_S)
         except asyncio.CancelledError:  # the client went away
@@ -111,10 +113,12 @@ class Handlers:
             raise
         if not done:
             raise evaluation.overdue()
-        if question.session is not None:
-            for wait_s in (LAST_S, IDLE_S):
-                asyncio.get_running_loop().call_later(wait_s, self._evaluator.forget_unused)
         return json_answer(result.result())
+
+    def _forget_unused_later(self, _: asyncio.Future[wire.EvalResult]) -> None:
+        """A line of a prompt has ended, however late: look whether another one comes."""
+        for wait_s in (LAST_S, IDLE_S):
+            asyncio.get_running_loop().call_later(wait_s, self._evaluator.forget_unused)
 
     async def end_session(self, request: web.Request) -> web.StreamResponse:
         """See the route."""

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import weakref
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from probing.agent import handlers
 from probing.agent.eval.code import Pieces
 from probing.agent.eval.evaluator import Evaluator
 from probing.agent.eval.frame_names import Place
 from probing.agent.eval.namespace import Names
 from probing.agent.eval.run import IDLE_S, LAST_S, Shared
+from probing.messages.common import EvalRequest
 from probing.settings import Settings
+from tests.harness.targets import DEADLINE_S
 
 pytestmark = pytest.mark.anypython
+
+
+class OverdueError(Exception):
+    """A line's time is up."""
 
 
 class Large:
@@ -68,3 +77,39 @@ def test_a_prompt_that_nobody_comes_back_to_is_forgotten() -> None:
     assert (session.last, session.names) == ({}, {"rate": 1})
     shared.forget_unused(session.used_s + IDLE_S)
     assert not shared.sessions
+
+
+@pytest.mark.parametrize("is_given_up", [True, False])
+def test_a_prompt_is_forgotten_also_behind_a_line_that_nobody_awaits(
+    monkeypatch: pytest.MonkeyPatch, *, is_given_up: bool
+) -> None:
+    """Its client has gone away, or its time was up: what it keeps goes once it has ended."""
+
+    async def body(*_: object) -> EvalRequest:
+        return EvalRequest(code="big", session="one")
+
+    async def type_line() -> None:
+        forgotten = asyncio.Event()
+        line: Any = SimpleNamespace(
+            future=Future(), limit_s=60.0, cancel=str, overdue=lambda: OverdueError
+        )
+        route: Any = handlers.Handlers.__new__(handlers.Handlers)
+        route._evaluator = SimpleNamespace(
+            submit=lambda *_: line, forget_unused=lambda: forgotten.set()
+        )
+        if not is_given_up:
+            line.limit_s = -handlers._GRACE_S
+        asked = asyncio.ensure_future(route.eval(None))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if is_given_up:
+            asked.cancel()
+        with pytest.raises(asyncio.CancelledError if is_given_up else OverdueError):
+            await asked
+        assert not forgotten.is_set()
+        line.future.set_result(None)
+        await asyncio.wait_for(forgotten.wait(), DEADLINE_S)
+
+    for name, value in {"read_body": body, "sender_of": str, "LAST_S": 0.0, "IDLE_S": 0.0}.items():
+        monkeypatch.setattr(handlers, name, value)
+    asyncio.run(type_line())
