@@ -173,7 +173,7 @@ class Checkpoints(PlainSource):
         names = self._recording.names
         for text, at in ((path, kind), (os.path.join(os.path.dirname(path), ""), 2)):
             is_new = not names.has(text)
-            if not is_new or self._left[at]:
+            if not is_new or self._left[at] > 0:  # several threads may save at once
                 self._left[at] -= is_new
                 return names.intern(text)
         return NULL_NAME

@@ -49,6 +49,8 @@ def test_only_a_file_with_a_model_has_the_weights_looked_at(
         assert recording.costs._spent["checkpoints"] > 0
         torch.save({"weight": 1}, tmp_path / "model.pt")
         assert model.asked > 0
+        source._left[0] = -1  # two threads have saved at once
+        assert source._number_of(str(tmp_path / "more.pt"), 0) == names.intern(f"{tmp_path}/")
     finally:
         source.stop()
     assert source.guard.problem is None
