@@ -94,9 +94,7 @@ def test_a_prompt_is_forgotten_also_behind_a_line_that_nobody_awaits(
             future=Future(), limit_s=60.0, cancel=str, overdue=lambda: OverdueError
         )
         route: Any = handlers.Handlers.__new__(handlers.Handlers)
-        route._evaluator = SimpleNamespace(
-            submit=lambda *_: line, forget_unused=lambda: forgotten.set()
-        )
+        route._evaluator = SimpleNamespace(submit=lambda *_: line, forget_unused=forgotten.set)
         if not is_given_up:
             line.limit_s = -handlers._GRACE_S
         asked = asyncio.ensure_future(route.eval(None))

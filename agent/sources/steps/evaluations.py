@@ -151,7 +151,7 @@ class Evaluations:
         self._early = early._replace(calls=calls, samples=known)
 
     def _drop_early(self) -> None:
-        """The evaluation of another root begins: those calls, and the first batch, are the step's."""
+        """Another root begins an evaluation: those calls, and the first batch, are the step's."""
         self._before.extend(self._after)
         self._after.clear()
         self._early = None
