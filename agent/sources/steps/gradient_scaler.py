@@ -1,7 +1,7 @@
 """What a gradient scaler (AMP) does to a step: its scale, and the steps that it leaves out.
 
-Rules of this file: runs in the training thread, in the place of two methods of torch's
-``GradScaler``; keeps no tensor alive but the scale, which is the scaler's own.
+Rules of this file: runs in the training thread, in the place of three methods of torch's
+``GradScaler``; keeps no tensor alive but the scales of the last losses, which are the scaler's own.
 """
 
 from __future__ import annotations
