@@ -54,6 +54,7 @@ CASES = {
     "two batches": ([_waited(64), _waited(64), _called(128, 3)], 128),
     "filtered": ([_waited(64), _called(20, 3)], 20),
     "in pieces, and one pass": ([_waited(64), _called(32, 3), _called(32, 3)], 64),
+    "in pieces, not all of them": ([_waited(64), _called(16, 3), _called(16, 3)], 32),
     "all calls ahead": ([_waited(64), _called(32, 3), _called(32, 3), _ahead], 32),
     "two models": ([_waited(64), _called(32, 3), _called(32, 3, root=OTHER)], 32),
     "length first": ([_waited(64), _called(10, 64, 3)], 64),
@@ -81,6 +82,8 @@ def test_tokens_are_those_the_model_is_called_with() -> None:
     assert _step([batch, _called(6, 8, tokens=True)])[0] == (6, 48)
     halves = [_called(6, 5, tokens=True), _called(6, 4, tokens=True)]
     assert _step([batch, *halves])[0] == (6, 54)
+    parts = [_called(2, 5, tokens=True), _called(2, 4, tokens=True)]
+    assert _step([batch, *parts])[0] == (4, 18), "the rest is left out"
     assert _step([batch, _called(9, 6, tokens=True)])[0] == (6, 54), "length first"
     assert _step([batch, _called(6, 9, 3)])[0] == (6, 54)
 

@@ -113,6 +113,10 @@ class MicroBatch:
         if samples is not None and samples != self.samples:
             if shape is not None and self._is_all(shape, samples, tokens):
                 return
+            if 0 < self._others[0] < (self.samples or 0) - samples:  # in parts, and a rest left out
+                self.samples = samples + self._others[0]
+                self.tokens = self.tokens if tokens is None else tokens + self._others[1]
+                return
             self.samples = samples
         if tokens is not None and tokens + self._others[1] != self.tokens:
             self.tokens = tokens
