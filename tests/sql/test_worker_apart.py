@@ -15,6 +15,7 @@ import pytest
 
 from probing.linux import process
 from probing.linux.host_memory import host_memory_rows, sql_workers
+from probing.own_files import SQL_WORKER_PARENT
 from probing.rundir.folders import ProcessFolder
 from probing.server.sql_worker import apart
 from probing.server.sql_worker.worker_process import WorkerProcess
@@ -75,6 +76,44 @@ def test_where_nobody_takes_note_the_next_is_a_child() -> None:
     finally:
         child.wait()
     assert not apart._is_anyone_left()
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_what_the_interpreter_prints_is_no_number(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_alone: bool
+) -> None:
+    """It may find no memory, or no room for one more process: its last words are the reason."""
+    script = tmp_path / SQL_WORKER_PARENT
+    words = "Traceback (most recent call last):\n  line 7\nOSError: no room\n"
+    numbers = "" if is_alone else "7 1000000000\n"
+    script.write_text(f"import os\nos.write(2, {words + numbers!r}.encode())\nos._exit(1)\n")
+    monkeypatch.setattr(apart, "__file__", str(tmp_path / "apart.py"))
+    one = apart.ProcessApart([], {})
+    try:
+        assert one.wait(DEADLINE_S)
+        assert (one.pid, one.code) == (0 if is_alone else 1000000000, None)
+        assert one.how_it_ended() == "exit code 1: OSError: no room"
+    finally:
+        one.release()
+        apart._left.clear()
+
+
+def test_no_room_for_one_more_process_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By whichever fork finds none, and not as a traceback."""
+    own = Path(apart.__file__).with_name(SQL_WORKER_PARENT)
+    last = "if __name__"
+    full = f"def full():\n    raise BlockingIOError(11, 'no room')\nos.fork = full\n{last}"
+    (tmp_path / SQL_WORKER_PARENT).write_text(own.read_text().replace(last, full))
+    monkeypatch.setattr(apart, "__file__", str(tmp_path / "apart.py"))
+    monkeypatch.setattr(apart, "_is_anyone_left", lambda: False)
+    one = apart.ProcessApart(["folder"], {})
+    try:
+        assert one.wait(DEADLINE_S)
+        assert one.how_it_ended() == "exit code 1: [Errno 11] no room"
+    finally:
+        one.release()
 
 
 @pytest.mark.parametrize("is_early", [True, False])

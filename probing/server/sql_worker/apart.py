@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -29,6 +30,10 @@ _LOOK_S = 0.005
 _REAP_S = 1.0
 _TAKE_NOTE_S = 30.0
 """Within how long whom a process was left to takes note of its end: some look every few seconds."""
+
+_NUMBERS, _CODE = re.compile(rb"\d+ \d+"), re.compile(rb"-?\d+")
+"""What the parent tells; other lines are the interpreter's, as of one that found no memory."""
+_MOST_CHARS = 200
 
 _left: list[tuple[int, float]] = []
 """Those that were left to others: their numbers, and when they ended."""
@@ -79,6 +84,7 @@ class ProcessApart:
         self.code: int | None = None
         self._parent = 0
         self._heard = b""
+        self._why = ""
         self._is_gone = self._is_released = False
         if not self._stays:
             self._reap()
@@ -108,9 +114,10 @@ class ProcessApart:
         if code is None:  # the parent ended, and the worker with it
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = self._popen.wait(_REAP_S) or None
+        why = f": {self._why}" if self._why and self.code is None else ""
         if code is None:
-            return "its parent process was ended"
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
+            return f"its parent process was ended{why}"
+        return f"signal {-code}{why}" if code < 0 else f"exit code {code}{why}"
 
     def kill(self) -> None:
         """End it at once; `is_gone` says when it is so."""
@@ -133,13 +140,14 @@ class ProcessApart:
             end.close()
 
     def _hear(self, part: bytes) -> None:
-        self._heard += part
-        lines, _, _ = self._heard.rpartition(b"\n")
-        told = [int(word) for word in lines.split()]
-        if len(told) >= 2:
-            self._parent, self.pid = told[:2]
-        if len(told) > 2:
-            self.code = told[2]
+        *lines, self._heard = (self._heard + part).split(b"\n")
+        for line in lines:
+            if _NUMBERS.fullmatch(line):
+                self._parent, self.pid = map(int, line.split())
+            elif _CODE.fullmatch(line):
+                self.code = int(line)
+            elif line.strip():
+                self._why = line.decode("utf-8", "replace").strip()[:_MOST_CHARS]
 
     def _end(self) -> None:
         self._is_gone = True

@@ -24,16 +24,16 @@ _LOOK_MS, _LOOK_OFTEN_MS = 1000, 100
 
 def main(training: int, thread: int, stays: str, words: list[str]) -> int:
     """Start the worker and wait for its end."""
+    said, nothing = os.dup(2), os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 2)  # what the interpreter may print is not for the training
     started = _started(training, thread)
     is_late = started is None and _started(training, training) is not None
     if is_late or os.getppid() != training:  # it has ended, or the thread has
         return 1
-    if stays != STAYS and os.fork():
+    if stays != STAYS and _fork(said):
         os._exit(0)
-    said, nothing = os.dup(2), os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 2)
     own = os.getpid()
-    worker = os.fork()
+    worker = _fork(said)
     if worker == 0:
         _become_worker(str(own), words)
     for pipe in (0, 1):  # they are the worker's
@@ -42,6 +42,15 @@ def main(training: int, thread: int, stays: str, words: list[str]) -> int:
     code = _wait(worker, said, training, lambda: _started(training, thread) == started)
     os.write(said, b"%d\n" % code)
     os._exit(0)
+
+
+def _fork(said: int) -> int:
+    """Fork, or tell why there is no room for one more process, and end."""
+    try:
+        return os.fork()
+    except OSError as error:
+        os.write(said, f"{error}\n".encode())
+        os._exit(1)
 
 
 def _become_worker(parent: str, words: list[str]) -> None:
