@@ -144,6 +144,20 @@ def test_it_goes_with_the_thread_that_started_it(*, is_early: bool) -> None:
     workers[0].release()
 
 
+def test_it_is_ended_though_its_parent_is_stopped() -> None:
+    """As by who stops all of a session: a statement that runs away ends all the same."""
+    with started() as worker:
+        parent = parent_of(worker.pid)
+        os.kill(parent, signal.SIGSTOP)
+        try:
+            worker.kill()
+            wait_until(lambda: process.start_time(worker.pid) is None, "the worker's end")
+        finally:
+            os.kill(parent, signal.SIGCONT)
+        wait_until(worker.is_gone, "the parent's words")
+        assert worker._apart.how_it_ended() == "signal 9"
+
+
 @pytest.mark.usefixtures("_is_left")
 def test_it_goes_with_its_parent() -> None:
     """And that is told, though not by the parent."""

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -123,8 +124,15 @@ class ProcessApart:
         """End it at once; `is_gone` says when it is so."""
         with contextlib.suppress(OSError):
             self._said.send(b"\0", socket.MSG_NOSIGNAL)
-        if not (self.is_gone() or self.pid):  # nothing has begun, or it hears that byte later
+        if self.is_gone():
+            return
+        if not self.pid:  # nothing has begun, or it hears that byte later
             self._popen.kill()
+            return
+        facts = process.facts(self.pid)
+        if facts is not None and facts.parent == self._parent:  # which may be stopped
+            with contextlib.suppress(OSError):
+                os.kill(self.pid, signal.SIGKILL)
 
     def wait(self, limit_s: float) -> bool:
         """Wait until it is gone; whether it is."""
