@@ -18,7 +18,7 @@ from ..linux import process
 from ..linux.foreign_files import read_file
 from ..linux.other_user import acting_as
 from ..messages.common import EvalResult
-from ..rundir.folders import directory_of, write_private
+from ..rundir.folders import ProcessFolder, RunDirectory, directory_of, write_private
 from ..stacks import py_spy
 from .attach import ask_helper, written_as_its_user
 from .injectors.injected.script import evaluation_text, injected_code
@@ -58,11 +58,12 @@ def eval_in_holder(pid: int, code: str, *, limit_s: float) -> EvalResult:
     text = evaluation_text(
         {"script": str(script), "code": code, "limit_s": limit_s, "max_chars": _MAX_CHARS}
     )
-    with written_as_its_user(pid, directory):
-        directory.create_folder(pid, folder.start_time)
-        result.unlink(missing_ok=True)
-        write_private(script, text.encode("ascii"))
     try:
+        with written_as_its_user(pid, directory):
+            try:
+                _write(directory, folder, script, text)
+            except FileNotFoundError:  # another one that ended has just taken the folder away
+                _write(directory, folder, script, text)
         order = {"pid": pid, "code": injected_code(str(script)), "thread_id": holders[0]}
         reason = ask_helper(order)["reason"]
         if reason:
@@ -73,6 +74,11 @@ def eval_in_holder(pid: int, code: str, *, limit_s: float) -> EvalResult:
             script.unlink(missing_ok=True)
             result.unlink(missing_ok=True)
             folder.path.rmdir()  # it stays where an agent has files in it
+
+
+def _write(directory: RunDirectory, folder: ProcessFolder, script: Path, text: str) -> None:
+    directory.create_folder(folder.pid, folder.start_time)
+    write_private(script, text.encode("ascii"))
 
 
 def _read(path: Path, pid: int) -> dict[str, Any]:
