@@ -58,9 +58,9 @@ class StallRecord:
 
     def begin(self, values: Mapping[str, object]) -> int | None:
         """Write the row of a stall; None where there is no room for it."""
-        if not self._path.exists():  # another attach has made the folder anew
-            self.close()
         try:
+            if not self._path.exists():  # another attach has made the folder anew
+                self.close()
             self._ring = self._ring or self._make()
         except (OSError, RingError):
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -11,6 +12,7 @@ import pytest
 
 from probing.client.providers import providers_for
 from probing.cluster.node.roster import Roster
+from probing.cluster.node.stall_record import StallRecord
 from probing.cluster.node.stalls import FIRST_S, StallWatch, stall_limit_s
 from probing.linux import process
 from probing.messages.card import Card
@@ -93,6 +95,20 @@ def test_stalls_are_on_record_after_another_attach(tmp_path: Path) -> None:
         shutil.rmtree(folder.path)
         watch.look([directory.create_folder(4242, 1)])
     watch.close()
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ESTALE])
+def test_a_folder_that_cannot_be_reached_has_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Some Pythons raise what a file system says of a path, where others say no."""
+
+    def unreachable(_path: Path) -> bool:
+        raise OSError(number, os.strerror(number))
+
+    record = StallRecord(RunDirectory(tmp_path / "home").create_folder(4242, 1))
+    monkeypatch.setattr(Path, "exists", unreachable)
+    assert record.begin({}) is None
 
 
 def test_who_asks_for_the_members_learns_of_the_stall(tmp_path: Path) -> None:
