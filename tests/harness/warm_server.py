@@ -42,6 +42,9 @@ _areas: list[mmap.mmap] = []
 """Command lines of this process; the kernel reads them for as long as it lives."""
 _ended: dict[int, int] = {}
 """How children have ended; who asked may have been stopped before the answer, and ask again."""
+_LOOK_S = 0.05
+_leaving: list[int] = []
+"""Children that were killed here; one that somebody traces is a zombie until that one lets it go."""
 
 
 class _MemoryMap(ctypes.Structure):
@@ -158,7 +161,8 @@ def _serve(server: socket.socket, door: socket.socket) -> Callable[[], object] |
     """
     begun: dict[socket.socket, list[int]] = {server: []}
     while True:
-        for ready in select.select([door, *begun], [], [])[0]:
+        _leaving[:] = [pid for pid in _leaving if _reap(pid) is None]
+        for ready in select.select([door, *begun], [], [], _LOOK_S if _leaving else None)[0]:
             if ready is door:
                 begun[door.accept()[0]] = []
             elif (received := _receive(ready)) is not None:
@@ -181,7 +185,7 @@ def _end_left(pids: list[int]) -> None:
     for pid in pids:
         if pid not in _ended:
             os.kill(pid, signal.SIGKILL)
-            _ended[pid] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            _leaving.append(pid)
 
 
 def _answer(client: socket.socket, request: dict[str, Any], streams: list[int]) -> int | None:

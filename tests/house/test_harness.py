@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import leftovers, sharing, warm
+from tests.harness import leftovers, sharing, warm, warm_server
 from tests.harness.targets import DEADLINE_S, ROOT, clean_env, wait_until
 from tests.harness.watch import Place, Watch
 
@@ -287,3 +287,20 @@ def test_a_command_ends_with_the_shell_that_is_killed(own_servers: None, tmp_pat
         pid = json.loads(card.read_text("utf-8"))["pid"]
         shell.kill()
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the node server to end")
+
+
+def test_a_program_that_is_traced_holds_up_no_warm_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever traces it may keep it from its end: it is looked at again and again."""
+    killed: list[int] = []
+
+    def end_later(pid: int, options: int) -> tuple[int, int]:
+        assert options == os.WNOHANG, "a wait without an end"
+        return (0, 0) if killed.pop() else (pid, signal.SIGKILL)
+
+    monkeypatch.setattr(os, "kill", lambda pid, _signal: killed.extend((0, pid)))
+    monkeypatch.setattr(os, "waitpid", end_later)
+    warm_server._end_left([7])
+    assert warm_server._leaving == [7]
+    assert [warm_server._reap(7), warm_server._reap(7)] == [None, -signal.SIGKILL]
+    warm_server._leaving.clear()
+    warm_server._ended.clear()
