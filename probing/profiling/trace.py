@@ -23,8 +23,8 @@ _ENGINE = "autograd::engine::evaluate_function: "
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _CALLS = ("_runtime", "_driver")
 """How the categories of calls end by which a program uses devices, such as `cuda_driver`."""
-_NAME = re.compile(rb'(?<="name": ").{1,10000}(?=",?[ \t\r]*(?:"pid"|$))', re.MULTILINE)
-"""What torch writes alone in a line, or before the process."""
+_NAME = re.compile(rb'(?<="name": ").{1,1000}(?=",?[ \t\r]*(?:"pid"|$))', re.MULTILINE)
+"""What torch writes alone in a line, or before the process; a line full of names takes its time."""
 _QUOTE = re.compile(rb'(?<!\\)"')
 _LAUNCH = re.compile(r"Launch")
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch")

@@ -31,6 +31,7 @@ from probing.profiling import (
     summarize,
 )
 from probing.profiling.categories import category_of
+from probing.profiling.trace import _NAME
 from probing.script.profile_mark import MARK
 from tests.harness.web import needs_page
 
@@ -360,6 +361,14 @@ def test_a_name_with_quotation_marks_is_read(name: str, between: str) -> None:
     data = f'{{"traceEvents": [{marks[0]},\n  {note},\n  {marks[1]}]}}'
     (found,) = read_trace(data.encode()).annotations
     assert found.name == name
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(1000, True), (2000, False)])
+def test_the_end_of_a_name_is_not_looked_for_without_a_limit(*, size: int, is_read: bool) -> None:
+    """Else a damaged trace that is one long line of many names would take very long."""
+    name = ('"' * 10).ljust(size, "x")
+    found = _NAME.search(f'"name": "{name}", "pid": 1'.encode())
+    assert (found is not None) == is_read
 
 
 def test_samples_are_counted_without_ours() -> None:
