@@ -13,6 +13,7 @@ import pytest
 from probing.attach import unsafe_eval
 from probing.errors import AttachFailed
 from probing.rundir.folders import RunDirectory, write_private
+from probing.stacks import py_spy
 
 _VALUES = {"output": "", "value": "2", "error": None, "error_type": None, "omitted": 0}
 
@@ -30,7 +31,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         return {"reason": ""}
 
     monkeypatch.setattr(unsafe_eval, "find_obstacle", lambda _pid: None)
-    monkeypatch.setattr(unsafe_eval.py_spy, "take", lambda *_: [thread])
+    monkeypatch.setattr(py_spy, "take", lambda *_: [thread])
     monkeypatch.setattr(unsafe_eval, "directory_of", lambda _pid: RunDirectory(home))
     monkeypatch.setattr(unsafe_eval, "ask_helper", answer)
     return home

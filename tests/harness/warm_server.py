@@ -44,7 +44,7 @@ _ended: dict[int, int] = {}
 """How children have ended; who asked may have been stopped before the answer, and ask again."""
 _LOOK_S = 0.05
 _leaving: list[int] = []
-"""Children that were killed here; one that somebody traces is a zombie until that one lets it go."""
+"""Children that were killed here; one that somebody traces is a zombie until it is let go."""
 
 
 class _MemoryMap(ctypes.Structure):
