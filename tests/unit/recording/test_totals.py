@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from probing.agent.sources.numbers.number import Number
-from probing.agent.sources.steps.rows.losses import Loss, MeanLoss, Total
+from probing.agent.sources.steps.rows.losses import CommonShare, Loss, MeanLoss, Total
 
 pytestmark = pytest.mark.torch
 
@@ -51,3 +51,14 @@ def test_a_step_has_a_loss_whatever_its_losses_are(values: tuple[float, ...], me
     """Both infinities in one step, or more than a float holds, keep no step from ending."""
     losses = [Loss(Number(value), None) for value in values]
     assert MeanLoss(losses).read() == pytest.approx(mean, nan_ok=True)
+
+
+def test_the_share_of_several_losses_may_still_be_on_its_way() -> None:
+    """It is theirs where it is the same of all; else they stand for themselves."""
+    late = Later(None)
+    share = CommonShare([Later(0.25), late])  # type: ignore[list-item]
+    assert share.read() is None
+    late.value = 0.25
+    assert share.read() == 0.25
+    late.value = 0.5
+    assert share.read() == 1.0

@@ -16,7 +16,7 @@ from typing import Any
 from .....ring.format import DONE, FAILED
 from .....tables import STAGES
 from ...accelerator import Accelerator
-from ...numbers.number import Number, read_number, share_of
+from ...numbers.number import read_number, share_of
 from ...numbers.transformed import is_last_pass, read_transformed
 from ...shared.looks import MemoryLook
 from ...shared.recording import Recording
@@ -26,7 +26,7 @@ from ...steps.boundary import Boundary
 from ...steps.gradient_scaler import GradientScaler
 from ...steps.phases import BACKWARD
 from ...steps.progress import Progress
-from ...steps.rows.losses import Total
+from ...steps.rows.losses import CommonShare, Total
 from ..device_times import BACKWARD as DEVICE_BACKWARD, DeviceTimes
 from ..names.module_names import IDS
 from .module_backward import ModuleBackward
@@ -294,20 +294,18 @@ class BackwardPasses(StandInSource):
         """
         if len(tensors) > _MOST_LOSSES:
             return
-        numbers, shares = [], set[float | None]()
+        numbers, shares = [], []
         for loss in tensors:
             number = read_number(loss, self._accelerator)
             if number is not None:
                 number, node = self._scaler.unscaled(loss, number)
-                part = share_of(node, self._accelerator)
-                shares.add(None if part is None else part.read())
+                shares.append(share_of(node, self._accelerator))
                 numbers.append(number)
             elif not numbers:
                 return
-        total, share = Total(*numbers), shares.pop()
+        total, parts = Total(*numbers), [share for share in shares if share is not None]
         self._recording.objects.loss = (None, total)
-        one = None if share is None or shares else Number(share)  # the same of all
-        self._recording.rows.lost(total, one)
+        self._recording.rows.lost(total, CommonShare(parts) if len(parts) == len(shares) else None)
 
     def _end(  # noqa: C901 - each call within it would be paid for in every step
         self, begun: _Pass | None, state: int, args: tuple[Any, ...], result: object

@@ -47,6 +47,23 @@ class Total:
         return None if self._late else self._sum
 
 
+class CommonShare:
+    """What part of the step's each of the losses is that one pass begins with, if all are the same.
+
+    Losses that are different parts stand for themselves.
+    """
+
+    def __init__(self, shares: list[Number]) -> None:
+        self._shares = shares
+
+    def read(self) -> float | None:
+        """See `Later`."""
+        first, *others = [share.read() for share in self._shares]
+        if first is None or None in others:
+            return None
+        return first if others.count(first) == len(others) else 1.0
+
+
 class Loss(NamedTuple):
     """The loss of a micro-batch, and what part of the step's it is, where that is known.
 
@@ -57,7 +74,7 @@ class Loss(NamedTuple):
     """
 
     number: Number | Total
-    share: Number | None
+    share: Number | CommonShare | None
     reached: frozenset[int] = frozenset()
     trains: bool = True
     parts: tuple[Number | Total, ...] = ()

@@ -22,7 +22,7 @@ from ..phases import PHASES, new_phases
 from .host_times import COLUMNS as HOST_COLUMNS, HostTimes, Reading
 from .late_rows import Later, LateRows
 from .loss_columns import LossColumns
-from .losses import Loss, Skipped, Total
+from .losses import CommonShare, Loss, Skipped, Total
 from .micro_batch_rows import CallsAhead, MicroBatch, MicroBatchRows
 from .optimizer_rows import OptimizerRows, OptimizerStep
 from .step_places import StepEnd, StepPlaces, columns_of
@@ -327,7 +327,7 @@ class StepRows:
             self._batch = None
         self.phases.end_batch()
 
-    def lost(self, loss: Number | Total | None, share: Number | None) -> None:
+    def lost(self, loss: Number | Total | None, share: Number | CommonShare | None) -> None:
         """A backward pass begins with a loss."""
         if self._batch is not None and loss is not None:
             self._batch.losses.append(Loss(loss, share))
