@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..cluster.launchers import Place, place_now, torch_group
-from ..rundir.elders import is_helper
 from ..rundir.folders import ProcessFolder
 
 
@@ -45,5 +44,7 @@ class Standings:
 
     def _is_started_by_rank(self, group_size: int) -> bool:
         """See `is_helper`; known for good once it is so, for those that started it may end."""
+        from ..rundir.elders import is_helper
+
         self._is_helper = self._is_helper or is_helper(self._folder, group_size)
         return self._is_helper
