@@ -337,9 +337,10 @@ class Agent:
 
     def refresh_card(self) -> None:
         """Write the card anew when what it says has changed since, or it is damaged."""
-        has_changed = self._standing != self._stands() or bool(self.training.problems())
+        has_changed = self._standing != self._stands() or self.training.problems()
         if has_changed or self._facts_of_card() != self._card_facts:
-            self.write_card()
+            with forks.held_back(timeout_s=1.0):  # or a fork would have the file open
+                self.write_card()
 
     def prune(self) -> None:
         """Remove records of ended processes that are too old or too many."""
@@ -381,8 +382,7 @@ class Agent:
 def _without_collections() -> Iterator[None]:
     """Have the garbage collector wait.
 
-    torch has just made a few hundred thousand objects, and the next few thousand, ours, would have
-    it look through them all: 80 ms for nothing.
+    torch has just made a few hundred thousand objects; ours would have it look through them: 80 ms.
     """
     collects = gc.isenabled()
     gc.disable()

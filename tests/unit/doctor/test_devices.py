@@ -136,9 +136,9 @@ def test_a_dropout_that_is_not_called_draws_nothing() -> None:
 def test_a_frozen_part_in_training_mode_is_told() -> None:
     """A teacher that model.train() has put back; not one in evaluation mode or without dropout."""
 
-    def parts(**columns: Any) -> list[str]:
+    def parts(seen: Any = 1, **columns: Any) -> list[str]:
         base = {"model": "Net", "class": "Linear", "training": True, "trainable": 9,
-                "parameters": 9, "calls": 1, "dropout": None}  # fmt: skip
+                "parameters": 9, "calls": seen, "dropout": None}  # fmt: skip
         frozen = {**base, "trainable": 0}
         rows = [
             {**base, "module": "", "class": "Net"},
@@ -154,5 +154,7 @@ def test_a_frozen_part_in_training_mode_is_told() -> None:
     (summary,) = parts()
     assert "teacher of Net is frozen and in training mode: Dropout" in summary
     assert parts(training=False) == parts(dropout=0.0) == parts(calls=None) == []
+    unseen = parts(None, calls=None)
+    assert unseen == [summary]
     assert len(parts(**{"class": "BatchNorm1d"})) == 1
     assert parts(**{"class": "FrozenBatchNorm2d", "dropout": None}) == []

@@ -239,17 +239,18 @@ def _noisy_parts(rows: Sequence[Row]) -> dict[str, set[str]]:
 
     Frozen parts amid trainable ones, as the blocks that adapters are put into, are left out.
     """
+    is_seen = any(row["calls"] is not None for row in rows)
+    rows = [row for row in rows if row["calls"] is not None or not is_seen]
     noisy = [
         row
         for row in rows
-        if row["training"] and row["calls"] is not None
+        if row["training"]
         if row["dropout"] or ("BatchNorm" in row["class"] and _FROZEN not in row["class"])
     ]
     frozen = {
         row["module"]
         for row in rows
         if row["module"] and row["parameters"] and not row["trainable"]
-        if row["calls"] is not None
     }
     found: dict[str, set[str]] = {}
     for row in noisy:
