@@ -17,17 +17,30 @@ from ..membership import Member, member_of
 
 
 class _Known:
-    """Those that are to be told apart.
+    """Those that are to be told apart, by who they are and by who has started them.
 
     Attributes:
         by_pid: Their cards by pid and pid namespace.
     """
 
     def __init__(self, members: list[tuple[Member, Card]]) -> None:
-        self.members = members
         self.by_pid: dict[tuple[int, int], list[Card]] = {}
-        for _, card in members:
+        self._by_number: dict[int | None, list[tuple[Member, Card]]] = {}
+        self._children: dict[tuple[int | None, int], list[tuple[Member, Card]]] = {}
+        for member, card in members:
             self.by_pid.setdefault((card.pid, card.pid_namespace), []).append(card)
+            self._by_number.setdefault(member.pid, []).append((member, card))
+            place = (card.parent, card.pid_namespace)
+            self._children.setdefault(place, []).append((member, card))
+
+    def living(self, pid: int) -> list[Card]:
+        """The cards of those that live and have a pid here."""
+        return [card for member, card in self._by_number.get(pid, ()) if member.is_alive]
+
+    def children_of(self, member: Member, card: Card) -> list[Card]:
+        """The cards of those that a process has started; of one that lives, of the living."""
+        children = self._children.get((card.pid, card.pid_namespace), ())
+        return [its for child, its in children if child.is_alive or not member.is_alive]
 
 
 def members_here(directory: RunDirectory, *, states: bool = False) -> list[Member]:
@@ -48,15 +61,11 @@ def members_here(directory: RunDirectory, *, states: bool = False) -> list[Membe
         if card is not None and not folder.may_run_elsewhere():
             found.append((folder, member_at(folder, card), card))
     known = _Known([(member, card) for _, member, card in found])
-    cards = {
-        True: [card for member, card in known.members if member.is_alive],
-        False: [c for _, c in known.members],
-    }
     ranks = [
         (folder, member)
         for folder, member, card in found
         if not _is_helper(member, card, known)
-        and not is_starter(card, cards[bool(member.is_alive)])
+        and not is_starter(card, known.children_of(member, card))
     ]
     if not (states and ranks):
         return [member for _, member in ranks]
@@ -85,19 +94,21 @@ def _is_helper(member: Member, card: Card, others: _Known) -> bool:
     """
     if member.rank is None:
         return False
-    elders = [(other, its) for other, its in others.members if _may_have_lent(its, card)]
-    if not elders:
-        return False
     if member.is_alive:
-        above = list(ancestors(member.pid)) if member.pid else []
+        above = ancestors(member.pid) if member.pid else ()
         return any(
-            other.is_alive and other.pid in (above if _reaches(its, card) else above[:1])
-            for other, its in elders
+            _may_have_lent(its, card) and (place == 0 or _reaches(its, card))
+            for place, pid in enumerate(above)
+            for its in others.living(pid)
         )
-    if any(its.job == card.job and has_started(its, card) for _, its in elders):
+    parents = others.by_pid.get((card.parent or 0, card.pid_namespace), ())
+    if any(
+        its.job == card.job and has_started(its, card) and _may_have_lent(its, card)
+        for its in parents
+    ):
         return True
-    over = list(starters_of(card, others.by_pid))
-    return any(_reaches(its, card) and its in over for _, its in elders)
+    over = starters_of(card, others.by_pid)
+    return any(_reaches(its, card) and _may_have_lent(its, card) for its in over)
 
 
 def _reaches(elder: Card, card: Card) -> bool:
