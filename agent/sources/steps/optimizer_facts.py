@@ -34,11 +34,20 @@ def learning_rate_of(optimizer: Any) -> float:
 
 def _number(value: Any) -> float:
     """A number, or that in a tensor in main memory; NULL for anything else."""
-    is_here = type(value) is sys.modules["torch"].Tensor and value.is_cpu
+    number = number_of(value, type(value) is sys.modules["torch"].Tensor and value.is_cpu)
+    return NULL_FLOAT if number is None else number
+
+
+def number_of(value: Any, is_here: bool) -> float | None:  # noqa: FBT001 - a hot path
+    """A number of a parameter group, or that in a tensor; None for anything else.
+
+    Args:
+        is_here: Whether it is a tensor that is read without waiting for a device.
+    """
     if not (is_here or isinstance(value, float | int)):
-        return NULL_FLOAT
+        return None
     try:
         return float(value.item() if is_here else value)
     except (OverflowError, RuntimeError, TypeError):  # too large, several in one, or complex
         pass_on()
-        return NULL_FLOAT
+        return None

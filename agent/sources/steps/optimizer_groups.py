@@ -11,13 +11,13 @@ import sys
 from typing import Any
 
 from ....messages.common import LiveRows
-from ....safety.guard import pass_on
 from ....tables import OPTIMIZERS
 from ..model.tensor_facts import Sizes, sizes_of
 from ..shared.found import found_optimizers
 from ..shared.objects import Clip
 from ..shared.recording import Recording
 from ..torch_types import Optimizer
+from .optimizer_facts import number_of
 
 Row = tuple[str | int | float | bool | None, ...]
 
@@ -114,11 +114,5 @@ def _betas(value: object) -> str | None:
 
 def _number(value: Any) -> float | None:
     """A number of a group, out of a tensor only where that waits for no device."""
-    is_tensor = isinstance(value, sys.modules["torch"].Tensor) and value.device.type == "cpu"
-    if not (is_tensor or isinstance(value, (int, float))):
-        return None
-    try:
-        return float(value.item() if is_tensor else value)
-    except (OverflowError, RuntimeError, TypeError):  # too large, several in one, or complex
-        pass_on()
-        return None
+    is_tensor = isinstance(value, sys.modules["torch"].Tensor)
+    return number_of(value, is_tensor and value.device.type == "cpu")
