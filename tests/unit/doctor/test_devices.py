@@ -138,7 +138,7 @@ def test_a_frozen_part_in_training_mode_is_told() -> None:
 
     def parts(seen: Any = 1, **columns: Any) -> list[str]:
         base = {"model": "Net", "class": "Linear", "training": True, "trainable": 9,
-                "parameters": 9, "calls": seen, "dropout": None}  # fmt: skip
+                "parameters": 9, "observed_step": seen, "dropout": None}  # fmt: skip
         frozen = {**base, "trainable": 0}
         rows = [
             {**base, "module": "", "class": "Net"},
@@ -153,8 +153,8 @@ def test_a_frozen_part_in_training_mode_is_told() -> None:
 
     (summary,) = parts()
     assert "teacher of Net is frozen and in training mode: Dropout" in summary
-    assert parts(training=False) == parts(dropout=0.0) == parts(calls=None) == []
-    unseen = parts(None, calls=None)
+    assert parts(training=False) == parts(dropout=0.0) == parts(observed_step=None) == []
+    unseen = parts(None, observed_step=None)
     assert unseen == [summary]
     assert len(parts(**{"class": "BatchNorm1d"})) == 1
     assert parts(**{"class": "FrozenBatchNorm2d", "dropout": None}) == []

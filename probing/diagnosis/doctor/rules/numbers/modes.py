@@ -64,15 +64,12 @@ def _reseeded(facts: Facts) -> Iterator[Sign]:
 
 def _drawing(rows: Sequence[Row]) -> list[str]:
     """Classes of dropouts that leave something out, of those that the last forward has called."""
-    is_seen = any(row.get("observed_step") is not None for row in rows)
-    return sorted(
-        {
-            row["class"]
-            for row in rows
-            if row["training"] and row["dropout"]
-            if row.get("observed_step") is not None or not is_seen
-        }
-    )
+    return sorted({row["class"] for row in _called(rows) if row["training"] and row["dropout"]})
+
+
+def _called(rows: Sequence[Row]) -> Sequence[Row]:
+    """The modules that the last forward has called; all where none was observed."""
+    return [row for row in rows if row.get("observed_step") is not None] or rows
 
 
 def _states(facts: Facts, limit_s: float) -> dict[int, dict[str, str]]:
@@ -239,17 +236,16 @@ def _noisy_parts(rows: Sequence[Row]) -> dict[str, set[str]]:
 
     Frozen parts amid trainable ones, as the blocks that adapters are put into, are left out.
     """
-    is_seen = any(row["calls"] is not None for row in rows)
-    rows = [row for row in rows if row["calls"] is not None or not is_seen]
+    called = _called(rows)
     noisy = [
         row
-        for row in rows
+        for row in called
         if row["training"]
         if row["dropout"] or ("BatchNorm" in row["class"] and _FROZEN not in row["class"])
     ]
     frozen = {
         row["module"]
-        for row in rows
+        for row in called
         if row["module"] and row["parameters"] and not row["trainable"]
     }
     found: dict[str, set[str]] = {}
