@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from probing.agent.crash.exception_record import describe, other_threads
+from probing.agent.eval import frame_names
 from probing.agent.eval.frame_names import find_thread
 from probing.agent.recording.training_thread import number_of, threads_in_torch
 from probing.agent.sources.leaks.comers import threads_now
@@ -52,12 +53,15 @@ def reader() -> Iterator[Reader]:
     thread.join()
 
 
-def test_it_has_the_name_that_python_gave_it(reader: Reader) -> None:
+def test_it_has_the_name_that_python_gave_it(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By which it is listed, found and written down, and is none of the agent's."""
     given, number = reader._name, number_of(reader)  # type: ignore[attr-defined]
     assert given.startswith("Thread-")
     assert {(t.name, t.number) for t in job_threads().threads} >= {(given, number)}
     assert find_thread(given) is reader
+    monkeypatch.setattr(frame_names, "_MOST_SHOWN", 10_000)  # other tests may have left threads
     with pytest.raises(NoSuchThread) as caught:
         find_thread("no such name")
     assert given in caught.value.help
