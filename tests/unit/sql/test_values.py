@@ -43,7 +43,9 @@ def test_a_value_arrives_as_it_is() -> None:
     assert math.isnan(second)
 
 
-@pytest.mark.parametrize("value", [np.array([1, 2]), np.datetime64(1, "ns"), np.timedelta64(1), 1j])
+@pytest.mark.parametrize(
+    "value", [np.array([1, 2]), np.datetime64(1, "ns"), np.timedelta64(1, "s"), 1j]
+)
 def test_what_has_no_literal_is_refused(value: object) -> None:
     """Rather than to become another value."""
     with pytest.raises(SqlError, match="cannot stand in a statement"):
