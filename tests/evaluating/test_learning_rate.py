@@ -192,6 +192,22 @@ def test_an_optimizer_that_is_made_in_the_place_of_another_is_told(*, is_new: bo
     assert ("no two steps have ended" in told) != is_new
 
 
+def test_a_scheduler_that_does_not_step_explains_no_rate() -> None:
+    """The script sets it, even where it happens to be what the scheduler has set last."""
+    trained = Trained("LambdaLR")
+    for group in trained.optimizer.param_groups:
+        group["lr"] = 0.5
+    action = LearningRate(Lr(scale=0.1))
+    action.prepare(trained.scene)
+    applied = action.apply(trained.scene)
+    for group, rate in zip(trained.optimizer.param_groups, trained.told(), strict=True):
+        group["lr"] = rate
+    for look in trained.scene.recording.events.before_step * 2:
+        look(trained.optimizer, (), {})
+    (note,) = action.finish(trained.scene, applied, time.monotonic() + 0.2).notes
+    assert "the script sets the rate itself: it was 0.01 again" in note
+
+
 @pytest.mark.parametrize(("is_new", "steps_again"), [(True, False), (True, True), (False, False)])
 def test_a_rate_of_a_replaced_optimizer_is_not_taken_back(
     *, is_new: bool, steps_again: bool

@@ -229,10 +229,16 @@ class _Rates:
                 self._follow(scheduler, factors)
 
     def watch(self, recording: Recording) -> RateWatch:
-        """What looks whether they are still there as the next two steps begin."""
+        """What looks whether they are there at the next two steps, or moved by a scheduler."""
         optimizer: Any = self.optimizer()
         wanted = rates_of(optimizer)
-        return RateWatch(recording, optimizer, lambda rates: self._are_kept(rates, wanted), steps=2)
+        before = [last_rates(scheduler) for scheduler in self.schedulers]
+
+        def are_kept(rates: list[float]) -> bool:
+            moved = [own for s in self.schedulers if (own := last_rates(s)) and own not in before]
+            return any(are_same(rates, one) for one in [wanted, *moved])
+
+        return RateWatch(recording, optimizer, are_kept, steps=2)
 
     def changes(self) -> tuple[Change, ...]:
         """From what to what."""
@@ -263,11 +269,6 @@ class _Rates:
             " made another optimizer since, which steps with the script's own rate. Nothing was"
             " changed"
         )
-
-    def _are_kept(self, rates: list[float], wanted: list[float]) -> bool:
-        """Whether rates are those that were set, or what a scheduler has made of them since."""
-        expected = [wanted, *(own for s in self.schedulers if (own := last_rates(s)))]
-        return any(are_same(rates, one) for one in expected)
 
     def _named(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
         if not self._name:
