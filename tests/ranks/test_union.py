@@ -66,6 +66,11 @@ QUERIES = (
     ("R", f"WITH m AS (SELECT step, max(duration) OVER (PARTITION BY step) AS most, duration, rank"
           f" FROM {S}) SELECT rank, count(*) FROM m WHERE most = duration GROUP BY rank"),
     ("R", f"SELECT rank, step FROM {S} WHERE duration > (SELECT avg(duration) * 1.5 FROM {S})"),
+    ("R", f"SELECT rank, step FROM {S} WHERE rank = 1 AND step = (SELECT max(step) FROM {S} WHERE"
+          " rank = 0)"),
+    ("R", f"SELECT rank, count(*), (SELECT count(*) FROM {S}) FROM {S} WHERE rank = 0 GROUP BY 1"),
+    ("R", f"SELECT rank, unnest([step, step + 1]) AS s FROM {S} ORDER BY s, rank LIMIT 6"),
+    ("R", f"SELECT unnest(CASE WHEN failed THEN [step] END) AS s FROM {T} ORDER BY s LIMIT 4"),
     ("R", f"SELECT rank, count(*) FROM {T} t WHERE EXISTS (SELECT 1 FROM {S} s WHERE"
           " s.rank = t.rank AND s.step = t.step AND s.loss > 3) GROUP BY rank"),
     ("R", f"SELECT rank, step FROM {S} WHERE step < 2 UNION ALL SELECT rank, step FROM {T}"

@@ -6,6 +6,7 @@ vouches for never takes the place of what runs and is vouched for.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -65,11 +66,25 @@ def _by_way(members: Iterable[Member]) -> dict[str, list[Member]]:
 
 
 def _newest_attempt(job: str | None, members: list[Member]) -> tuple[list[Member], list[str]]:
-    """The members of the attempt that the launcher has come to."""
+    """The members of the attempt that the launcher has come to.
+
+    torchrun counts on each node by itself, and there only what has failed there: where one node's
+    ranks are in attempt 1, those of another run in attempt 0, of the same job.
+    """
     newest = max(member.attempt for member in members)
-    old = [member for member in members if member.attempt != newest]
+    there = [member for member in members if member.attempt == newest]
+    ranks = {member.rank for member in there}
+    size = max((member.world_size or 0 for member in there), default=0)
+
+    def is_of_another_node(member: Member) -> bool:
+        is_open = member.rank is not None and member.rank not in ranks and member.rank < size
+        return member.attempt != newest and member.is_alive is not False and is_open
+
+    others = [member for member in members if is_of_another_node(member)]
+    old = [member for member in members if member.attempt != newest and member not in others]
+    there += [dataclasses.replace(member, attempt=newest) for member in others]
     if not old:
-        return members, []
+        return there, []
     alive = sum(member.is_alive is not False for member in old)
     still = f", {alive} of them still running" if alive else ", all ended"
     attempts = rank_set(member.attempt for member in old)
@@ -78,7 +93,7 @@ def _newest_attempt(job: str | None, members: list[Member]) -> tuple[list[Member
         f"{name}{_processes(len(old))} of attempt {attempts} left out{still};"
         f" this is attempt {newest}"
     )
-    return [member for member in members if member.attempt == newest], [note]
+    return there, [note]
 
 
 def _one_each(members: list[Member]) -> tuple[list[Member], list[str]]:

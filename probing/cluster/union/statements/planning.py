@@ -122,8 +122,11 @@ def _is_safe(one: Single, part: Tree) -> bool:
 
 
 def _first_rows(one: Single) -> str | None:
-    """ORDER BY and LIMIT for a rank; None where the first rows of each are not enough."""
-    if one.limit is None:
+    """ORDER BY and LIMIT for a rank; None where the first rows of each are not enough.
+
+    They may be too few where a row of the table becomes none in the answer, or several.
+    """
+    if one.limit is None or any(map(_unnests, parts_of(list(one.items)))):
         return None
     orders = []
     for order in one.orders:
@@ -135,6 +138,11 @@ def _first_rows(one: Single) -> str | None:
         text = one.syntax.expression_text(bare(expression))
         orders.append(f"{text}{_DIRECTIONS[order['type']]}{_NULLS[order['null_order']]}")
     return (f"ORDER BY {', '.join(orders)} " if orders else "") + f"LIMIT {one.limit}"
+
+
+def _unnests(part: Tree) -> bool:
+    """Whether an expression makes rows of a list."""
+    return part["class"] == "FUNCTION" and function_name(part) in ("unnest", "unlist")
 
 
 def _counts_each_once(one: Single) -> bool:

@@ -96,6 +96,8 @@ class Single:
 def single(syntax: Syntax, tree: Tree, tables: Mapping[str, Table]) -> Single | None:
     """A statement taken apart; None when it is of another form.
 
+    One with a subquery is: that may read the same table, of which it needs other rows.
+
     Args:
         tables: The tables of one process, by their full names.
     """
@@ -137,6 +139,7 @@ def _is_plain(node: Tree, source: Tree) -> bool:
         and not any(node.get(name) for name in ("qualify", "sample"))
         and not any(value for name, value in node.items() if name not in _KNOWN)
         and not any(value for name, value in source.items() if name not in _KNOWN_OF_FROM)
+        and all(part["class"] != "SUBQUERY" for part in parts_of(node))
     )
 
 
