@@ -63,6 +63,10 @@ class ScriptTable:
         if write is not None:
             write(values)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is the same table; what it is in another process is declared there, too."""
+        return _known_again, (self.declared, self.rows)
+
     def __repr__(self) -> str:
         columns = ", ".join(f"{column.name} {column.type}" for column in self.declared.columns)
         return f"<table {self.declared.full_name} ({columns})>"
@@ -92,15 +96,37 @@ def table(
         BadTable: There can be no such table, or its name is taken by another one.
     """
     made = declaration(name, columns, doc=doc, rows=rows, text_bytes=text_bytes, origin="script")
-    declared = marks.own_tables
-    if name not in declared and len(declared) >= _MOST_TABLES:
+    if _is_one_too_many(name):
         raise _error()(name, f"there are {_MOST_TABLES} tables already, and may be no more")
-    there: ScriptTable = declared.setdefault(name, made)
+    there = _known(made)
     if there.declared.columns != made.declared.columns:
         raise _error()(name, f"it is declared already, with other columns: {there!r}")
+    return there
+
+
+def _is_one_too_many(name: str) -> bool:
+    return name not in marks.own_tables and len(marks.own_tables) >= _MOST_TABLES
+
+
+def _known(made: ScriptTable) -> ScriptTable:
+    """The table of that name, which is this one where there was none, with what writes it."""
+    there: ScriptTable = marks.own_tables.setdefault(made.declared.name, made)
     if there.write is None and marks.open_table is not None:
         marks.open_table(there)
     return there
+
+
+def _known_again(declared: Table, rows: int) -> ScriptTable:
+    """A table that was copied, or comes from a file or another process; raises nothing.
+
+    Where it can be none, as with a file from before a table of ours got its name, nobody records
+    it.
+    """
+    from ..tables import TABLES_BY_NAME
+
+    made = ScriptTable(declared, rows)
+    can_be = declared.name not in TABLES_BY_NAME and not _is_one_too_many(declared.name)
+    return _known(made) if can_be else made
 
 
 def declaration(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from probing.ring.peek import RingPeek, own_tables, table_status
 from probing.ring.writer import RingWriter
 from probing.rundir.folders import ProcessFolder
 from probing.script import marks
+from probing.script.own_tables import ScriptTable
 from probing.sql.process_columns import added_columns
 from probing.tables import TABLES_BY_NAME, Table
 
@@ -89,6 +93,33 @@ def test_a_table_is_declared_once() -> None:
         probing.table("rewards", {"reward": int})
     first.add(reward=1, nonsense=object())  # nobody records
     assert repr(first).startswith("<table python.rewards (step int64, reward float64, ")
+
+
+def test_what_holds_a_table_can_be_copied_while_it_is_recorded() -> None:
+    """A copy is the same table; in another process, or from a file, it is declared there."""
+    table = probing.table("rewards", {"reward": float}, rows=64)
+    table.write = struct.Struct("q").pack_into  # type: ignore[assignment] # cannot be copied
+    holder = {"rewards": table}
+    assert copy.deepcopy(holder)["rewards"] is copy.copy(table) is table
+    data = pickle.dumps(holder)
+    assert pickle.loads(data)["rewards"] is table
+    marks.own_tables.clear()
+    opened: list[ScriptTable] = []
+    marks.attend_tables(opened.append)
+    try:
+        found = pickle.loads(data)["rewards"]
+    finally:
+        marks.leave_tables()
+    assert (found.declared, found.rows, opened) == (table.declared, 64, [found])
+    assert marks.own_tables == {"rewards": found}
+
+
+def test_a_table_from_a_file_whose_name_is_taken_by_now_is_not_recorded() -> None:
+    """It takes rows, as its script expects, and is none of the tables here."""
+    table = probing.table("rewards", {"reward": float})
+    old = ScriptTable(table.declared._replace(name="steps"), 64)
+    pickle.loads(pickle.dumps(old)).add(reward=1.0)
+    assert list(marks.own_tables) == ["rewards"]
 
 
 def test_no_more_than_64_tables() -> None:
