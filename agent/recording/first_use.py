@@ -134,10 +134,10 @@ class _FirstMark:
         if (recorder := self._recorder()) is not None:
             recorder.step_ended()
 
-    def span_began(self, name: str) -> object:
+    def span_began(self, name: str, depth: int) -> object:
         """See `marks.span`."""
         recorder = self._recorder()
-        return None if recorder is None else recorder.span_began(name)
+        return None if recorder is None else recorder.span_began(name, depth)
 
     def span_ended(self, begun: object, *, failed: bool) -> None:
         """See `marks.span`."""

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ContextDecorator
-from typing import Any, NamedTuple, Protocol
+from contextvars import ContextVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
+
+_MOST_OPEN = 255
+"""How many open spans are looked at; a script may begin some and never end them."""
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Cleaning(NamedTuple):
@@ -32,8 +37,8 @@ class Recorder(Protocol):
     def step_ended(self) -> None:
         """A training step has ended."""
 
-    def span_began(self, name: str) -> object:
-        """A span begins; returns what `span_ended` is to be given."""
+    def span_began(self, name: str, depth: int) -> object:
+        """A span begins in so many others; returns what `span_ended` is to be given."""
 
     def span_ended(self, begun: object, *, failed: bool) -> None:
         """A span has ended."""
@@ -122,24 +127,71 @@ class span(ContextDecorator):  # noqa: N801 - called like a function, as context
     """Record how long something takes, into python.spans.
 
     A context manager, ``with probing.span("checkpoint"):``, and a decorator,
-    ``@probing.span("evaluate")``. The row is open while it lasts.
+    ``@probing.span("evaluate")``, of coroutines and generators, too. The row is open while it
+    lasts. One span may be used by several threads and tasks at once.
     """
 
     def __init__(self, name: str) -> None:
         self._name = str(name)
-        self._begun: list[tuple[Recorder, object]] = []
+        self._begun: list[_Begun] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is another one of that name, in which nothing has begun."""
+        return type(self), (self._name,)
 
     def _recreate_cm(self) -> span:
         """Each call of a decorated function is a span of its own."""
         return span(self._name)
 
+    def __call__(self, func: _Function) -> _Function:
+        """Have each call of a function be a span; a coroutine or generator, until it has run."""
+        from .decorated import lasting
+
+        made = lasting(func, self._recreate_cm) or super().__call__(func)
+        return cast("_Function", made)
+
     def __enter__(self) -> None:
         """Begin."""
         if recorder is not None:
-            self._begun.append((recorder, recorder.span_began(self._name)))
+            around = [one for one in _open_here.get() if not one.is_over][-_MOST_OPEN:]
+            begun = _Begun(recorder, recorder.span_began(self._name, len(around)))
+            self._begun.append(begun)
+            _open_here.set((*around, begun))
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """End, by an exception or without."""
-        if self._begun:
-            begun_with, begun = self._begun.pop()
-            begun_with.span_ended(begun, failed=kind is not None)
+        """End, by an exception or without; a generator that is closed has not failed."""
+        begun = self._last()
+        if begun is not None:
+            begun.is_over = True
+            begun.recorder.span_ended(
+                begun.row, failed=kind is not None and kind is not GeneratorExit
+            )
+
+    def _last(self) -> _Begun | None:
+        """What has begun here last; else what has begun last, as a generator may end elsewhere."""
+        here = _open_here.get()
+        try:
+            of_here = [one for one in self._begun if one in here]
+            begun = (of_here or self._begun)[-1]
+            self._begun.remove(begun)
+        except (IndexError, ValueError):  # nothing has begun, or another thread has ended it
+            return None
+        return begun
+
+
+class _Begun:
+    """A span that is open.
+
+    Attributes:
+        row: What its recorder wants to be told as it ends.
+    """
+
+    __slots__ = ("is_over", "recorder", "row")
+
+    def __init__(self, recorder: Recorder, row: object) -> None:
+        self.recorder, self.row = recorder, row
+        self.is_over = False
+
+
+_open_here: ContextVar[tuple[_Begun, ...]] = ContextVar("probing_open_spans", default=())
+"""Those of this thread or task, and those around it; some may be over."""

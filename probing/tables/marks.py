@@ -13,7 +13,7 @@ SPANS = Table(
         STEP,
         text("name", "What the script calls it."),
         DURATION,
-        count("depth", "How many spans of its thread it is nested in, 255 at most.", bits=8),
+        count("depth", "How many spans of its thread or task are around it, at most 255.", bits=8),
         FAILED,
         THREAD,
         START_NS,

@@ -53,7 +53,6 @@ class ThreadState(Thread):
             inside of; 0 outside of one.
         session: The recording session in which it has been let in; 0 before the first.
         root_ids: The numbers of the last root with parameters that it called, packed.
-        spans: Spans of the script that it is inside of.
         backward: The modules whose backward pass is under way in it, the outermost first; C keeps
             those of its own.
         fresh: How many of those have begun since one ended.
@@ -77,7 +76,6 @@ class ThreadState(Thread):
         "root",
         "root_ids",
         "session",
-        "spans",
     )
 
     def __init__(self) -> None:
@@ -89,7 +87,6 @@ class ThreadState(Thread):
         self.native_id = threading.get_native_id()
         self.root: Any = None
         self.root_ids = b""
-        self.spans = 0
         self.passes = self.floor = self.fresh = 0
         self.backward: list[Any] = []
         self.backward_facts = _facts(self.native_id, BACKWARD, recomputing=False, training=True)

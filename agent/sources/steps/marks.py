@@ -72,15 +72,12 @@ class Marks(PlainSource):
         """See `marks.step`."""
         self.guard.run(self._end_step)
 
-    def span_began(self, name: str) -> int | None:
-        """See `marks.span`; returns the word of its row and when it began."""
+    def span_began(self, name: str, depth: int) -> int | None:
+        """See `marks.span`; returns the word of its row."""
         try:
             recording, now = self._recording, time.perf_counter_ns()
-            thread = recording.threads.state
-            depth = min(thread.spans, 255)
-            thread.spans += 1
-            name_id = self._number_of(name)
-            return self._spans.open_row(now, recording.step, name_id, thread.native_id, depth)
+            name_id, thread_id = self._number_of(name), recording.threads.state.native_id
+            return self._spans.open_row(now, recording.step, name_id, thread_id, min(depth, 255))
         except Exception:  # noqa: BLE001 - never harm the host
             self.guard.fault()
             return None
@@ -110,8 +107,6 @@ class Marks(PlainSource):
                 recording.safe_points.step_ended()
 
     def _end_span(self, begun: object, failed: bool) -> None:  # noqa: FBT001 - as the guard calls it
-        thread = self._recording.threads.state
-        thread.spans = max(0, thread.spans - 1)
         if isinstance(begun, int) and self._spans.still_holds(begun):
             took = time.perf_counter_ns() - self._spans.started_ns(begun)
             self._spans.close_row(begun, FAILED if failed else DONE, took)
