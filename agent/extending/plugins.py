@@ -7,7 +7,7 @@ source that has failed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...errors import ActRefused, PluginFailed, ProbingError
@@ -23,6 +23,7 @@ from ..recording.source import SourceReport
 from .host import Host
 from .own_rows import OwnRows
 from .own_tables import OwnTables
+from .values import Values
 
 
 class PluginSource:
@@ -85,7 +86,7 @@ class PluginLive:
         self.guard = Guard(table.name, lambda: None)
 
     def rows(self) -> LiveRows:
-        """Its rows now.
+        """Its rows now, with a note where values are NULL that their columns cannot hold.
 
         Raises:
             PluginFailed: They cannot be computed.
@@ -93,10 +94,19 @@ class PluginLive:
         if self.guard.has_failed:
             raise PluginFailed(self._plugin, f"{self.guard.problem}")
         try:
-            return LiveRows.of_dicts(self.table, self._asked.compute())
+            return self._told(self._asked.compute())
         except Exception as error:  # noqa: BLE001 - a plugin may fail as it likes
             self.guard.fault()
             raise PluginFailed(self._plugin, failure(error)) from None
+
+    def _told(self, rows: Iterable[Mapping[str, Any]]) -> LiveRows:
+        values = Values(None)
+        columns = [(column.name, column.type) for column in self.table.columns]
+        told = [
+            tuple([values.told(name, kind, row.get(name)) for name, kind in columns])
+            for row in rows
+        ]
+        return LiveRows.of(self.table, told, values.note)
 
     def report(self) -> SourceReport:
         """How it stands."""
