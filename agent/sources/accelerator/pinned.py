@@ -34,9 +34,10 @@ class Pending:
 
     def is_here(self) -> bool:
         """See `PendingNumber`."""
-        if self._mark is not None and self._mark.is_here():
-            self._mark = None  # its event is free for the next
-        return self._mark is None
+        mark = self._mark  # another thread may see it come meanwhile
+        if mark is not None and mark.is_here():
+            self._mark = mark = None  # its event is free for the next
+        return mark is None
 
     def value(self) -> float:
         """See `PendingNumber`."""

@@ -41,10 +41,11 @@ class Number:
         """The number; None while it is on its way, which is asked without waiting."""
         if self.here is not None:
             return self.here
-        if self._pending is not None:
-            if not self._pending.is_here():
+        pending = self._pending  # another thread may see it come meanwhile
+        if pending is not None:
+            if not pending.is_here():
                 return None
-            self._value, self._pending = self._pending.value(), None
+            self._value, self._pending = pending.value(), None
         value = self._value
         if self._scale is not None:
             scale = self._scale.read()

@@ -2,8 +2,8 @@
 
 Rules of this file: a row is completed at once with what is known, and once more when the rest has
 come; nobody waits for it. Whether a number has come is a question to the driver: a step that ends
-asks for the oldest, and for no other until that is here. Used under the interpreter lock, by one
-thread at a time.
+asks for the oldest, and for no other until that is here. Several threads may write and ask at once:
+a row is completed by the one that takes it.
 """
 
 from __future__ import annotations
@@ -83,5 +83,15 @@ class LateRows:
 
     def flush(self) -> None:
         """Complete what has been waiting for its numbers, in order."""
-        while self.waiting and self.waiting[0].is_here():
-            self.write(*self.waiting.popleft())
+        while self.waiting:
+            try:
+                oldest = self.waiting[0]
+            except IndexError:  # another thread has taken it
+                return
+            if not oldest.is_here():
+                return
+            try:
+                row = self.waiting.popleft()  # which may be the next one by now
+            except IndexError:
+                return
+            self.write(*row)
