@@ -126,7 +126,11 @@ class _Words(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the words of a record."""
         with contextlib.suppress(TypeError, ValueError):  # they do not fit their own format
-            self._said.last = record.getMessage()
+            self.say(record.getMessage())
+
+    def say(self, words: str) -> None:
+        """Keep words of this thread."""
+        self._said.last = words
 
     def last(self) -> str:
         """Those of this thread."""
@@ -171,9 +175,20 @@ class _Loop:
 
     def _run(self) -> None:
         while not self._is_over.wait(self._signal.every_s):
-            self._note(was_taken=self._send())
+            self._note(was_taken=self._try())
         if not self._fails:
-            self._send()
+            self._try()
+
+    def _try(self) -> bool:
+        """Send what there is; whether it was taken.
+
+        Older SDKs raise what keeps them from it, such as a receiver that is down or slow.
+        """
+        try:
+            return self._send()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next may be taken
+            self._words.say(_LOGIN.sub("", f"{type(error).__name__}: {error}"))
+            return False
 
     def _note(self, *, was_taken: bool) -> None:
         """Tell the first failure, and once that it is over."""
