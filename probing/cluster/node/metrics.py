@@ -5,11 +5,11 @@ Rules of this file: the format alone; what is told is in `figures`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingLibrary
-from .figures import FIGURES, PHASE, UP, Figure, Figures, measured
+from .figures import FIGURES, PHASE, UP, Figure, Figures, Found, measured
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -46,7 +46,7 @@ class Metrics:
             name = f"probing_{figure.name}"
             return GaugeMetricFamily(name, figure.doc, labels=(*_LABELS, *labels), unit=figure.unit)
 
-        found = self._figures.now()
+        found = _one_of_each(self._figures.now())
         up = family(UP)
         for one in found:
             up.add_metric(_labels(one.member), float(one.member.is_alive))
@@ -61,6 +61,17 @@ class Metrics:
             for phase, seconds in one.phases.items():
                 phases.add_metric((*_labels(one.member), phase), seconds)
         yield phases
+
+
+def _one_of_each(found: Iterable[Found]) -> list[Found]:
+    """Of processes with the same labels the one that runs, else the newest.
+
+    Trainings of one container after the other, whose records outlive it, may all be process 7.
+    """
+    chosen: dict[tuple[str, str, str], Found] = {}
+    for one in sorted(found, key=lambda one: (one.member.is_alive, one.member.started_ns)):
+        chosen[_labels(one.member)] = one
+    return [*chosen.values()]
 
 
 def _labels(member: NodeMember) -> tuple[str, str, str]:
