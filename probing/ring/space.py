@@ -24,6 +24,8 @@ _SHARE = 10
 """Rings take no more than one part in so many of what was free."""
 _OWN = 4
 """Tables of scripts and plugins take no more than one part in so many."""
+_MORE_OWN = 8
+"""For how many more of them one leaves room, if only for a few rows."""
 _LATER = 4
 """One part in so many is left for the rings that are made with their first row."""
 
@@ -114,13 +116,15 @@ def fitting_rows(path: Path, table: Table, rows: int) -> int:
         if table.origin:  # all of that kind may take no more than leaves ours theirs
             own = _space.total_bytes // _OWN - sum(_own_sizes(path.parent, but=path))
             left = min(left - _space.total_bytes // (2 * _LATER), own)
+            few = HEADER_SIZE + min(capacity, _LEAST_ROWS) * row_size
+            left = max(left - min(left // 2, _MORE_OWN * few), min(left, few))
     while HEADER_SIZE + capacity * row_size > left:
         capacity >>= 1
         if capacity < min(rows, _LEAST_ROWS):
-            mib = _space.total_bytes >> 20
-            raise RingError(
-                table.name, f"the rings already take the {mib} MiB of PROBING_RINGS_MIB"
-            )
+            theirs = f"the {_space.total_bytes >> 20} MiB of PROBING_RINGS_MIB"
+            if table.origin:
+                theirs = f"what scripts and plugins may have of {theirs}"
+            raise RingError(table.name, f"the rings already take {theirs}")
     return capacity
 
 

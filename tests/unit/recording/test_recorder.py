@@ -25,7 +25,7 @@ from probing.ring.reader import read_ring
 from probing.ring.space import limit_rings, share_space
 from probing.ring.writer import Names, RingWriter
 from probing.safety.guard import LIMIT, Guard
-from probing.script.own_tables import declaration
+from probing.script.own_tables import ROWS, TEXT_BYTES, declaration
 from probing.tables import RECORDED_TABLES, STEPS, TORCH_TRACE
 from tests.harness.accelerators import NoAccelerator
 from tests.harness.name_lists import encode_names
@@ -129,6 +129,28 @@ def test_tables_of_a_script_leave_ours_their_room(tmp_path: Path) -> None:
         made += [RingWriter(tmp_path / f"{t.name}.ring", t, rows) for t, rows in wanted]
         all_of_them = sum(ring.stat().st_size for ring in tmp_path.glob("*.ring"))
         assert all_of_them <= 6 << 20
+    finally:
+        limit_rings(0)
+        for ring in made:
+            ring.close()
+
+
+def test_many_tables_of_a_script_all_find_room(tmp_path: Path) -> None:
+    """Two of the default size hold all their rows; the more there are, the fewer the next hold."""
+    limit_rings(64 << 20)
+    made: list[RingWriter] = []
+    try:
+        for name in "abcdefgh":
+            columns = {"n": int, "note": str}
+            declared = declaration(
+                name, columns, doc="", rows=ROWS, text_bytes=TEXT_BYTES, origin="script"
+            )
+            made.append(RingWriter(tmp_path / f"{name}.ring", declared.declared, ROWS))
+        held = [(ring.slot_mask >> 2) + 1 for ring in made]
+        assert held[:2] == [ROWS, ROWS]
+        assert held == sorted(held, reverse=True)
+        assert min(held) >= 64
+        assert sum(ring.stat().st_size for ring in tmp_path.glob("*.ring")) <= 16 << 20
     finally:
         limit_rings(0)
         for ring in made:
