@@ -14,6 +14,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 _MOST_OPEN = 255
 """How many open spans are looked at; a script may begin some and never end them."""
+HAS_ENOUGH = "_StopRecomputationError"
+"""What torch ends the recomputation of a checkpoint with, once that has made all that the backward
+pass needs."""
+_NO_FAILURES = frozenset({"GeneratorExit", HAS_ENOUGH})
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -163,9 +167,8 @@ class span(ContextDecorator):  # noqa: N801 - called like a function, as context
         begun = self._last()
         if begun is not None:
             begun.is_over = True
-            begun.recorder.span_ended(
-                begun.row, failed=kind is not None and kind is not GeneratorExit
-            )
+            failed = kind is not None and getattr(kind, "__name__", "") not in _NO_FAILURES
+            begun.recorder.span_ended(begun.row, failed=failed)
 
     def _last(self) -> _Begun | None:
         """What has begun here last; else what has begun last, as a generator may end elsewhere."""

@@ -18,6 +18,7 @@ from typing import Any
 from ....ring.format import DONE, FAILED, HEADER_SIZE
 from ....ring.rows import PlainRows
 from ....safety.guard import Guard, pass_on
+from ....script.marks import HAS_ENOUGH
 from ..data.shapes import Size, size_of
 from ..memory.sampler import MemorySampler
 from ..shared.recording import Recording, RootCall
@@ -381,7 +382,9 @@ class ModuleCalls:
         if self.is_on and word:
             took = time.perf_counter_ns() - start
             close = self._recording.trace.close_row
-            self.guard.run(close, word, FAILED, took, self._memory.bytes)
+            has_enough = thread.recomputing and type(sys.exc_info()[1]).__name__ == HAS_ENOUGH
+            state = DONE if has_enough else FAILED
+            self.guard.run(close, word, state, took, self._memory.bytes)
 
     def _fault(self) -> None:
         """Note the exception in hand, unless it is that of a call which ends after we have gone."""

@@ -106,6 +106,15 @@ def test_a_span_may_end_in_another_thread_than_it_began_in(kept: Kept) -> None:
     assert kept.ended == [(0, False)]  # closed early, which is no failure
 
 
+def test_a_span_in_a_recomputation_that_ends_early_has_not_failed(kept: Kept) -> None:
+    """Torch ends it by an exception once it has what the backward pass needs."""
+    enough = type("_StopRecomputationError", (Exception,), {})
+    for error in (enough, ValueError):
+        with contextlib.suppress(error), probing.span("attention"):
+            raise error
+    assert kept.ended == [(0, False), (1, True)]
+
+
 def test_a_coroutine_is_a_span_until_it_has_run(kept: Kept) -> None:
     """Not only while it is made."""
 
