@@ -89,8 +89,9 @@ class Values:
         from ..sources.numbers.number import read_number
 
         training = None if self._agent is None else self._agent.training
-        if kind == "float64" and hasattr(training, "accelerator"):
-            number = read_number(tensor, training.accelerator)
+        accelerator = getattr(training, "accelerator", None)
+        if kind == "float64" and accelerator is not None:
+            number = read_number(tensor, accelerator)
             if number is not None:
                 return None, number
         is_plain = type(tensor) is sys.modules["torch"].Tensor

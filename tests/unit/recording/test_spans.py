@@ -20,7 +20,7 @@ from probing.script import marks
 pytestmark = pytest.mark.anypython
 
 
-class Kept(marks.Recorder):
+class Kept:
     """A recorder that keeps what it is told.
 
     Attributes:
@@ -146,7 +146,7 @@ def test_a_generator_is_a_span_until_it_has_run(kept: Kept) -> None:
 
 def test_an_asynchronous_generator_is_a_span_until_it_has_run(kept: Kept) -> None:
     """What is sent, thrown and closed gets to it."""
-    told = []
+    told: list[object] = []
 
     @probing.span("stream")
     async def stream() -> AsyncGenerator[int, int]:
