@@ -164,7 +164,7 @@ class span(ContextDecorator):  # noqa: N801 - called like a function, as context
 
     def __exit__(self, kind: object, *_: object) -> None:
         """End, by an exception or without; a generator that is closed has not failed."""
-        begun = self._last()
+        begun = self._last() if self._begun else None
         if begun is not None:
             begun.is_over = True
             failed = kind is not None and getattr(kind, "__name__", "") not in _NO_FAILURES
