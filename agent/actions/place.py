@@ -72,7 +72,7 @@ def too_late(kept: PendingAction, mark: str) -> ActTimedOut:
     if kept.rendezvous is None:
         return ActTimedOut(kept.limit_s)
     ended, moved = kept.rendezvous.so_far()
-    if mark == MARKS[0]:
+    if mark != MARKS[1]:
         why = (
             "ranks find it by the collectives of the job's process group, of which these steps"
             f" began {moved or 'none'}"

@@ -47,8 +47,11 @@ def loss_of(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
 def main() -> None:
     if KIND in {"ddp", "fsdp", "once"}:
         torch.distributed.init_process_group("gloo")
-    if KIND == "once":
-        torch.distributed.all_reduce(torch.zeros(1))
+        begin: dict[str, Any] = {
+            "ddp": torch.distributed.monitored_barrier,  # gloo counts it otherwise on each rank
+            "once": lambda: torch.distributed.all_reduce(torch.zeros(1)),
+        }
+        begin.get(KIND, lambda: None)()
     models = [build() for _ in range(2 if KIND == "two" else 1)]
     optimizers: list[torch.optim.Optimizer] = [
         torch.optim.AdamW(model.parameters(), lr=0.01, **WAY) for model in models

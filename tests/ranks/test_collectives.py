@@ -14,8 +14,11 @@ from typing import Any, cast
 import pytest
 
 import probing
-from probing.agent.sources.collectives.groups import Group
+from probing.agent.sources.collectives.groups import Group, Groups
 from probing.errors import NotAnswering
+from probing.ring.writer import Names, RingWriter
+from probing.safety.guard import Guard
+from probing.tables import PROCESS_GROUPS
 from tests.harness.jobs import Job, StartJob, start_job
 from tests.harness.recorded_runs import PHASES
 from tests.harness.targets import Target, clean_env, program_path, wait_until
@@ -358,6 +361,38 @@ def test_what_is_begun_while_the_agent_comes_is_counted() -> None:
     begun.number = 9
     group.count_from_here()
     assert group.count == 7
+    assert not group.is_whole
+
+
+def test_what_nobody_has_recorded_is_counted_anew(tmp_path: Path) -> None:
+    """A group that was met once more has the backend's number, a row, and its messages' counts."""
+    begun = [0]
+
+    class Fake:
+        """A process group of two ranks."""
+
+        def rank(self) -> int:
+            return 0
+
+        def size(self) -> int:
+            return 2
+
+        def _get_sequence_number_for_group(self) -> int:
+            return begun[0]
+
+    known = cast("Any", Fake())
+    ring = RingWriter(tmp_path / "ring", PROCESS_GROUPS, 16)
+    groups = Groups(ring, Names(tmp_path / "names"), Guard("collectives", lambda: None))
+    first = groups.of(known)
+    first.count_from_here()
+    first.sent[1] = 3
+    assert first.is_whole
+    begun[0] = 40
+    groups.count_anew()
+    second = groups.of(known)
+    second.count_from_here()
+    assert (second.count, second.sent, second.is_whole) == (40, {1: 3}, False)
+    ring.close()
 
 
 @pytest.mark.parametrize("way", ["late", "early"])

@@ -34,6 +34,7 @@ class Group:
         counted: What the backend has counted at the most of what was recorded.
         facts: By method, what its calls with these tensors have in common; see `hot_path`.
         is_counted: Whether the counts are those of before the first call that was recorded.
+        is_whole: Whether all that were begun in it have been counted here.
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class Group:
         "counted",
         "facts",
         "is_counted",
+        "is_whole",
         "name_id",
         "ranks",
         "received",
@@ -58,7 +60,7 @@ class Group:
         self.ranks = ranks
         self.size = len(ranks)
         self.count = self.counted = self.seen = _begun_in(torch_group())
-        self.is_counted = False
+        self.is_counted = self.is_whole = False
         self.backend_count: int | None = None
         self.facts: dict[str, dict[Any, Any]] = {}
         self.sent: dict[int, int] = {}
@@ -75,6 +77,7 @@ class Group:
             begun = _begun_in(self.torch_group())
             self.seen += begun - self.counted
             self.count = self.counted = begun
+            self.is_whole = begun == 0
 
     def has_unseen(self) -> bool:
         """Whether the backend has counted more since the last question than was recorded."""
@@ -110,6 +113,17 @@ class Groups:
         world = sys.modules["torch.distributed.distributed_c10d"]._world
         for torch_group in list(world.pg_map):
             self.of(torch_group)
+
+    def count_anew(self) -> None:
+        """Meet all groups once more: some collectives have passed that nobody has recorded.
+
+        What is recorded from here on has the backend's numbers again, and belongs to a new row.
+        """
+        for old in self.all():
+            torch_group = old.torch_group()
+            if torch_group is not None and old.is_counted:
+                found = self._meet(torch_group)
+                found.sent, found.received = old.sent, old.received
 
     def all(self) -> list[Group]:
         """Those that were met and are still there."""

@@ -89,6 +89,7 @@ class CollectiveCalls(PlainSource):
         self.groups.meet_all()
         if self._recording.collectives is self:
             return
+        self.groups.count_anew()
         for method in self._methods:
             method.start()
         self.kernels.watch()
@@ -161,6 +162,8 @@ class CollectiveCalls(PlainSource):
         if unseen:
             self._misses = self.kernels.is_on
             self.kernels.start()
+            if not self._misses:
+                self.groups.count_anew()
 
 
 def make_rings(folder: Any, rows: int) -> tuple[RingWriter, RingWriter]:

@@ -259,13 +259,20 @@ def _saying(error: ProbingError, message: str, *, help: str | None = None) -> Pr
 def no_place(places: dict[Member, Prepared], limit_s: float) -> ProbingError | None:
     """Why ranks that all could apply it have no place in common, as far as that can be told now."""
     by_mark = {mark: [m for m, p in places.items() if p.mark == mark] for mark in MARKS}
-    if all(by_mark.values()):
+    begun, counting, whole = by_mark.values()
+    if counting and (begun or whole):
         return ActRefused(
             "no step is known to be the same on all: some have begun collectives of the job's"
-            f" process group ({_names(by_mark[MARKS[0]])}), some not ({_names(by_mark[MARKS[1]])})",
+            f" process group ({_names([*begun, *whole])}), some not ({_names(counting)})",
             help=f"Nothing was changed. Ask again once all of them train. {_by_itself(places)}",
         )
-    if by_mark[MARKS[0]] or not places:
+    if begun and whole:
+        return ActRefused(
+            "no step is known to be the same on all: gloo counts collectives otherwise on each"
+            f" rank, and on {_names(begun)} not all of them have been recorded",
+            help=f"Nothing was changed. {_by_itself(places)}",
+        )
+    if begun or whole or not places:
         return None
     return _too_far_apart(places, limit_s)
 

@@ -220,9 +220,10 @@ class Acts(InNotebooks):
     acts: tuple[Act, ...]
 
 
-MARKS = ("collectives", "steps")
+MARKS = ("collectives", "steps", "recorded collectives")
 """What ranks can tell by that they are at the same place: the collectives that the job's process
-group has begun, and, where there is no group, the steps that probing has counted."""
+group has begun; where there is no group, the steps that probing has counted; and the collectives
+that probing has counted, where it has seen all, and the backend counts otherwise on each rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,8 +92,13 @@ def test_the_place_is_ahead_of_all() -> None:
             {0: ("collectives", 9, 0.1), 1: ("steps", 1, 0.1)},
             "collectives of the job's process group (rank 0), some not (rank 1)",
         ),
+        ({0: ("recorded collectives", 9, 0.1), 1: ("recorded collectives", 2, 0.1)}, None),
+        (
+            {0: ("recorded collectives", 9, 0.1), 1: ("collectives", 9, 0.1)},
+            "gloo counts collectives otherwise on each rank, and on rank 1 not all of them",
+        ),
     ],
-    ids=["collectives", "near", "apart", "mixed"],
+    ids=["collectives", "near", "apart", "mixed", "recorded", "late"],
 )
 def test_ranks_without_a_step_in_common_are_told_so(
     places: dict[int, tuple[str, int, float | None]], says: str | None

@@ -94,7 +94,7 @@ class Meeting:
             return f"its job has {size} ranks, and {ranks} are asked"
         if not self._scene.training.is_moving():
             return "it makes no progress now"
-        if self._scene.place()[0] != MARKS[0]:
+        if self._scene.place()[0] == MARKS[1]:
             return "it has begun no collective of the job's process group"
         return None
 

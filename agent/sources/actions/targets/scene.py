@@ -286,11 +286,25 @@ class Scene:
         if group is not None and group.get_world_size() > 1:
             own = getattr(self._replica(), "process_group", None)
             own = own or group.distributed_c10d._get_default_group()
+            if (count := self._counted_in(own)) is not None:
+                return MARKS[2], count
             with contextlib.suppress(RuntimeError):  # of a backend that does not count
                 begun = own._get_sequence_number_for_group()
                 if begun:
                     return MARKS[0], int(begun)
         return MARKS[1], self.training.step() or 0
+
+    def _counted_in(self, group: Any) -> int | None:
+        """The collectives of a group of gloo, where all have been recorded; else None.
+
+        Its own number has messages in it, and some collectives several times on some ranks.
+        """
+        recorded = self.recording.collectives
+        found = None if recorded is None else recorded.groups.by_id.get(id(group))
+        if found is None or not found.is_whole or not found.count:
+            return None
+        is_gloo = "gloo" in str(sys.modules["torch"].distributed.get_backend(group))
+        return found.count if is_gloo else None
 
     def _calls_whole(self) -> tuple[str, str] | None:
         """Why no module may be left out, and what to do instead; None where each may."""

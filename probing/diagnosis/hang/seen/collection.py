@@ -50,14 +50,19 @@ _CALLS = """
     SELECT process_group, seq, op, shapes, dtypes, root, reduce_op, peer, is_async, caller,
            thread_id, (epoch_ns(now()) - start_ns) / 1e9 AS age_s, start_ns,
            duration_ns IS NULL AND error IS NULL AS is_open, error
-    FROM python.collectives
+    FROM python.collectives AS c
+    WHERE start_ns >= coalesce((SELECT max(created_ns) FROM python.process_groups AS g
+                                WHERE g.process_group = c.process_group), start_ns)
     QUALIFY row_number() OVER (PARTITION BY process_group ORDER BY start_ns DESC) <= 32
          OR (duration_ns IS NULL AND row_number() OVER (
                 PARTITION BY process_group, duration_ns IS NULL ORDER BY start_ns) <= 32)
 """
 """The last of each group, and the first of those in progress: what a rank waits in is one of them,
-and ten thousand ranks have room."""
-_GROUPS = "SELECT process_group, description, backend, size, ranks FROM python.process_groups"
+and ten thousand ranks have room. A group that was made again counts anew, under the same name."""
+_GROUPS = """
+    SELECT process_group, description, backend, size, ranks FROM python.process_groups
+    QUALIFY row_number() OVER (PARTITION BY process_group ORDER BY created_ns DESC) = 1
+"""
 _STEPS = """
     SELECT max(step) AS step,
            max(step) FILTER (NOT loss_finite AND step > coalesce(
