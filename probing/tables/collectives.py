@@ -91,7 +91,7 @@ PROCESS_GROUPS = Table(
         count("group_rank", "Which of them this process is, from 0."),
         text("ranks", "Its ranks in the whole job: `0,1,2,3`, or ranges: `0-511`."),
         seconds("timeout_s", "After how long torch gives a collective up."),
-        moment("created_ns", "When it was first seen."),
+        moment("created_ns", "When it was first seen, or its collectives counted anew."),
     ),
 )
 
