@@ -54,6 +54,12 @@ GRADIENTS = Table(
                 "Whether what the optimizer used in its step before is in it, too: it was not set"
                 " to zero since. NULL in the first step asked for, and where it cannot be told.",
             ),
+            text(
+                "left_by",
+                "The name of another optimizer, as in `python.optimizers`, that has used a backward"
+                " pass whose result is in this gradient, too: it was not set to zero before the"
+                " last pass, which was for this one's optimizer alone. Else NULL.",
+            ),
             number(
                 "subnormal_share",
                 "The part of it below the smallest normal number, with which a processor is far"

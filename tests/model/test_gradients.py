@@ -196,3 +196,20 @@ def test_gradients_without_a_plain_step_of_an_optimizer(
         for row in found.rows:
             ratio = 0.01 * row["norm"] / row["weight_norm"]
             assert row["update_ratio"] == pytest.approx(ratio, rel=1e-2), way
+
+
+def test_what_a_generators_pass_left_in_its_critic_is_told_with_the_optimizer(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the second step on, of the critic alone."""
+    target = program("players")
+    target.wait_for_step(5)
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    process = probing.connect(target.pid)
+    sample_gradients(process, 3, timeout_s=DEADLINE_S)
+    rows = process.query("SELECT step, model, left_by FROM python.gradients").to_pylist()
+    first = min(row["step"] for row in rows)
+    assert {row["left_by"] for row in rows if row["model"] == "critic" and row["step"] > first} == {
+        "optimizer_g"
+    }
+    assert {row["left_by"] for row in rows if row["model"] == "generator"} == {None}

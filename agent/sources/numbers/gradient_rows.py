@@ -43,6 +43,7 @@ from .gradient_tensors import (
     subnormal_shares,
 )
 from .kept_passes import KeptPasses
+from .left_passes import Groups, LeftPasses
 from .pass_gradients import gradients_of_pass
 
 _LONGEST_QUEUE = 16
@@ -106,7 +107,7 @@ class GradientRows(PlainSource):
         self._armed: GradientSteps | None = None
         self._from_step = 0
         self._late: deque[_Late] = deque(maxlen=_LONGEST_QUEUE)
-        self._kept = KeptPasses()
+        self._kept, self._left = KeptPasses(), LeftPasses()
         self._names = Names(recording)
         self._forget()
         self.guard = Guard("gradients", self.stop)
@@ -152,13 +153,13 @@ class GradientRows(PlainSource):
         """
         are_several = len(self._recording.objects.counted_optimizers()) > 1
         self._from_step = self._recording.step + are_several
-        self._kept, self._armed = KeptPasses(), steps
+        self._kept, self._left, self._armed = KeptPasses(), LeftPasses(), steps
         self._kept.knows_step = not self._recording.rows.has_passes  # looked at once it counts
 
     def disarm(self, steps: GradientSteps) -> None:
         """Write no more for these."""
         if self._armed is steps:
-            self._kept, self._armed = KeptPasses(), None
+            self._kept, self._left, self._armed = KeptPasses(), LeftPasses(), None
         self._recording.safe_points.end_job(steps)
 
     def step_ended(self) -> None:
@@ -188,7 +189,7 @@ class GradientRows(PlainSource):
 
     def _begins(self, args: tuple[Any, ...]) -> None:
         if self._counts_passes() and not self._recording.safe_points.at_work.is_transformed():
-            self._run(self._count_pass, self._kept.begins)
+            self._run(self._count_pass, self._kept.begins, self._left.begins)
             if self._armed is not None:
                 self.guard.run(self._armed.backward_begins, *args[:1])
 
@@ -201,15 +202,23 @@ class GradientRows(PlainSource):
         elif self._hand.is_on and self._is_wanted():
             self._run(self._sample_pass, args, result)
         elif self._counts_passes():
-            self._run(self._count_pass, self._kept.passed)
+            self._run(self._count_pass, self._kept.passed, self._left.passed)
 
     def _counts_passes(self) -> bool:
         return self._armed is not None and self._passes_before is None and self._is_wanted()
 
-    def _count_pass(self, note: Callable[[list[Any]], None]) -> None:
+    def _count_pass(
+        self, kept: Callable[[list[Any]], None], left: Callable[[Groups], None]
+    ) -> None:
         """Have it noted what a backward pass does to the gradients of all optimizers."""
-        for optimizer in () if is_capturing() else self._recording.objects.counted_optimizers():
-            note(parameters_of(optimizer))
+        if is_capturing():
+            return
+        objects = self._recording.objects
+        name_of = objects.optimizer_names.name_of
+        groups = {name_of(one): parameters_of(one) for one in objects.counted_optimizers()}
+        for parameters in groups.values():
+            kept(parameters)
+        left(groups)
 
     def _is_wanted(self) -> bool:
         """Whether the calling thread's gradients of this step are to be written."""
@@ -246,6 +255,7 @@ class GradientRows(PlainSource):
         name = self._recording.names.intern(type(optimizer).__name__)
         scale = getattr(optimizer, "grad_scale", None)  # of one that unscales in its step itself
         user = _User(name, places, scale, getattr(optimizer, "state", {}))
+        self._left.steps(self._recording.objects.optimizer_names.name_of(optimizer))
         self._write(gradients_of(parameters_of(optimizer)), user)
         before, self._passes_before, self._weights = self._passes_before, None, {}
         if self._armed is not None and before is not None:
@@ -349,12 +359,14 @@ class GradientRows(PlainSource):
                 row["unclipped_norm"] = row["norm"] / factor if factor else NULL_FLOAT
 
     def _fill_passes(self, pairs: Sequence[tuple[Tensor, Tensor]], values: list[Values]) -> None:
-        """Fill in how many backward passes each gradient is of."""
+        """Fill in of which backward passes each gradient is."""
         for (parameter, gradient), row in zip(pairs, values, strict=True):
             counted = self._kept.take(parameter, gradient)
             if counted is not None:
                 row["passes"], row["kept_passes"] = counted.passes, counted.kept
                 row["has_older"] = NULL_BOOL if counted.has_older is None else counted.has_older
+            if name := self._left.take(parameter, gradient):
+                row["left_by"] = self._recording.names.intern(name)
 
     def _look_at_elements(
         self, pairs: Sequence[tuple[Tensor, Tensor]], values: list[Values], scale: float

@@ -69,6 +69,11 @@ def is_plain(tensor: Tensor, torch: ModuleType) -> bool:
     )
 
 
+def is_zero(gradient: Tensor) -> bool:
+    """Whether all elements are; False of what cannot be read without a collective."""
+    return is_plain(gradient, sys.modules["torch"]) and not bool(gradient.detach().any())
+
+
 def is_flat_shard(parameter: Any) -> bool:
     """Whether it is what this rank has of FSDP1's parameters, or a view of that.
 

@@ -8,12 +8,11 @@ referred to weakly: what the script throws away is gone.
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from .gradient_tensors import is_plain
+from .gradient_tensors import is_zero
 
 
 class Counted(NamedTuple):
@@ -77,7 +76,7 @@ class _Gradient:
         """A backward pass begins."""
         used = self._used
         is_as_used = used is not None and self.reference is None and used.is_in(gradient, changes=0)
-        self.is_zero = is_as_used and _is_zero(gradient)
+        self.is_zero = is_as_used and is_zero(gradient)
 
     def passed(self, parameter: Any, gradient: Any) -> None:
         """A backward pass has ended."""
@@ -109,16 +108,11 @@ class _Gradient:
             return False
         if used.is_in(gradient, changes=0):
             return True
-        if not used.is_in(gradient, changes=1) or self.is_zero or not _is_zero(gradient):
+        if not used.is_in(gradient, changes=1) or self.is_zero or not is_zero(gradient):
             return False
         self._used, self.has_older, self.kept = None, False, 0
         self.reference, self.version = weakref.ref(gradient), gradient._version
         return True
-
-
-def _is_zero(gradient: Any) -> bool:
-    """Whether all elements are; False of what cannot be read without a collective."""
-    return is_plain(gradient, sys.modules["torch"]) and not bool(gradient.detach().any())
 
 
 class KeptPasses:

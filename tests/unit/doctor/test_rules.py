@@ -214,6 +214,10 @@ CASES = (
     Case("not-zeroed", gradients(has_older=(False, True)), "likely", None,
          "The gradients of model last.weight are not set"),
     Case("not-zeroed", gradients(), None),
+    Case("not-zeroed", gradients(left_by=([None, "opt_g", "opt_g"], None)), "likely", None,
+         "first.weight are not set to zero before their own backward pass: it adds to those that"
+         " the pass for opt_g leaves"),
+    Case("not-zeroed", gradients(left_by=([None, None, "opt_g"], None)), None),
     Case("not-zeroed", gradients(has_older=None), None),
     Case("thrown-gradients", gradients(passes=4, kept_passes=None, step_micro_batches=4), None),
     Case("no-update", gradients(update_ratio=0.0), "certain"),

@@ -23,7 +23,7 @@ from .zero_loss import all_zero
 Row = dict[str, Any]
 _GRADIENTS = (
     "SELECT step, model, parameter, norm, numel, weight_norm, update_ratio, passes, kept_passes,"
-    " has_older,"
+    " has_older, left_by,"
     " subnormal_share, weight_subnormal_share, state_subnormal_share FROM python.gradients"
     " WHERE step BETWEEN {first} AND {last} ORDER BY seq"
 )
@@ -39,6 +39,11 @@ _VANISHED = 1e-7
 _VANISHING_PART = 0.25
 _NO_STEPS = 64
 _FAR_MORE = 8
+_LEFT_TIMES = 2
+_OWN_ZERO = (
+    "Call zero_grad() of their optimizer right before their own backward pass, not behind its step;"
+    " or freeze them (requires_grad_(False)) in the pass for the other one."
+)
 _PASSES_OF = (
     "SELECT count(*) AS number FROM python.micro_batches WHERE step = {step}"
     " AND backward_s IS NOT NULL"
@@ -194,19 +199,43 @@ def _not_zeroed(facts: Facts) -> Iterator[Sign]:
     older = [
         name for name, own in found.items() if 2 * sum(row["has_older"] for row in own) >= len(own)
     ]
-    if not older:
-        return
-    last = max(row["step"] for row in rows)
-    yield Sign(
+    left = [name for name, own in found.items() if _times_left(own) >= _LEFT_TIMES]
+    if older:
+        last = max(row["step"] for row in rows)
+        yield Sign(
+            certainty="likely",
+            summary=f"{_whose(older, found)} are not set to zero in each step: it adds to those of"
+            " steps before",
+            evidence=(
+                f"what the optimizer used of {older[0]} is in its gradient of the step after, as"
+                f" seen until step {last}; so it is with {len(older)} of {len(found)} gradients",
+            ),
+            weight=0.8,
+        )
+    elif left:
+        yield _left_over(left, found)
+
+
+def _left_over(left: Sequence[str], found: Mapping[str, Sequence[Row]]) -> Sign:
+    """Gradients are added to those that the pass for another optimizer has left."""
+    seen = [row for row in found[left[0]] if row["left_by"]]
+    by = seen[-1]["left_by"]
+    return Sign(
         certainty="likely",
-        summary=f"{_whose(older, found)} are not set to zero in each step: it adds to those of"
-        " steps before",
+        summary=f"{_whose(left, found)} are not set to zero before their own backward pass: it adds"
+        f" to those that the pass for {by} leaves there",
         evidence=(
-            f"what the optimizer used of {older[0]} is in its gradient of the step after, as seen"
-            f" until step {last}; so it is with {len(older)} of {len(found)} gradients",
+            f"{by} had stepped with a pass that is in the gradient of {left[0]}, too, as seen until"
+            f" step {seen[-1]['step']}; so it is with {len(left)} of {len(found)} gradients",
         ),
         weight=0.8,
+        fix=_OWN_ZERO,
     )
+
+
+def _times_left(rows: Sequence[Row]) -> int:
+    """In how many rows of a gradient something is that another optimizer's pass has left."""
+    return sum(row["left_by"] is not None for row in rows)
 
 
 def _whose(older: Sequence[str], found: Mapping[str, Any]) -> str:
@@ -328,8 +357,9 @@ RULES = (
         symptom="The loss swings and the training gets unstable.",
         evidence="`has_older` of python.gradients over 3 steps: in half of them or more the"
         " gradient that the optimizer uses is the one of the step before, changed by a backward"
-        " pass and by nothing else in between. Not looked at under DistributedDataParallel and"
-        " FSDP.",
+        " pass and by nothing else in between. Or `left_by`, twice: another optimizer has stepped"
+        " with a pass that is in it, too, and a pass for its own optimizer alone was added. Not"
+        " looked at under DistributedDataParallel and FSDP.",
         certainty="likely",
         gravity=74,
         fix="Call optimizer.zero_grad() once in each step.",

@@ -1,0 +1,118 @@
+"""Whether a gradient has a backward pass in it that was made for another optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from .test_kept_passes import drop, leave, wipe, wipe_data
+
+pytestmark = pytest.mark.torch
+
+Zero = Callable[[Any], None]
+Acts = Iterator[tuple[Any, str]]
+"""What a script does: a loss to go back from, or a parameter that its optimizer uses."""
+
+
+def played(acts: Callable[[Any, Any], Acts], *, times: int = 3) -> list[str | None]:
+    """Who has left something in the critic's gradient, at each step of its optimizer."""
+    import torch
+
+    from probing.agent.sources.numbers.left_passes import LeftPasses
+
+    left, found = LeftPasses(), []
+    critic, generator = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
+    groups = {"opt_c": [critic], "opt_g": [generator]}
+    for _ in range(times):
+        for given, optimizer in acts(critic, generator):
+            if not optimizer:
+                left.begins(groups)
+                given.sum().backward()
+                left.passed(groups)
+                continue
+            left.steps(optimizer)
+            by = left.take(given, given.grad)
+            found += [by] if optimizer == "opt_c" else []
+    return found
+
+
+def zeroed(parameter: Any, zero: Zero = drop) -> None:
+    """Set to zero what there is."""
+    if parameter.grad is not None:
+        zero(parameter)
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "expected"),
+    [
+        (leave, drop, [None, "opt_g", "opt_g"]),
+        (leave, wipe, [None, "opt_g", "opt_g"]),
+        (drop, leave, [None, None, None]),
+        (wipe, leave, [None, None, None]),
+        (wipe_data, leave, [None, None, None]),
+        (drop, drop, [None, None, None]),
+    ],
+)
+def test_what_the_pass_of_a_generator_leaves_in_its_critic(
+    before: Zero, behind: Zero, expected: list[str | None]
+) -> None:
+    """It is there unless it is set to zero between that pass and the critic's own."""
+
+    def acts(critic: Any, generator: Any) -> Acts:
+        zeroed(critic, before)
+        yield critic * 2, ""
+        yield critic, "opt_c"
+        zeroed(critic, behind)
+        zeroed(generator)
+        yield critic * generator, ""
+        yield generator, "opt_g"
+
+    assert played(acts) == expected
+
+
+def test_several_passes_of_a_critic_of_its_own_are_none_of_others() -> None:
+    """Losses of real and made samples, one after the other, and a pass that leaves it alone."""
+
+    def acts(critic: Any, generator: Any) -> Acts:
+        zeroed(critic, wipe)
+        yield generator * 2, ""
+        yield critic * 2, ""
+        yield critic * 3, ""
+        yield critic, "opt_c"
+        critic.requires_grad_(False)
+        zeroed(generator)
+        yield critic * generator, ""
+        yield generator, "opt_g"
+        critic.requires_grad_(True)
+
+    assert played(acts) == [None, None, None]
+
+
+def test_gradients_that_gather_while_another_steps_may_be_meant_to() -> None:
+    """A part that is trained at every other step has gradients of all passes."""
+
+    def acts(critic: Any, generator: Any) -> Acts:
+        zeroed(critic)
+        for _ in range(2):
+            zeroed(generator)
+            yield critic * generator, ""
+            yield generator, "opt_g"
+        yield critic, "opt_c"
+
+    assert played(acts) == [None, None, None]
+
+
+def test_what_is_added_before_anybody_steps_is_one_sum() -> None:
+    """Two losses whose passes come before both steps."""
+
+    def acts(critic: Any, generator: Any) -> Acts:
+        zeroed(critic)
+        zeroed(generator)
+        yield critic * generator, ""
+        yield critic * 2, ""
+        yield generator, "opt_g"
+        yield critic, "opt_c"
+
+    assert played(acts) == [None, None, None]
