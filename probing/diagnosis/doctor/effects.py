@@ -83,6 +83,7 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "slower-and-slower": frozenset({"slower-since"}),
     "straggler": frozenset({"collectives"}),
     "object-collectives": frozenset({"collectives", "own-code"}),
+    "one-module": frozenset({"own-code"}),
     "synchronises": frozenset({"own-code", "host-bound"}),
     "blocking-copies": frozenset({"own-code", "host-bound"}),
     "rate-zero": frozenset({"loss-flat", "no-update", "rate-cut"}),

@@ -29,6 +29,7 @@ _LOOPS = (
     *(ast.For, ast.AsyncFor, ast.While),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
+_FORWARD, _CALL = re.compile(r"(?:^|\.)forward$"), re.compile(r"(?:^|\.)_call_impl$")
 _FRAME = re.compile(r"(?P<func>.+) \((?P<file>.+):(?P<line>\d+)\)$")
 
 
@@ -42,6 +43,8 @@ class HotLine:
         below: The functions of libraries that it was in, at most of those moments.
         above: The functions of the program that it was called from, and its own, at most of them.
         source: The line itself; empty where its file is not to be had.
+        forward: The forward of a module that it is own code of, at most of those moments: no other
+            module was called on the way; empty where it is none.
         in_loop: Whether it is in a loop of its function; False where its file is not to be had.
     """
 
@@ -52,6 +55,7 @@ class HotLine:
     below: tuple[str, ...] = ()
     above: tuple[str, ...] = ()
     source: str = ""
+    forward: str = ""
     in_loop: bool = False
 
     @property
@@ -84,6 +88,7 @@ def lines_in(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
     below: dict[tuple[str, str, str], Counter[str]] = {}
     above: dict[tuple[str, str, str], Counter[str]] = {}
     inner: dict[tuple[str, str, str], Counter[str]] = {}
+    forward: dict[tuple[str, str, str], Counter[str]] = {}
     for frames, number in main:
         places = [match for frame in frames[1:] if (match := _FRAME.match(frame))]
         own = [place for place, one in enumerate(places) if not _LIBRARIES.search(one["file"])]
@@ -93,6 +98,7 @@ def lines_in(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
         key = line["func"], line["file"], line["line"]
         counts[key] += number
         inner.setdefault(key, Counter())[places[-1]["func"]] += number
+        forward.setdefault(key, Counter())[_forward_of(places, own)] += number
         for name in {one["func"] for one in places[own[-1] + 1 :]}:
             below.setdefault(key, Counter())[name] += number
         for name in {places[place]["func"] for place in own}:
@@ -105,11 +111,24 @@ def lines_in(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
             inner=inner[key].most_common(1)[0][0],
             below=tuple(n for n, count in below.get(key, {}).items() if count >= number / 2),
             above=tuple(n for n, count in above[key].items() if count >= number / 2),
+            forward=forward[key].most_common(1)[0][0],
             source=linecache.getline(key[1], int(key[2])).strip(),
             in_loop=_is_in_loop(key[1], int(key[2])),
         )
         for key, number in counts.most_common()
     ]
+
+
+def _forward_of(places: Sequence[re.Match[str]], own: Sequence[int]) -> str:
+    """The forward of which the innermost place of the program is own code; empty if of none.
+
+    Args:
+        own: Which of them are the program's.
+    """
+    at = next((n for n in reversed(own) if _FORWARD.search(places[n]["func"])), None)
+    if at is None or any(_CALL.search(one["func"]) for one in places[at + 1 :]):
+        return ""
+    return places[at]["func"]
 
 
 def _is_in_loop(file: str, line: int) -> bool:

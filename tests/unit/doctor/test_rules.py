@@ -16,6 +16,7 @@ from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.rules import RULES
 
 from .failing_cases import FAILING
+from .forward_cases import IN_FORWARD
 from .frozen_cases import FROZEN
 from .hook_cases import HOOKED
 from .made import facts, signs, steps
@@ -181,6 +182,7 @@ CASES = (
     Case("never-a-gradient", lambda: experts(called=[], learns=[0, 1]), "likely"),
     *FAILING,
     *FROZEN,
+    *IN_FORWARD,
     *HOOKED,
     *WRAPPED,
     *UNSYNCED,

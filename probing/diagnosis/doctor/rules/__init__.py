@@ -10,7 +10,7 @@ from ..findings import Rule
 from . import data, device, failing, machine, piling, setup, shares, speed, stops
 from .memory import frozen, growth, workers
 from .numbers import gradients, learning, losses, modes, parameters, unlearned, updates, warned
-from .pace import long_steps, piled_hooks, waiting_calls
+from .pace import long_steps, own_code, piled_hooks, waiting_calls
 
 RULES: tuple[Rule, ...] = tuple(
     rule
@@ -31,6 +31,7 @@ RULES: tuple[Rule, ...] = tuple(
         workers,
         piling,
         speed,
+        own_code,
         shares,
         long_steps,
         waiting_calls,

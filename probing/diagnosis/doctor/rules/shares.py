@@ -12,14 +12,11 @@ from ....units import duration
 from ..facts import WINDOW, Facts, percent
 from ..findings import Rule, Sign
 from ..hot_lines import loops_in
-from .device import explains
-from .speed import MOST, OWN_PHASES, STEPS_QUERY, hot_lines_of, in_words, processor_share
+from .speed import MOST, STEPS_QUERY, hot_lines_of, in_words
 
 _LARGE = 0.25
 _OFTEN_SAVED, _LEAST_SAVED = 5, 0.1
 _HEAVY, _LOOPED = 0.6, 0.1
-_SHOWN = 0.01
-_NO_PAUSE = "If the pause is meant, nothing is wrong; else let it wait for what it waits for."
 _SMALL_BYTES = 1 << 16
 _MANY_CALLS = 30
 _OVERHEAD_S = 0.01
@@ -49,9 +46,9 @@ _CALLED = (
     " AND op NOT IN ('send', 'recv', 'barrier') AND wait_ns IS NOT NULL"
     " GROUP BY ALL ORDER BY total DESC"
 )
-_MODULES = (
+MODULES = (
     "SELECT model, module, class, root, max(depth) AS depth, count(*) AS calls,"
-    " sum(duration) AS total FROM python.torch_trace t"
+    " count(DISTINCT step) AS steps, sum(duration) AS total FROM python.torch_trace t"
     " WHERE stage = 'forward' AND duration IS NOT NULL AND step BETWEEN {first} AND {last}"
     " AND NOT EXISTS (FROM python.evaluations e WHERE t.start_ns BETWEEN e.start_ns"
     " AND e.start_ns + coalesce(e.duration_ns, 9e18::BIGINT)) GROUP BY ALL"
@@ -181,40 +178,13 @@ def _object_collectives(facts: Facts) -> Iterator[Sign]:
     )
 
 
-def _own_code(facts: Facts) -> Iterator[Sign]:
-    """Code of the script between the phases takes most of each step."""
-    now = facts.now()
-    shares = now.shares()
-    share = sum(shares[phase] for phase in OWN_PHASES)
-    gc_share = now.seconds("gc") / now.total_s
-    if share - gc_share < MOST or explains(facts, now):
-        return
-    waits = processor_share(now) < 0.5 and not facts.crowd
-    lines = [line for line in hot_lines_of(facts) if line.is_outside][:3]
-    parts = {p: round(100 * shares[p]) for p in OWN_PHASES if shares[p] >= _SHOWN}
-    text = f"{sum(parts.values())} % of each step"  # as the parts are shown
-    sleeps = bool(lines) and lines[0].sleeps
-    where = f", most at {lines[0].place} in {lines[0].func}" if lines else ""
-    told = f"{text} is code of the script outside of the model and the optimizer{where}"
-    if sleeps:
-        at = f"{lines[0].place} in {lines[0].func}"
-        told = f"The script sleeps at {at}: {text} is outside of the model and the optimizer"
-    yield Sign(
-        certainty="possible",
-        summary=told + (": it mostly waits" if waits and not sleeps else ""),
-        evidence=(*(f"{p}_s: {part} %" for p, part in parts.items()), *in_words(lines)),
-        weight=share,
-        fix=_NO_PAUSE if sleeps else "",
-    )
-
-
 def _one_module(facts: Facts) -> Iterator[Sign]:
     """One module takes most of the forward pass."""
     now = facts.now()
     shares = now.shares()
     if shares["forward"] + shares["backward"] < _LARGE:
         return
-    rows = facts.rows(_MODULES.format(first=now.numbers[0], last=now.numbers[-1]))
+    rows = facts.rows(MODULES.format(first=now.numbers[0], last=now.numbers[-1]))
     whole = sum(row["total"] for row in rows if row["depth"] == 0)
     found = _heaviest(rows, whole)
     if found is None or not whole:
@@ -349,20 +319,6 @@ RULES = (
         source="https://pytorch.org/docs/stable/distributed.html",
         next="probing ENDPOINT stragglers",
         look=_object_collectives,
-        cost_s=2.0,
-    ),
-    Rule(
-        name="own-code",
-        group="slow",
-        subject="speed",
-        symptom="The model is small beside what surrounds it.",
-        evidence="`other_s`, `loss_s`, `gradients_s` and `to_device_s` of python.steps: half of the"
-        " time. It may be meant: an environment that is played, a deliberate pause.",
-        certainty="possible",
-        gravity=36,
-        fix="Do what needs no result of the step less often, or in another process.",
-        next="probing ENDPOINT profile --sampling 10",
-        look=_own_code,
         cost_s=2.0,
     ),
     Rule(
