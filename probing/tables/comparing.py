@@ -59,6 +59,7 @@ PARAMETER_CHECKSUMS = Table(
             " state.",
         ),
         text("root", "The class of the root module or optimizer."),
+        text("model", "The root module's name in `python.models`; NULL of what is in none."),
         text(
             "parameter",
             "Its qualified name in the root; an option's group and name; a generator.",

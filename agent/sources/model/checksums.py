@@ -106,7 +106,8 @@ def take_checksums(
     if not only_random:
         others[:0] = optimizer_options(recording)
     rows += [
-        (step, one.kind, one.owner, one.name, None, None, None, False, one.value) for one in others
+        (step, one.kind, one.owner, None, one.name, None, None, None, False, one.value)
+        for one in others
     ]
     return Checksums(step, tuple(rows), time.perf_counter() - begun)
 
@@ -115,11 +116,15 @@ def _parameter_rows(recording: Recording, step: int | None, *, reads_devices: bo
     torch: Any = sys.modules["torch"]
     roots = outermost(recording.objects.roots.alive()) or found_roots()
     with torch.no_grad():
-        parts = [part for root in roots for part in _parts(root)]
+        named = [(root, recording.objects.models.name_of(root)) for root in roots]
+        parts = [part for root, name in named for part in _parts(root, name)]
         marks = [_mark(part.local, reads_devices=reads_devices) for part in parts]
         texts = _fetch(torch, marks)
     return [
-        (step, p.kind, p.root, p.name, _shape(t), name_of(t.dtype), str(t.device), p.is_shard, text)
+        (
+            *(step, p.kind, p.root, p.model, p.name, _shape(t), name_of(t.dtype), str(t.device)),
+            *(p.is_shard, text),
+        )
         for p, text in zip(parts, texts, strict=True)
         for t in (p.local,)
     ]
@@ -131,17 +136,19 @@ class _Part(NamedTuple):
     Attributes:
         kind: As in the table.
         root: The class of the root module.
+        model: Its name.
         local: What this rank holds of it.
     """
 
     kind: str
     root: str
+    model: str
     name: str
     local: Any
     is_shard: bool
 
 
-def _parts(root: Module) -> Iterator[_Part]:
+def _parts(root: Module, model: str) -> Iterator[_Part]:
     """Each parameter and each buffer once."""
     seen: set[int] = set()
     root_class = class_name(unwrap(root))
@@ -155,6 +162,7 @@ def _parts(root: Module) -> Iterator[_Part]:
                 yield _Part(
                     kind="statistic" if kind == "buffer" and name in statistics else kind,
                     root=root_class,
+                    model=model,
                     name=f"{path}.{name}" if path else name,
                     local=getattr(tensor, "_local_tensor", tensor),
                     is_shard=_is_shard(tensor),

@@ -8,7 +8,8 @@ tells the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,6 +45,20 @@ class Told(NamedTuple):
     notes: tuple[str, ...]
 
 
+class _Seen(NamedTuple):
+    """What one rank has answered.
+
+    Attributes:
+        facts: What is no checksum.
+        rows: Those of python.parameter_checksums.
+    """
+
+    rank: Rank
+    facts: tuple[Fact, ...]
+    rows: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...]
+
+
 class _Appointment(NamedTuple):
     """The step at whose end all ranks look.
 
@@ -62,7 +77,7 @@ class _Appointment(NamedTuple):
 
 def gather_facts(
     asking: Asking, *, with_parameters: bool = True
-) -> tuple[tuple[Told, ...], tuple[Outcome[Told], ...]]:
+) -> tuple[tuple[Told, ...], tuple[Outcome[Any], ...]]:
     """What every member tells that can be asked.
 
     Args:
@@ -74,7 +89,9 @@ def gather_facts(
         lambda process, member: _tell(process, names[member], meet),
         is_together=True,
     )
-    return tuple(outcome.value for outcome in outcomes if outcome.value is not None), outcomes
+    seen = [outcome.value for outcome in outcomes if outcome.value is not None]
+    owner_of = _owners([one.rows for one in seen])
+    return tuple(_told(one, owner_of) for one in seen), outcomes
 
 
 def _appoint(asking: Asking) -> _Appointment:
@@ -95,7 +112,7 @@ def _appoint(asking: Asking) -> _Appointment:
     return _Appointment(max(steps) + ahead, limit_s)
 
 
-def _tell(process: Process, rank: Rank, meet: _Appointment | None) -> Told:
+def _tell(process: Process, rank: Rank, meet: _Appointment | None) -> _Seen:
     """What one process tells.
 
     Raises:
@@ -117,18 +134,37 @@ def _tell(process: Process, rank: Rank, meet: _Appointment | None) -> Told:
     seen = ask(lambda: _parameters(process, meet)) if meet is not None else None
     if surroundings is None and settings is None and seen is None:
         raise errors[0]
-    facts = [*_environment(surroundings), *_settings(settings), *_checksums(seen)]
-    rows = _dicts(seen)
+    facts = (*_environment(surroundings), *_settings(settings))
+    rows = tuple([{**row, "kind": row["kind"] or PARAMETER} for row in _dicts(seen)])
     notes += [seen.note] if seen is not None and seen.note and not rows else []
-    return Told(
-        RankFacts(
-            rank=rank,
-            facts=tuple(facts),
-            step=rows[0]["step"] if rows else None,
-            sharded=sum(row["is_shard"] for row in rows),
-        ),
-        tuple(dict.fromkeys(notes)),
+    return _Seen(rank, facts, rows, tuple(dict.fromkeys(notes)))
+
+
+def _told(seen: _Seen, owner_of: Mapping[tuple[str, str], str]) -> Told:
+    facts = RankFacts(
+        rank=seen.rank,
+        facts=(*seen.facts, *_checksums(seen.rows, owner_of)),
+        step=seen.rows[0]["step"] if seen.rows else None,
+        sharded=sum(row["is_shard"] for row in seen.rows),
     )
+    return Told(facts, seen.notes)
+
+
+def _owners(ranks: Sequence[Sequence[dict[str, Any]]]) -> dict[tuple[str, str], str]:
+    """What each model is called before the names of its parameters, by its class and its name.
+
+    The same on all ranks, some of which may have another model besides: nothing where there is one
+    in all, else the class, and the name of those that share it, as a generator and a critic may.
+    """
+    each = [{(r["root"], r["model"]) for r in rows if r["kind"] in _OF_MODELS} for rows in ranks]
+    counts = [Counter(root for root, _ in models) for models in each]
+    alike = {root for found in counts for root, number in found.items() if number > 1}
+    several = alike or len({root for found in counts for root in found}) > 1
+    return {
+        (root, model): "" if not several else model if root in alike else root
+        for models in each
+        for root, model in models
+    }
 
 
 def _parameters(process: Process, meet: _Appointment) -> LiveRows:
@@ -157,17 +193,17 @@ def _settings(answer: Any) -> list[Fact]:
     ]
 
 
-def _checksums(rows: LiveRows | None) -> list[Fact]:
+def _checksums(
+    rows: Sequence[dict[str, Any]], owner_of: Mapping[tuple[str, str], str]
+) -> list[Fact]:
     """The parameters that are whole on this rank, and what else was looked at with them."""
-    found = [{**row, "kind": row["kind"] or PARAMETER} for row in _dicts(rows)]
-    roots = {row["root"] for row in found if row["kind"] in _OF_MODELS}
     facts = []
-    for row in found:
+    for row in rows:
         if row["checksum"] is None or row["is_shard"]:
             continue
         is_of_model = row["kind"] in _OF_MODELS
         about = f"{row['shape']} {row['dtype']}" if is_of_model else ""
-        owner = row["root"] if not is_of_model or len(roots) > 1 else ""
+        owner = owner_of[row["root"], row["model"]] if is_of_model else row["root"]
         between = "." if is_of_model else " "
         facts.append(
             Fact(

@@ -8,12 +8,15 @@ from .made import Facts, facts, steps
 from .records import MIB, Case
 
 
-def _wrapped(count: int = 300, exchanged: float = 0.0, first: int = 0, **columns: Any) -> Facts:
+def _wrapped(
+    count: int = 300, exchanged: float = 0.0, first: int = 0, other: int = 0, **columns: Any
+) -> Facts:
     """A model of some bytes, by default 8 MiB, inside a wrapper that was never called.
 
     Args:
         exchanged: What part of it collectives move in every tenth step.
         first: The oldest step that is on record.
+        other: What the parameters of another model take, whose wrapper is called.
     """
     row = {"model": "net", "parameter": "weight", "trainable": True, "bytes": 8 * MIB,
            "optimizer": "opt", "idle_wrapper": "DistributedDataParallel", **columns}  # fmt: skip
@@ -25,7 +28,9 @@ def _wrapped(count: int = 300, exchanged: float = 0.0, first: int = 0, **columns
         "optimizer_steps": [{"step": 5, "optimizer": "opt"}],
         "collectives": [{"step": 0, "op": "broadcast", "bytes": 8 * MIB}, *calls],
     }
-    return facts(record, {"parameters": [row]})
+    beside = {"model": "gen", "parameter": "weight", "trainable": True, "bytes": other}
+    models = [{"model": "gen", "wrappers": "DistributedDataParallel"}] if other else []
+    return facts(record, {"parameters": [row, beside], "models": models})
 
 
 WRAPPED = (
@@ -41,11 +46,14 @@ WRAPPED = (
         "held by nobody any more",
     ),
     Case("idle-wrapper", lambda: _wrapped(exchanged=0.5), None),  # by hand, in half precision
+    Case("idle-wrapper", lambda: _wrapped(exchanged=0.5, other=4 * MIB), "likely", 0,
+         "each rank trains net by itself"),
+    Case("idle-wrapper", lambda: _wrapped(exchanged=1.5, other=4 * MIB), None),  # and by hand
     Case("idle-wrapper", lambda: _wrapped(idle_wrapper=None), None),
     Case("idle-wrapper", lambda: _wrapped(optimizer=None), None),  # a teacher
     Case("idle-wrapper", lambda: _wrapped(optimizer="other"), None),  # it has not stepped
     Case("idle-wrapper", lambda: _wrapped(trainable=False), None),
-)
+)  # fmt: skip
 
 
 def unsynced(

@@ -306,6 +306,10 @@ CASES = (
     Case("uneven-micro-batches", lambda: facts({"micro_batches": [  # of two models
         {"step": n // 2, "micro_batch": n % 2, "samples": 8, "elements": 100 + 900 * (n % 2),
          "duration": 0.1} for n in range(80)]}), None),
+    Case("uneven-micro-batches", lambda: facts({  # a critic is given real and made samples
+        "steps": steps(40, optimizer_steps=2), "micro_batches": [
+        {"step": n // 2, "samples": 64 if n % 2 else 32, "duration": 0.1}
+        for n in range(80)]}), None),
     Case("uneven-micro-batches", lambda: facts({"micro_batches": [  # of two tasks
         {"step": n // 2, "micro_batch": n % 2, "samples": 8 + n % 2, "duration": 0.1,
          "elements": 100 + 900 * (n % 2) + n % 7} for n in range(80)]}), None),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -28,14 +28,19 @@ class _Asking:
 
     Args:
         at: The step at whose end they look at their parameters.
+        critics: Ranks that have another model of the class, the same on all of them.
     """
 
     timeout_s = 9.0
 
     def __init__(
-        self, ranks: Mapping[int, Facts], at: int, rates: Mapping[int, str] | None = None
+        self,
+        ranks: Mapping[int, Facts],
+        at: int,
+        rates: Mapping[int, str] | None = None,
+        critics: Collection[int] = (),
     ) -> None:
-        self._ranks = ranks
+        self._ranks, self._critics = ranks, critics
         self._at = at
         self._rates = rates or {}
         self.names = {of.member: rank for rank, of in ranks.items()}
@@ -49,19 +54,23 @@ class _Asking:
         )  # fmt: skip
 
     def _rank(self, of: Facts, rank: int) -> _Rank:
-        return _Rank(of, rank, self._at, rate=self._rates.get(rank, "0.1"))
+        has_critic = rank in self._critics
+        return _Rank(of, rank, self._at, rate=self._rates.get(rank, "0.1"), has_critic=has_critic)
 
 
 class _Rank:
     """A rank whose only parameter, and whose rate, is unlike that of others."""
 
-    def __init__(self, of: Facts, rank: int, at: int, *, rate: str = "0.1") -> None:
+    def __init__(
+        self, of: Facts, rank: int, at: int, *, rate: str = "0.1", has_critic: bool = False
+    ) -> None:
         self.query = of.process.query
-        row = {"step": at, "kind": "parameter", "root": "Net", "parameter": "weight",
-               "shape": "[4]", "dtype": "float32", "is_shard": False,
+        row = {"step": at, "kind": "parameter", "root": "Net", "model": "net",
+               "parameter": "weight", "shape": "[4]", "dtype": "float32", "is_shard": False,
                "checksum": f"crc32:{rank}"}  # fmt: skip
         option = {"kind": "optimizer", "root": "SGD", "parameter": "group 0 lr", "checksum": rate}
-        self._rows = [row, row | option]
+        critic = {"model": "critic", "checksum": "crc32:9"}
+        self._rows = [row, *([row | critic] if has_critic else []), row | option]
 
     def live(self, table: str, **_: object) -> Any:
         """Its parameter and its rate."""
@@ -108,9 +117,10 @@ def _compare(
     at: int = 50,
     rates: Mapping[int, str] | None = None,
     lr: float = 0.1,
+    critics: Collection[int] = (),
 ) -> list[Sign]:
     ranks = {0: _rank(0, _calls(0), 0), 1: _rank(1, other, first, lr)}
-    asking: Any = _Asking(ranks, at, rates)
+    asking: Any = _Asking(ranks, at, rates, critics)
     (rule,) = (one for one in JOB_RULES if one.rule.name == "different-parameters")
     return list(rule.look(Job(ranks=ranks, asking=asking, stands_still=False)))
 
@@ -119,6 +129,13 @@ def test_ranks_at_the_same_collective_after_the_same_step_are_compared() -> None
     """Their parameters are of one moment, and differ."""
     (sign,) = _compare(_calls(0))
     assert sign.summary.endswith("1 of 1 differ after the same step, first weight")
+
+
+@pytest.mark.parametrize(("critics", "number"), [((0, 1), "1 of 2"), ((0,), "1 of 1")])
+def test_models_of_one_class_are_told_apart(critics: Collection[int], number: str) -> None:
+    """The parameters of another model, on all ranks or on one alone, are not taken for these."""
+    (sign,) = _compare(_calls(0), critics=critics)
+    assert sign.summary.endswith(f"{number} differ after the same step, first net.weight")
 
 
 def test_rates_that_differ_are_told_with_what_they_do() -> None:

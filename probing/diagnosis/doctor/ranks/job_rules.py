@@ -152,7 +152,11 @@ def _different_parameters(job: Job) -> Iterator[Sign]:
     _need_lockstep(job)
     told, _ = gather_facts(job.asking)
     comparison = compare_facts([one.facts for one in told])
-    found = [one for one in comparison.differences if one.kind == PARAMETER]
+    found = [
+        one
+        for one in comparison.differences
+        if one.kind == PARAMETER and all(group.value is not None for group in one.groups)
+    ]  # a rank may evaluate another model besides
     if not found:
         return
     _need_same_moment(job, comparison.steps[-1].value if comparison.steps else None)

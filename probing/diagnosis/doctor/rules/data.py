@@ -41,6 +41,7 @@ _MICRO_BATCHES = (
     "   min(elements / samples) OVER one <> max(elements / samples) OVER one"
     "   AND min(samples) OVER own = max(samples) OVER own AS varies"
     "   FROM python.micro_batches WHERE duration IS NOT NULL AND failed IS NOT TRUE"
+    "   AND step NOT IN (SELECT step FROM python.steps WHERE optimizer_steps > 1)"
     "   WINDOW one AS (PARTITION BY micro_batch), own AS (PARTITION BY step))"
     "  WINDOW own AS (PARTITION BY step))"
     " GROUP BY step HAVING count(*) > 1 ORDER BY step DESC LIMIT 100"
@@ -316,8 +317,7 @@ def _same_order(facts: Facts) -> Iterator[Sign]:
 
 def _uneven_micro_batches(facts: Facts) -> Iterator[Sign]:
     """Micro-batches of very different size have the same weight in the gradient."""
-    rows = facts.rows(_MICRO_BATCHES)
-    spread = [row["most"] / row["least"] for row in rows if row["least"]]
+    spread = [row["most"] / row["least"] for row in facts.rows(_MICRO_BATCHES) if row["least"]]
     if len(spread) < 5 or float(np.median(spread)) < 2:
         return
     yield Sign(
@@ -386,7 +386,7 @@ RULES = (
         symptom="Accumulation gives other results than the same samples in one batch.",
         evidence="`tokens`, else `elements` where those of a sample vary from step to step and"
         " `samples` not within one, else `samples` of python.micro_batches: the largest of a step"
-        " is twice the smallest in most steps.",
+        " is twice the smallest in most steps, where one optimizer steps.",
         certainty="possible",
         gravity=45,
         fix="Divide the sum of all losses by the number of all tokens of the step.",

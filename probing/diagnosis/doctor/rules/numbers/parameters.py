@@ -195,12 +195,14 @@ def _idle_wrapper(facts: Facts) -> Iterator[Sign]:
         return
     total = sum(row["bytes"] or 0 for row in found)
     most = facts.rows(_MOST_EXCHANGED)[0]["most"]
-    if most >= _EXCHANGED * total:
+    others = _inside_called(facts)
+    if most - others >= _EXCHANGED * total:
         return  # somebody averages them by hand
     name, is_gone, _ = found[0]["idle_wrapper"].partition(" (gone)")
     model, is_whole = found[0]["model"], steps.begins_at_start and not is_gone
+    is_sure = is_whole and len(steps) >= _SURE_STEPS and most < _EXCHANGED * total
     yield Sign(
-        certainty="certain" if is_whole and len(steps) >= _SURE_STEPS else "likely",
+        certainty="certain" if is_sure else "likely",
         summary=f"{name} was made around {model} and is"
         f" {'held by nobody any more' if is_gone else 'never called'}: the script calls the model"
         f" inside, so that no gradient is averaged and each rank trains {model} by itself",
@@ -209,10 +211,18 @@ def _idle_wrapper(facts: Facts) -> Iterator[Sign]:
             f"{len(found)} parameters of it are in {found[0]['optimizer']}, which steps; the"
             f" wrapper {'is gone' if is_gone else 'has never run a forward'}",
             f"collectives of a step move {size(most)} at the most, and the parameters are"
-            f" {size(total)}",
+            f" {size(total)}"
+            + (f"; those of models whose wrapper is called are {size(others)}" if others else ""),
         ),
         weight=1.0,
     )
+
+
+def _inside_called(facts: Facts) -> int:
+    """What parameters take whose wrapper is called: it moves as much once in each step."""
+    wrapped = {row["model"] for row in facts.live("models") if _AVERAGES in (row["wrappers"] or "")}
+    rows = facts.live("parameters")
+    return sum(row["bytes"] or 0 for row in rows if row["model"] in wrapped and row["trainable"])
 
 
 def _never_synced(facts: Facts) -> Iterator[Sign]:
@@ -330,8 +340,9 @@ RULES = (
         evidence="`idle_wrapper` of python.parameters: DistributedDataParallel of several ranks,"
         " whose forward has never run, or that is gone (only likely: it may have run before), has"
         " parameters of an optimizer that steps, and no step has"
-        f" collectives of {percent(_EXCHANGED)} of their bytes, as averaging by hand has. Certain"
-        f" after {_SURE_STEPS} steps, all on record.",
+        f" collectives of {percent(_EXCHANGED)} of their bytes, as averaging by hand has, beyond"
+        " what other wrappers that are called move once. Certain without those, after"
+        f" {_SURE_STEPS} steps, all on record.",
         certainty="certain",
         gravity=75,
         fix="Call the wrapper in training, as `ddp(x)`: gradients are averaged for its own forward"
