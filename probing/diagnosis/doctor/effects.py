@@ -68,6 +68,7 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "rate-too-high": frozenset({"loss-flat", "loss-spike", "diverging", "exploding-gradients"}),
     "scaler-skips": frozenset({"never-steps"}),
     "no-optimizer": frozenset({"never-a-gradient"}),  # of what was replaced
+    "idle-wrapper": frozenset({"different-parameters"}),
     "never-steps": frozenset({"loss-flat", "not-zeroed", "never-a-gradient"}),
     "failing-calls": _OF_NO_STEP | {"no-backward", "never-steps"},
     "no-backward": _OF_NO_STEP,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.ranks.job_rules import JOB_RULES, Job
 from probing.errors import UsageError
 
-from .made import Facts, MadeProcess, facts, steps
+from .made import Facts, MadeProcess, Row, facts, steps
 
 pytestmark = pytest.mark.anypython
 
@@ -84,7 +84,9 @@ class _Rank:
         raise UsageError("it has no settings")
 
 
-def _rank(number: int, calls: Calls, first: int, lr: float = 0.1) -> Facts:
+def _rank(
+    number: int, calls: Calls, first: int, lr: float = 0.1, models: Sequence[Row] = ()
+) -> Facts:
     """A rank with steps from `first` on and the numbers of the collectives in each.
 
     Args:
@@ -97,7 +99,7 @@ def _rank(number: int, calls: Calls, first: int, lr: float = 0.1) -> Facts:
         for step, numbers in calls.items()
         for seq in numbers
     ]
-    of = facts({"steps": made, "collectives": rows}, {"models": []})
+    of = facts({"steps": made, "collectives": rows}, {"models": models})
     of.member = dataclasses.replace(of.member, rank=number, world_size=2)
     return of
 
@@ -118,8 +120,9 @@ def _compare(
     rates: Mapping[int, str] | None = None,
     lr: float = 0.1,
     critics: Collection[int] = (),
+    models: Sequence[Row] = (),
 ) -> list[Sign]:
-    ranks = {0: _rank(0, _calls(0), 0), 1: _rank(1, other, first, lr)}
+    ranks = {0: _rank(0, _calls(0), 0, models=models), 1: _rank(1, other, first, lr, models)}
     asking: Any = _Asking(ranks, at, rates, critics)
     (rule,) = (one for one in JOB_RULES if one.rule.name == "different-parameters")
     return list(rule.look(Job(ranks=ranks, asking=asking, stands_still=False)))
@@ -136,6 +139,24 @@ def test_models_of_one_class_are_told_apart(critics: Collection[int], number: st
     """The parameters of another model, on all ranks or on one alone, are not taken for these."""
     (sign,) = _compare(_calls(0), critics=critics)
     assert sign.summary.endswith(f"{number} differ after the same step, first net.weight")
+
+
+@pytest.mark.parametrize(
+    ("owned", "other", "says"),
+    [("net", None, True), ("net", "DistributedDataParallel", True), ("critic", None, False)],
+)
+def test_a_wrapper_around_what_differs_is_told(
+    owned: str, other: str | None, *, says: bool
+) -> None:
+    """It keeps parameters the same, unless passes go past it or are inside of no_sync."""
+    base = {"class": "Net", "trainable": 4, "wrappers": "DistributedDataParallel"}
+    models = [
+        {**base, "model": owned},
+        {**base, "model": "head", "class": "Head", "wrappers": other},
+    ]
+    (sign,) = _compare(_calls(0), critics=(0, 1), models=models)
+    assert ("though inside of DistributedDataParallel" in sign.summary) is says
+    assert ("no_sync" in sign.fix) is says
 
 
 def test_rates_that_differ_are_told_with_what_they_do() -> None:

@@ -18,6 +18,12 @@ _INTO_DDP = (
     "Wrap it, too: one DistributedDataParallel around a module that has all; else all_reduce its"
     " gradients before optimizer.step(). Load the same parameters on all ranks once."
 )
+_DDP = "DistributedDataParallel"
+_IN_SYNC = (
+    "Let the last backward pass before each optimizer step be outside of no_sync(), with its"
+    " forward pass, which has to call the wrapper and not `.module`. Start again, or broadcast the"
+    " parameters of rank 0."
+)
 _SAME_OPTIONS = (
     "Give the optimizers of all ranks the same options: what a scheduler is given, as the loss of"
     " an evaluation by ReduceLROnPlateau, has to be all_reduced first. Load the same parameters on"
@@ -31,15 +37,18 @@ def why_apart(ranks: Mapping[int, Facts], differences: Sequence[Difference]) -> 
     Args:
         differences: What differs between the ranks.
     """
-    outside = _outside(
-        next(iter(ranks.values())), [one.name for one in differences if one.kind == PARAMETER]
-    )
+    first = next(iter(ranks.values()))
+    names = [one.name for one in differences if one.kind == PARAMETER]
+    outside = _outside(first, names)
     options = [one for one in differences if one.kind == OPTIMIZER]
     too = f"; {listed([one.name for one in options])} differs, too" if options else ""
     rates = "" if options else _rates_apart(ranks)
-    fix = _INTO_DDP if outside else _SAME_OPTIONS if options or rates else ""
+    inside = "" if outside or too or rates else _inside(first, names)
+    fix = (
+        _INTO_DDP if outside else _SAME_OPTIONS if options or rates else _IN_SYNC if inside else ""
+    )
     return Why(
-        words=outside + too + rates,
+        words=outside + inside + too + rates,
         evidence=tuple(map(_values_of, options[:_NAMED])),
         fix=fix,
     )
@@ -75,6 +84,19 @@ def _outside(facts: Facts, names: Sequence[str]) -> str:
         f", all of {listed(own)}: outside of DistributedDataParallel, in which {listed(averaged)}"
         f" is, so that nobody averages {'its' if len(own) == 1 else 'their'} gradients"
     )
+
+
+def _inside(facts: Facts, names: Sequence[str]) -> str:
+    """That what differs is inside of DistributedDataParallel, which has given all ranks the same.
+
+    Gradients that it averages, and optimizers with the same options, keep them the same.
+    """
+    rows = [row for row in facts.live("models") if row["trainable"]]
+    inside = [row for row in rows if _DDP in (row["wrappers"] or "")]
+    owners = tuple(f"{row[key]}." for row in inside for key in ("model", "class"))
+    if not inside or not (len(inside) == len(rows) or all(n.startswith(owners) for n in names)):
+        return ""
+    return f", though inside of {_DDP}: not all passes average their gradients"
 
 
 def _values_of(one: Difference) -> str:
