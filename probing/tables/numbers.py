@@ -57,8 +57,9 @@ GRADIENTS = Table(
             text(
                 "left_by",
                 "The name of another optimizer, as in `python.optimizers`, that has used a backward"
-                " pass whose result is in this gradient, too: it was not set to zero before the"
-                " last pass, which was for this one's optimizer alone. Else NULL.",
+                " pass which went through this parameter to its own, as a generator's goes through"
+                " its critic: what it left here was not set to zero, and a pass that only this"
+                " one's optimizer has gradients of was added. Else NULL.",
             ),
             number(
                 "subnormal_share",

@@ -24,12 +24,13 @@ def played(acts: Callable[[Any, Any], Acts], *, times: int = 3) -> list[str | No
 
     left, found = LeftPasses(), []
     critic, generator = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
-    groups = {"opt_c": [critic], "opt_g": [generator]}
+    groups = {"opt_c": [critic], "opt_g": [generator]}  # that meet, as a weight and its input
     for _ in range(times):
         for given, optimizer in acts(critic, generator):
             if not optimizer:
-                left.begins(groups)
-                given.sum().backward()
+                loss = given.sum()
+                left.begins([loss], groups)
+                loss.backward()
                 left.passed(groups)
                 continue
             left.steps(optimizer)
@@ -116,3 +117,60 @@ def test_what_is_added_before_anybody_steps_is_one_sum() -> None:
         yield critic, "opt_c"
 
     assert played(acts) == [None, None, None]
+
+
+def _plain(size: int) -> Any:
+    import torch
+
+    return torch.nn.Sequential(
+        torch.nn.Linear(4, 8), torch.nn.LayerNorm(8), torch.nn.ReLU(), torch.nn.Linear(8, size)
+    )
+
+
+def _of_norms(norm: Callable[[Any], Any]) -> Any:
+    import torch
+
+    layers = (torch.nn.Linear(4, 4, bias=False) for _ in range(3))
+    return torch.nn.Sequential(*map(norm, layers), torch.nn.Tanh())
+
+
+def _normed(name: str) -> Any:
+    import torch
+
+    return _of_norms(getattr(torch.nn.utils.parametrizations, name))
+
+
+@pytest.mark.parametrize(
+    "critic", [lambda: _plain(1), lambda: _normed("spectral_norm"), lambda: _normed("weight_norm")]
+)
+def test_a_generator_is_behind_its_critic_and_not_before_it(critic: Callable[[], Any]) -> None:
+    """Its gradients come through the critic's weights, whatever these are made of."""
+    import torch
+
+    from probing.agent.sources.numbers.left_passes import behind
+
+    generator, judge = _plain(4), critic()
+    groups = {"opt_g": list(generator.parameters()), "opt_c": list(judge.parameters())}
+    inputs = torch.randn(2, 4)
+    loss = judge(generator(inputs)).mean() + 0.1 * generator(inputs).square().mean()
+    assert behind(groups, [loss]).get("opt_c") == frozenset({"opt_g"})
+    assert not behind(groups, [loss]).get("opt_g")
+    assert not behind(groups, [judge(generator(inputs).detach()).mean()]).get("opt_c")
+
+
+def test_what_a_head_has_left_in_features_may_be_meant_for_them() -> None:
+    """As of a domain that is told apart, before the pass of the features' own loss."""
+    import torch
+
+    from probing.agent.sources.numbers.left_passes import LeftPasses
+
+    left, features, head = LeftPasses(), _plain(4), _plain(2)
+    groups = {"opt_f": list(features.parameters()), "opt_h": list(head.parameters())}
+    inputs = torch.randn(2, 4)
+    for loss, name in ((head(features(inputs)).sum(), "opt_h"), (features(inputs).sum(), "opt_f")):
+        left.begins([loss], groups)
+        loss.backward()
+        left.passed(groups)
+        left.steps(name)
+        found = {left.take(parameter, parameter.grad) for parameter in groups[name]}
+        assert found == {None}

@@ -14,6 +14,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ from .gradient_tensors import (
     subnormal_shares,
 )
 from .kept_passes import KeptPasses
-from .left_passes import Groups, LeftPasses
+from .left_passes import LeftPasses
 from .pass_gradients import gradients_of_pass
 
 _LONGEST_QUEUE = 16
@@ -189,7 +190,7 @@ class GradientRows(PlainSource):
 
     def _begins(self, args: tuple[Any, ...]) -> None:
         if self._counts_passes() and not self._recording.safe_points.at_work.is_transformed():
-            self._run(self._count_pass, self._kept.begins, self._left.begins)
+            self._run(self._count_pass, self._kept.begins, partial(self._left.begins, args[0]))
             if self._armed is not None:
                 self.guard.run(self._armed.backward_begins, *args[:1])
 
@@ -207,9 +208,7 @@ class GradientRows(PlainSource):
     def _counts_passes(self) -> bool:
         return self._armed is not None and self._passes_before is None and self._is_wanted()
 
-    def _count_pass(
-        self, kept: Callable[[list[Any]], None], left: Callable[[Groups], None]
-    ) -> None:
+    def _count_pass(self, kept: Callable[..., None], left: Callable[..., None]) -> None:
         """Have it noted what a backward pass does to the gradients of all optimizers."""
         if is_capturing():
             return
