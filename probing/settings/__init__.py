@@ -155,7 +155,7 @@ class Settings:
     gradients_every: int = _setting(
         0, "Write python.gradients of one step in so many; 0: only when asked.", live=True
     )
-    gradient_rows: int = _setting(16_384, "Rows of python.gradients; 160 bytes each.", minimum=64)
+    gradient_rows: int = _setting(16_384, "Rows of python.gradients; 168 bytes each.", minimum=64)
     memory_rows: int = _setting(16_384, "Rows of python.memory; 176 bytes each.", minimum=64)
     sampling_hz: float = _setting(
         0.0, "How often per second python.samples notes where every thread is; 0: never.", live=True
