@@ -26,7 +26,7 @@ _ORDINARY = (
 )
 """What models and their data are set up with."""
 _WORDS = (
-    r"secret|passw|passphrase|credential"
+    r"secret|passw|passphrase|credential|webhook"
     r"|tokens?\b|keys?\b|auth\b|\bpass\b"
     r"|\b(?:authorization|authentication|bearer|creds?|jwt|pwd)\b"
 )

@@ -51,6 +51,10 @@ _LEAST_OF = 0.5
     help="With --watch: where to post each event as JSON, as Slack or Alertmanager take it.",
 )  # fmt: skip
 @click.option(
+    "--webhook-env", "variables", multiple=True, metavar="NAME",
+    help="The same, at the address in an environment variable: others can read a command line.",
+)  # fmt: skip
+@click.option(
     "--run", "commands", multiple=True, metavar="COMMAND",
     help="With --watch: a command of the shell that gets each event as JSON on its input.",
 )  # fmt: skip
@@ -59,7 +63,7 @@ _LEAST_OF = 0.5
 def command(
     context: click.Context, *, endpoint: str | None, check: str | None, limit: int,
     against: str | None, watch: bool, every: float, webhooks: tuple[str, ...],
-    commands: tuple[str, ...], style: str,
+    variables: tuple[str, ...], commands: tuple[str, ...], style: str,
 ) -> None:  # fmt: skip
     """Say what is wrong with a training, since when, how sure that is, and what to do.
 
@@ -102,7 +106,7 @@ def command(
     if watch:
         wish = Wish(
             every_s=every, least=check or "likely", goes_on="all" in target.endpoints,
-            is_json=style == "json", webhooks=webhooks, commands=commands,
+            is_json=style == "json", webhooks=webhooks, variables=variables, commands=commands,
         )  # fmt: skip
         told = watch_and_tell(lambda: look(whole_s, is_thorough=False), wish)
         context.exit(int(told and bool(check)))

@@ -53,7 +53,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "probing -t all doctor",
         "probing 4242 doctor --check likely      # exit code 1 on a finding",
         "probing 4242 doctor --against 3131      # what is worse than in that run",
-        "probing -t all doctor --watch --webhook https://hooks.example.com/T0",
+        "probing -t all doctor --watch --webhook-env SLACK_URL",
     ),
     "backtrace": (
         "probing 4242 backtrace",

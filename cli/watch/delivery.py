@@ -11,12 +11,13 @@ import contextlib
 import http.client
 import json
 import queue
+import re
 import subprocess
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import UsageError
@@ -43,6 +44,18 @@ class Receiver:
     deliver: Callable[[Any], None]
 
 
+def address_in(environment: Mapping[str, str], name: str) -> str:
+    """The address of a webhook, in a variable of an environment.
+
+    Raises:
+        UsageError: It is not set.
+    """
+    address = environment.get(name, "").strip()
+    if not address:
+        raise UsageError(f"--webhook-env {name}: this variable is not set.")
+    return address
+
+
 def webhook(url: str, payload: Callable[[str, Any], Any]) -> Receiver:
     """A receiver that is posted JSON.
 
@@ -52,8 +65,8 @@ def webhook(url: str, payload: Callable[[str, Any], Any]) -> Receiver:
     Raises:
         UsageError: It is no address of HTTP.
     """
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"--webhook {url} is not an address that begins with http:// or https://.")
+    if not re.fullmatch(r"https?://[^\s\x00-\x1f\x7f]+", url):  # not shown: it may be a secret
+        raise UsageError("a webhook is not an address that begins with http:// or https://.")
 
     def deliver(event: Any) -> None:
         body = json.dumps(payload(url, event)).encode()

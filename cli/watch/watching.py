@@ -6,6 +6,7 @@ that is watched end it.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
@@ -14,7 +15,7 @@ from ...diagnosis.doctor.watching import Event, Watch, as_json, payload_for
 from ...errors import ProbingError
 from ...messages.frozen import dataclass
 from ..output import terminal
-from .delivery import Delivery, user_command, webhook
+from .delivery import Delivery, address_in, user_command, webhook
 
 if TYPE_CHECKING:
     from ...diagnosis.doctor.findings import Certainty
@@ -31,6 +32,8 @@ class Wish:
     Attributes:
         least: The least certainty.
         goes_on: Whether to wait for new processes once all have ended.
+        webhooks: Addresses.
+        variables: Variables of the environment that have an address each.
         commands: Commands of the shell.
     """
 
@@ -39,6 +42,7 @@ class Wish:
     goes_on: bool
     is_json: bool
     webhooks: tuple[str, ...]
+    variables: tuple[str, ...]
     commands: tuple[str, ...]
 
 
@@ -49,11 +53,12 @@ def watch_and_tell(look: Callable[[], Report], wish: Wish) -> bool:
         Whether anything was told.
 
     Raises:
-        UsageError: A webhook is no address.
+        UsageError: A webhook is no address, or a variable is not set.
         ProbingError: Nothing was there at the first look.
     """
     terminal.go_live()
-    receivers = [webhook(url, payload_for) for url in wish.webhooks]
+    addresses = [*wish.webhooks, *(address_in(os.environ, name) for name in wish.variables)]
+    receivers = [webhook(url, payload_for) for url in addresses]
     receivers += [user_command(line, as_json) for line in wish.commands]
     telling = _Telling(wish, Delivery(receivers))
     try:

@@ -255,7 +255,9 @@ class Settings:
     watch: str = _setting(
         "",
         "A webhook (http:// or https://) that a node server tells what goes wrong on its"
-        " machine, as `probing -t all doctor --watch --webhook` does; in a process of its own.",
+        " machine, as `probing -t all doctor --watch --webhook` does; in a process of its own. Its"
+        " address is not shown: whoever has it can post there.",
+        secret=True,
     )
     otel: bool = _setting(
         default=False,

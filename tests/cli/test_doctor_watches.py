@@ -139,8 +139,11 @@ def test_a_node_server_has_somebody_watch(
     with subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as server:
         wait_until(lambda: bodies, "an event")
         watching = children_of(server.pid)
+        words = Path(f"/proc/{watching[0]}/cmdline").read_bytes()
         server.terminate()
         server.wait(DEADLINE_S)
     assert (bodies[0]["event"], bodies[0]["rule"]) == ("begun", "ended")
+    assert b"--webhook" in words
+    assert address.encode() not in words, "all users of the machine can read it"
     assert len(watching) == 1
     wait_until(lambda: not Path(f"/proc/{watching[0]}").exists(), "the end of the watch")

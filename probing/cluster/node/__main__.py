@@ -23,11 +23,12 @@ from ...rundir.node_card import log_path, read_node, token_path
 from ...safety.off_switch import without_agent
 from ...safety.parent_death import end_with_parent
 from ...server.command import complain, end_by_signals, listening_at, node_tokens
-from ...settings import Settings
+from ...settings import Settings, find
 
 _CONNECTIONS = 1024
 _REQUESTS = 256
 """Many clients ask one node server about many ranks."""
+_WATCH = find("watch").env
 
 
 def main(argv: Sequence[str]) -> int:
@@ -129,7 +130,8 @@ def _start_beside(settings: Settings) -> list[subprocess.Popen[bytes]]:
         if not settings.watch.startswith(("http://", "https://")):
             text = "PROBING_WATCH is not an address that begins with http:// or https://."
             raise UsageError(text)
-        commands.append(["doctor", "--watch", "--webhook", settings.watch])
+        # Its address may be a secret, and other users can read a command line.
+        commands.append(["doctor", "--watch", "--webhook-env", _WATCH])
     if settings.history:
         commands.append(_keeping(settings))
     end_with_us = functools.partial(end_with_parent, os.getpid(), signal.SIGTERM)
@@ -138,7 +140,7 @@ def _start_beside(settings: Settings) -> list[subprocess.Popen[bytes]]:
             [sys.executable, "-m", "probing", "-t", "all", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env=without_agent(os.environ),
+            env=without_agent(os.environ) | {_WATCH: settings.watch},
             preexec_fn=end_with_us,  # noqa: PLW1509 - this process has one thread yet
         )
         for words in commands

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from probing.cli.watch import delivery
-from probing.cli.watch.delivery import Delivery, Receiver, user_command, webhook
+from probing.cli.watch.delivery import Delivery, Receiver, address_in, user_command, webhook
 from probing.diagnosis.doctor.findings import Certainty, Finding
 from probing.diagnosis.doctor.watching import Event, Watch, as_json, payload_for
 from probing.errors import UsageError
@@ -204,8 +204,17 @@ def test_what_cannot_be_brought_is_said_without_the_secret_path(
     said = capsys.readouterr().err
     assert "the webhook at 127.0.0.1:9" in said
     assert "secret" not in said
-    with pytest.raises(UsageError, match="http://"):
-        webhook("file:///etc/passwd", payload_for)
+    for bad in ("file:///secret", "http://", "https://hooks.example.com/T0 /secret"):
+        with pytest.raises(UsageError, match="http://") as refused:
+            webhook(bad, payload_for)
+        assert "secret" not in str(refused.value)
+
+
+def test_an_address_is_taken_from_the_environment() -> None:
+    """The command line, which others can read, names a variable; one that is not set is told."""
+    assert address_in({"HOOK": " http://127.0.0.1:9/secret\n"}, "HOOK").endswith("/secret")
+    with pytest.raises(UsageError, match="--webhook-env HOOK: this variable is not set"):
+        address_in({"HOOK": " "}, "HOOK")
 
 
 def test_a_command_gets_the_event_on_its_input(tmp_path: Any) -> None:

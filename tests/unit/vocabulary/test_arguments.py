@@ -13,7 +13,7 @@ SECRETS = [
     "WANDB_API_KEY", "+logger.wandb.api_key", "wandb_key", "wandbkey", "AWS_SECRET_ACCESS_KEY",
     "clientSecret", "--password", "db_passwd", "user.credentials", "--auth", "authToken",
     "oauth2", "Authorization", "privateKey", "key1", "api_tokens", "--keys", "KEYSTORE_PASS",
-    "proxyauth",
+    "proxyauth", "--slack-webhook", "SLACK_WEBHOOK_URL",
 ]  # fmt: skip
 ORDINARY = [
     "--tokenizer", "tokenizerName", "TOKENIZERS_PARALLELISM", "--max_tokens",

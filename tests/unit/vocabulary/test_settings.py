@@ -22,6 +22,14 @@ def test_defaults_need_no_environment() -> None:
     assert all(getattr(settings, s.name) == s.default for s in SETTINGS)
 
 
+def test_secrets_are_not_shown() -> None:
+    """Tokens, and a webhook, where whoever has its address can post."""
+    secret = {setting.name for setting in SETTINGS if setting.secret}
+    assert secret == {"token", "read_token", "watch"}
+    environment = {find(name).env: "http://127.0.0.1/XYZ" for name in secret}
+    assert "XYZ" not in repr(Settings.from_env(environment))
+
+
 def test_sizes_of_rows_are_those_of_the_tables() -> None:
     """What a setting says of the bytes of each row is what the ring of its table takes."""
     told = 0
