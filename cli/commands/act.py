@@ -124,9 +124,10 @@ def checkpoint(
 @style_option("text", "json")
 @click.pass_context
 def cleanup(context: click.Context, *, style: str) -> None:
-    """Drop gradients, collect garbage, and empty the accelerator's caches.
+    """Collect garbage, and empty the accelerator's caches.
 
-    Says what each of these has freed.
+    Says what each of these has freed. The training pauses for as long as Python's garbage collector
+    takes. Gradients are left, since the script may still use them.
     """
     from ...messages.about.act import Cleanup
 

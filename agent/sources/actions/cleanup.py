@@ -1,6 +1,9 @@
-"""Frees memory that the next step does not need.
+"""Frees memory that nothing in the process can use any more.
 
 Rules of this file: what each part frees is measured, not reckoned; NULL where nothing tells.
+Gradients stay. A step's end is before the script's own `zero_grad`, and until then it may read
+them, set them to zero in place, or keep them for a later step or for a CUDA graph; once it has
+dropped them, there are none.
 """
 
 from __future__ import annotations
@@ -9,46 +12,40 @@ import gc
 import os
 
 from ....messages.about.act import Change, Cleanup
-from ..torch_types import Optimizer
 from .ledger import Applied
 from .targets.scene import Scene
 
 
 class CleaningUp:
-    """Drops gradients, collects garbage, empties caches."""
+    """Collects garbage, empties caches."""
 
     def __init__(self, asked: Cleanup) -> None:
-        self._asked = asked
+        """Nothing is chosen."""
 
     def prepare(self, scene: Scene) -> None:
-        """Find whose gradients there are."""
-        self._optimizers, self._notes = scene.chosen(None)
+        """Nothing has to be found."""
 
     def apply(self, scene: Scene) -> Applied:
         """Free it."""
-        dropped = _drop_gradients(self._optimizers)
-        after_gradients = _memory(scene)
+        at_first = _memory(scene)
         objects = gc.collect()
         after_garbage = _memory(scene)
-        changes = [
-            Change(what="gradients, bytes", before=str(dropped), after="0"),
-            Change(what="unreachable objects", before=str(objects), after="0"),
-        ]
+        changes = [Change(what="unreachable objects", before=str(objects), after="0")]
         for what, before, after in zip(
             (
                 "allocated by the accelerator's allocator, over gc, bytes",
                 "resident, over gc, bytes",
             ),
-            after_gradients[:2],
+            at_first[:2],
             after_garbage[:2],
             strict=True,
         ):
             if before is not None and after is not None:
                 changes.append(Change(what=what, before=str(before), after=str(after)))
         reserved = after_garbage[2]
-        notes = self._notes
+        notes: tuple[str, ...] = ()
         if reserved is None:
-            notes += ("no accelerator is in use, so there is no cache to empty",)
+            notes = ("no accelerator is in use, so there is no cache to empty",)
         else:
             scene.training.accelerator.empty_cache()
             changes.append(
@@ -63,21 +60,6 @@ class CleaningUp:
     def finish(self, scene: Scene, applied: Applied, until: float) -> Applied:
         """Nothing more."""
         return applied
-
-
-def _drop_gradients(optimizers: list[Optimizer]) -> int:
-    """Set gradients to None; returns the bytes of the storages that nobody else holds then."""
-    storages: dict[int, int] = {}
-    for optimizer in optimizers:
-        for parameter in (p for group in optimizer.param_groups for p in group["params"]):
-            gradient = parameter.grad
-            if gradient is None:
-                continue
-            if not gradient.is_sparse:
-                storage = gradient.untyped_storage()
-                storages[storage.data_ptr()] = storage.nbytes()
-            parameter.grad = None
-    return sum(storages.values())
 
 
 def _memory(scene: Scene) -> tuple[int | None, int | None, int | None]:

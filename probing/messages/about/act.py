@@ -63,7 +63,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanup:
-    """Drop gradients, collect garbage, empty the caches of the accelerator's allocator."""
+    """Collect garbage, empty the caches of the accelerator's allocator."""
 
 
 GUARD_ACTIONS = ("warn", "skip", "raise", "off")

@@ -1,8 +1,8 @@
 """A training that actions are tried on; its arguments say how it sets its learning rate, and more.
 
-``lambda``: by LambdaLR, in a function. ``own``: by itself, at each step, as nanoGPT does. ``even``:
-all parameters hold the same number after each step, so that a torn copy is seen; a plain thread
-makes copies until one of them is torn. ``bad``: every
+``lambda``: by LambdaLR, in a function. ``own``: by itself, at each step, as nanoGPT does; it sets
+gradients to zero in place, by hand. ``even``: all parameters hold the same number after each step,
+so that a torn copy is seen; a plain thread makes copies until one of them is torn. ``bad``: every
 gradient is NaN from step 20 on. ``hangs``: stops after 5 steps. ``late``: waits for a file ``go``
 before its first step. ``pair``: two models with an optimizer each, and a third optimizer that never
 steps. Each step's line is its loss.
@@ -58,6 +58,15 @@ def even() -> None:
         optimizer.step()
 
 
+def zero(model: nn.Module, optimizer: torch.optim.Optimizer, *, in_place: bool) -> None:
+    if not in_place:
+        optimizer.zero_grad()
+        return
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        parameter.grad.zero_()
+
+
 def main(kind: str) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
@@ -72,7 +81,7 @@ def main(kind: str) -> None:
                 for group in optimizer.param_groups:
                     group["lr"] = BASE / (1 + step)
             loss = nn.functional.mse_loss(model(x), y)
-            optimizer.zero_grad()
+            zero(model, optimizer, in_place=kind == "own" and step > 0)
             loss.backward()
             if kind == "bad" and step >= 20:
                 for parameter in model.parameters():
