@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 from pydantic import Field
 
@@ -146,13 +147,26 @@ async def act(
         list[str],
         Field(
             description="The words behind `probing ENDPOINT act`: ['lr', '--scale', '0.5'],"
-            " ['clip', '1.0'], ['checkpoint', '/path'], ['list'], ['undo', '3']."
+            " ['clip', '1.0'], ['checkpoint', '/new/file'], ['list'], ['undo', '3']."
         ),
     ],
     timeout_s: Timeout = 60.0,
 ) -> str:
-    """Change the training between two steps; answers what was changed, and it can be undone."""
+    """Change the training between two steps; answers what was changed.
+
+    Rates, clips, guards and left-out layers can be undone; a checkpoint and a cleanup cannot. No
+    file that is there is written over.
+    """
+    odd = [word for word in action if not _is_of_action(word)]
+    if odd:
+        text = f"An agent may not use {' '.join(odd)}: files and other targets are for the user."
+        raise ToolError(text)
     return await ask(endpoint, "act", *action, timeout_s=timeout_s)
+
+
+def _is_of_action(word: str) -> bool:
+    """Whether a word is no option, or one that says only what is to be changed, and how."""
+    return not word.startswith("-") or word.partition("=")[0] in ACT_OPTIONS
 
 
 def _typed(sql: str) -> str:
@@ -160,6 +174,13 @@ def _typed(sql: str) -> str:
     return sql if sql.startswith("@") else f"{sql}\n"
 
 
+ACT_OPTIONS = frozenset(
+    (
+        *("--scale", "--hold", "--optimizer", "--async", "--consecutive", "--in", "--model"),
+        *("--except", "--alone", "--limit", "--format", "--json"),
+    )
+)
+"""All options of `act` but those that write over a file, or have another one asked."""
 _STEPS = (
     "SELECT step, round(duration, 4) AS duration, loss, grad_norm, lr, samples,"
     " round(tokens_per_s) AS tokens_per_s, round(COLUMNS(['data_wait_s', 'to_device_s',"

@@ -6,6 +6,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from mcp import Client
 
 mcp = late("mcp", reason="it is of other Pythons than the first")
+mcp_errors = Late("mcp.server.mcpserver.exceptions")
 asking = Late("probing.mcp.asking")
+tools = Late("probing.mcp.tools")
 pytestmark = pytest.mark.torch
 
 LOOKING = {
@@ -131,6 +134,27 @@ def test_what_the_user_allows_can_be_done(training: Target) -> None:
         assert "6 * 7" in await agent.ask("query", endpoint=pid, sql=sql)
 
     served(training, use, "--allow-eval", "--allow-act")
+
+
+def test_an_action_writes_over_no_file() -> None:
+    """What writes into a file that is there, or asks another target, is no word of an agent's."""
+    for words in (
+        ("list", "-o", "/theirs"), ("list", "-o/theirs"), ("list", "--output=/theirs"),
+        ("checkpoint", "/theirs", "--force"), ("list", "--json", "-t", "@/theirs"),
+        ("list", "--token-file", "/theirs"), ("--", "list"),
+    ):  # fmt: skip
+        with pytest.raises(mcp_errors.ToolError, match="An agent may not use -"):
+            asyncio.run(tools.act("0", list(words)))
+
+
+def test_an_agent_has_all_other_options_of_actions() -> None:
+    """Each option of `act` is one that it may use, or is known to name a file or who is asked."""
+    group = import_module("probing.cli.commands.act").command
+    shared = {word for one in group.params for word in one.opts}
+    every = {
+        o for one in group.commands.values() for p in one.params for o in p.opts if o[0] == "-"
+    }
+    assert every - shared - tools.ACT_OPTIONS == {"--force", "-o", "--output", "-n"}
 
 
 def test_a_hung_and_a_dead_process_are_asked(program: Callable[..., Target]) -> None:
