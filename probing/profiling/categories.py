@@ -1,8 +1,10 @@
 """What kind of work an operator or a kernel does, by its name.
 
-Rules of this file: ordered rules, the first that fits wins. Attention comes before matrix products
-because its kernels are called after both; matrix products come before memory because the names of
-their templates speak of copies. A short name such as ``mm`` fits whole words only.
+Rules of this file: ordered rules, the first that fits wins. Kernels that Inductor has fused come
+first, as their names list what was fused and what that was a part of: a product only by a template
+of its own (`triton_tem`), a copy only where nothing else is named. Attention comes before matrix
+products because its kernels are called after both; matrix products come before memory because the
+names of their templates speak of copies. A short name such as ``mm`` fits whole words only.
 """
 
 from __future__ import annotations
@@ -12,7 +14,19 @@ from functools import lru_cache
 
 from ..tables import KERNEL_CATEGORIES
 
+OTHER = KERNEL_CATEGORIES[-1]
+_FUSED = r"triton_(?:for|mix|per|poi|red|spl|unk)_fused"
 _RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "memory",
+        re.compile(
+            _FUSED + r"(?:_(?:_to_copy|(?:lift_fresh_|slice_)?copy_?|clone|cat|stack|fill_?|repeat"
+            r"|(?:new_)?(?:empty|full|ones|zeros)(?:_like|_strided)?|constant_pad_nd|as_strided|t"
+            r"|alias|detach|expand|permute|reshape|select|slice|split(?:_with_sizes)?|transpose"
+            r"|unbind|unsqueeze|squeeze|(?:_unsafe_)?view))+(?:_\d+)?$"
+        ),
+    ),
+    (OTHER, re.compile(_FUSED)),
     (
         "communication",
         re.compile(
@@ -46,7 +60,6 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
 )
 _NAMESPACE = re.compile(r"^(?:aten|prims|torch|mkldnn|mkldnn_prepacked)::")
-OTHER = KERNEL_CATEGORIES[-1]
 
 
 @lru_cache(maxsize=4096)

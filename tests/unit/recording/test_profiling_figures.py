@@ -60,6 +60,7 @@ CATEGORIES = {
         "void cublasLt::splitKreduce_kernel<32, 16, int, float, float, float>",
         "sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw",
         "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, int, float>",
+        "triton_tem_fused_addmm_relu_0",
     ),
     "attention": (
         "aten::scaled_dot_product_attention",
@@ -90,6 +91,9 @@ CATEGORIES = {
         "Memcpy HtoD (Pinned -> Device)",
         "Memset (Device)",
         "void at::native::(anonymous namespace)::CatArrayBatchedCopy_contig<float, 2, 128, 1>",
+        "triton_poi_fused__to_copy_2",
+        "triton_poi_fused__to_copy_clone_transpose_12",
+        "triton_poi_fused_cat_0",
     ),
     "other": (
         "aten::add_",
@@ -105,6 +109,13 @@ CATEGORIES = {
         "autograd::engine::evaluate_function: AddBackward0",
         "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>",
         "triton_poi_fused_add_mul_0",
+        "triton_poi_fused__to_copy_mul_silu_1",
+        "triton_poi_fused_addmm_relu_0",
+        "triton_poi_fused_convolution_relu_1",
+        "triton_poi_fused__scaled_dot_product_efficient_attention_clone_1",
+        "triton_per_fused__native_batch_norm_legit_functional_convolution_4",
+        "triton_red_fused_add_bmm_mm_mul_15",
+        "triton_for_fused_0",
     ),
 }
 
