@@ -38,6 +38,12 @@ async def ask(endpoint: str, *words: str, timeout_s: float) -> str:
     targets = endpoint.split()
     if not targets:
         raise ToolError("No endpoint is given. `list_targets` shows which there are.")
+    for target in targets:
+        if target.startswith("@"):
+            text = (
+                f"{target} is a file of hosts, which no tool reads: name the hosts, as host:port."
+            )
+            raise ToolError(text)
     named = [word for target in targets for word in ("--target", target)]
     return await run(*named, *words, timeout_s=timeout_s)
 

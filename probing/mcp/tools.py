@@ -68,11 +68,13 @@ async def stacks(
 
 async def steps(
     endpoint: Endpoint,
-    last: Annotated[int, Field(ge=1, le=1000, description="How many of the last steps.")] = 20,
+    last: Annotated[
+        int, Field(ge=1, le=1000, description="How many of the last steps of each.")
+    ] = 20,
     timeout_s: Timeout = 30.0,
 ) -> str:
-    """The last steps: loss, rate, gradient norm, seconds and what they went for, memory."""
-    sql = f"{_STEPS} LIMIT {last}"
+    """The last steps of each rank: loss, rate, gradient norm, seconds, their phases, memory."""
+    sql = _STEPS.format(last=last)
     return await ask(endpoint, "query", "--format", "csv", "--", sql, timeout_s=timeout_s)
 
 
@@ -182,11 +184,12 @@ ACT_OPTIONS = frozenset(
 )
 """All options of `act` but those that write over a file, or have another one asked."""
 _STEPS = (
-    "SELECT step, round(duration, 4) AS duration, loss, grad_norm, lr, samples,"
+    "SELECT rank, pid, step, round(duration, 4) AS duration, loss, grad_norm, lr, samples,"
     " round(tokens_per_s) AS tokens_per_s, round(COLUMNS(['data_wait_s', 'to_device_s',"
     " 'forward_s', 'loss_s', 'backward_s', 'gradient_sync_s', 'gradients_s', 'optimizer_s',"
     " 'other_s', 'device_s']), 4), round(allocated, 1) AS allocated_mib, failed"
-    " FROM python.steps ORDER BY step DESC"
+    " FROM python.steps QUALIFY row_number() OVER (PARTITION BY rank, host, pid"
+    " ORDER BY seq DESC) <= {last} ORDER BY step DESC, rank"
 )
 _READING: tuple[Callable[..., Any], ...] = (
     list_targets, doctor, hang, stacks, steps, query, describe_tables, memory, look, history,

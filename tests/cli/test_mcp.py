@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.harness.late import Late, late
+from tests.harness.rows_of_ranks import asked
 from tests.harness.targets import Target
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def test_an_agent_looks_and_changes_nothing(training: Target) -> None:
         assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools.values())
         assert pid in await agent.ask("list_targets")
         rows = (await agent.ask("steps", endpoint=pid, last=3)).splitlines()
-        assert rows[0].startswith("step,duration,loss,grad_norm,lr,samples,tokens_per_s,data")
+        assert rows[0].startswith("rank,pid,step,duration,loss,grad_norm,lr,samples,tokens_per_s,")
+        assert all(row.startswith(f",{pid},") for row in rows[1:])
         assert len(rows) == 4
         asked = await agent.ask("query", endpoint=pid, sql="SELECT 6 * 7 AS answer")
         assert asked.splitlines() == ["answer", "42"]
@@ -93,12 +95,15 @@ def test_an_agent_looks_and_changes_nothing(training: Target) -> None:
 
 
 async def no_file_is_read(agent: Agent, pid: str, folder: Path) -> None:
-    """A file's name is no statement; a saved question is one."""
+    """A file's name is no statement and no endpoint; a saved question is a statement."""
     path = folder / "of-the-user.sql"
     path.write_text("their words")
     for tool, given in (("query", {"endpoint": pid}), ("history", {"folder": str(folder)})):
         refusal = await agent.refused(tool, **given, sql=str(path))
         assert "words" not in refusal.replace(str(path), "")
+    refusal = await agent.refused("doctor", endpoint=f"{pid} @{path}")
+    assert "words" not in refusal
+    assert "a file of hosts" in refusal
     assert await agent.ask("query", endpoint=pid, sql="@slowest-modules")
 
 
@@ -121,6 +126,18 @@ async def all_is_described(client: Client) -> None:
     assert prompts == {"hang", "slow", "memory", "nan"}
     prompt = await client.get_prompt("hang", {"endpoint": "4242"})
     assert "The endpoint is: 4242" in str(getattr(prompt.messages[0].content, "text", ""))
+
+
+def test_each_rank_has_its_last_steps() -> None:
+    """One that is far ahead leaves room for the others, and each row says whose it is."""
+    ranks = {
+        rank: {"steps": [{"step": step, "pid": 70 + rank} for step in range(first, first + 9)]}
+        for rank, first in enumerate((100, 3))
+    }
+    found = asked(tools._STEPS.format(last=2), ranks)
+    assert [(row["rank"], row["pid"], row["step"]) for row in found] == [
+        (0, 70, 108), (0, 70, 107), (1, 71, 11), (1, 71, 10)
+    ]  # fmt: skip
 
 
 def test_what_the_user_allows_can_be_done(training: Target) -> None:
