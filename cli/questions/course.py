@@ -54,7 +54,8 @@ FROM python.optimizer_steps GROUP BY optimizer ORDER BY steps DESC
         sql="""
 SELECT step, loss, round(usual, 5) AS median_of_the_50_before, round(loss / usual, 2) AS times_it,
   grad_norm, lr
-FROM (SELECT *, median(loss) OVER (ORDER BY step ROWS BETWEEN 50 PRECEDING AND 1 PRECEDING) AS usual
+FROM (SELECT *, median(loss) OVER (
+    PARTITION BY rank, host, pid ORDER BY step ROWS BETWEEN 50 PRECEDING AND 1 PRECEDING) AS usual
   FROM python.steps WHERE loss_finite)
 WHERE usual > 0 AND loss > $factor * usual ORDER BY step DESC LIMIT 50
 """,

@@ -14,31 +14,47 @@ from ...tables import STEP_PHASES
 from .course import COURSE
 from .resources import RESOURCES
 
-OWN_TIMES = """
-    WITH last AS (
-        SELECT step, duration FROM python.steps WHERE duration IS NOT NULL
-        ORDER BY seq DESC LIMIT $steps
+_OF_ONE = "0 AS rank, '' AS host, 0 AS pid"
+_OF_MANY = "coalesce(rank, -1) AS rank, host, pid"
+_OWN_TIMES = """
+    WITH ended AS (
+        SELECT {who}, seq, step, duration FROM python.steps WHERE duration IS NOT NULL
+    ), last AS (
+        FROM ended
+        QUALIFY row_number() OVER (PARTITION BY rank, host, pid ORDER BY seq DESC) <= $steps
+    ), stretches AS (
+        SELECT rank, host, pid, min(step) AS first, max(step) AS final FROM last
+        GROUP BY rank, host, pid
+    ), forwards AS (
+        SELECT {who}, seq, step, thread_id, module, class, root,
+          regexp_replace(model, ' [0-9]+$', '') AS model, depth, start_ns, duration_ns
+        FROM python.torch_trace WHERE stage = 'forward' AND duration_ns IS NOT NULL
+    ), evaluations AS (
+        SELECT {who}, start_ns, start_ns + coalesce(duration_ns, 9e18::BIGINT) AS end_ns
+        FROM python.evaluations
     ), calls AS (
-        SELECT t.seq, t.thread_id, t.module, t.class, t.depth, t.start_ns, t.duration_ns
-        FROM python.torch_trace t
-        WHERE stage = 'forward' AND duration_ns IS NOT NULL
-          AND step BETWEEN (SELECT min(step) FROM last) AND (SELECT max(step) FROM last)
-          AND NOT EXISTS (FROM python.evaluations e WHERE t.start_ns BETWEEN e.start_ns
-            AND e.start_ns + coalesce(e.duration_ns, 9e18::BIGINT))
+        SELECT f.* FROM forwards f JOIN stretches s USING (rank, host, pid)
+        WHERE f.step BETWEEN s.first AND s.final
+          AND NOT EXISTS (FROM evaluations e WHERE e.rank = f.rank AND e.host = f.host
+            AND e.pid = f.pid AND f.start_ns BETWEEN e.start_ns AND e.end_ns)
     ), inner_calls AS (
-        SELECT p.seq, sum(c.duration_ns) AS inner_ns
+        SELECT p.rank, p.host, p.pid, p.seq, sum(c.duration_ns) AS inner_ns
         FROM calls c ASOF JOIN calls p
-          ON c.thread_id = p.thread_id AND c.depth = p.depth + 1 AND c.start_ns >= p.start_ns
-        GROUP BY p.seq
+          ON c.rank = p.rank AND c.host = p.host AND c.pid = p.pid
+          AND c.thread_id = p.thread_id AND c.depth = p.depth + 1 AND c.start_ns >= p.start_ns
+        GROUP BY p.rank, p.host, p.pid, p.seq
     )
-    SELECT module, any_value(class) AS class, count(*) AS calls,
+    SELECT module, any_value(class) AS class, model,
+      count(*) OVER (PARTITION BY module) AS models, count(*) AS calls,
       sum(duration_ns - coalesce(inner_ns, 0)) / 1e9 / (SELECT count(*) FROM last) AS own_s,
       sum(duration_ns - coalesce(inner_ns, 0)) / 1e9 / (SELECT sum(duration) FROM last) AS share
-    FROM calls LEFT JOIN inner_calls USING (seq)
-    GROUP BY module ORDER BY own_s DESC
+    FROM calls LEFT JOIN inner_calls USING (rank, host, pid, seq)
+    GROUP BY module, root, model ORDER BY own_s DESC
 """
+OWN_TIMES = _OWN_TIMES.format(who=_OF_ONE)
 """What each module's own code takes of a step, without the modules that it calls: forwards, by the
-host's clock, over the last steps that have ended; and its share of them."""
+host's clock, over the last steps that have ended; its share of them; and how many models have a
+module of that name. Models that are made anew and so get a number (`loss 2`) count as one."""
 
 _LAST = "(FROM python.steps WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT $steps)"
 
@@ -52,9 +68,9 @@ QUESTIONS: tuple[Question, ...] = (
         name="slowest-modules",
         doc="Which modules' own code takes most of a step, forwards?",
         sql=f"""
-SELECT module, class, calls, round(own_s * 1e3, 3) AS own_ms,
+SELECT module, class, model, calls, round(own_s * 1e3, 3) AS own_ms,
   round(100 * share, 1) AS percent_of_step
-FROM ({OWN_TIMES})
+FROM ({_OWN_TIMES.format(who=_OF_MANY)})
 """,  # noqa: S608 - our own words are all that is put in
         parameters={"steps": "20"},
     ),

@@ -23,12 +23,13 @@ FROM python.memory GROUP BY device, phase ORDER BY device, most_mib DESC
         name="growing-calls",
         doc="After which module calls is more memory in use than before?",
         sql="""
-SELECT module, class, stage, count(*) AS calls, round(sum(growth) / 1048576, 1) AS mib,
+SELECT module, class, root, stage, count(*) AS calls, round(sum(growth) / 1048576, 1) AS mib,
   round(max(growth) / 1048576, 2) AS most_mib
 FROM (SELECT *, allocated_bytes - lag(allocated_bytes) OVER (
-    PARTITION BY thread_id ORDER BY start_ns + duration_ns, depth DESC, seq) AS growth
+    PARTITION BY rank, host, pid, thread_id
+    ORDER BY start_ns + duration_ns, depth DESC, seq) AS growth
   FROM python.torch_trace WHERE duration_ns IS NOT NULL AND stage IN ('forward', 'backward'))
-WHERE growth > 0 GROUP BY module, class, stage ORDER BY mib DESC LIMIT $count
+WHERE growth > 0 GROUP BY module, class, root, stage ORDER BY mib DESC LIMIT $count
 """,
         parameters={"count": "20"},
     ),
@@ -101,9 +102,10 @@ GROUP BY device, part ORDER BY device, from_step
         name="device-modules",
         doc="Which modules take most of the accelerator's time?",
         sql="""
-SELECT module, class, stage, count(*) AS calls, round(avg(device_s) * 1e3, 3) AS ms,
+SELECT module, class, root, stage, count(*) AS calls, round(avg(device_s) * 1e3, 3) AS ms,
   round(sum(device_s) * 1e3 / count(DISTINCT step), 3) AS ms_a_step
-FROM python.device_times GROUP BY module, class, stage ORDER BY ms_a_step DESC LIMIT $count
+FROM python.device_times GROUP BY module, class, root, stage
+ORDER BY ms_a_step DESC LIMIT $count
 """,
         parameters={"count": "20"},
     ),

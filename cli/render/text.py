@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -110,6 +110,12 @@ def json_value(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [json_value(part) for part in value]
     return value
+
+
+def module_name(row: Mapping[str, Any]) -> str:
+    """A module by its name, and by its model where several have one of that name."""
+    name = row["module"] or ""
+    return f"{name} of {row['model']}" if row["models"] > 1 and row["model"] else name
 
 
 def plural(number: int, noun: str) -> str:

@@ -53,8 +53,8 @@ class Overview:
         doing: What its training thread does, where it does not get on.
         problems: What is wrong with its agent, or how it ended.
         pace: None where no step is on record.
-        modules: The slowest by their own code: `module`, `class`, `calls`, `own_s` of a step and
-            which `share` of the same steps that is.
+        modules: The slowest by their own code: `module`, `class`, `model`, how many `models`
+            have one of that name, `calls`, `own_s` of a step and which `share` of it that is.
         ranks: The other processes of its job; None where it has none.
         findings: The gravest of what its record alone shows to be wrong.
         judged: How many rules could be judged by that; 0 where there is nothing to go by.

@@ -37,7 +37,7 @@ NOT_TAKEN: dict[str, set[str]] = {
     },
     "daft": {
         "slowest-modules", "since-when", "loss", "not-finite", "learning-rate", "throughput",
-        "memory", "classes", "optimizers", "loss-spikes", "gradients", "metrics", "spans",
+        "memory", "classes", "optimizers", "gradients", "metrics", "spans",
         "interventions", "collective-kinds", "open-collectives", "devices", "processor", "stalls",
     },
 }  # fmt: skip

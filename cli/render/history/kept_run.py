@@ -22,6 +22,7 @@ from ..text import (
     cut_words,
     escape_controls,
     json_number,
+    module_name,
     plural,
     render_count,
     wrap_words,
@@ -263,7 +264,7 @@ def _modules(shown: RunOnOneScreen, room: int) -> Iterator[str]:
     what = f"own code, forward, last {steps}"
     yield _named("slowest", f"{what:{name_room + 16}}  {'each step':>10}  {'of it':>6}")
     for row in shown.modules[:_MODULES]:
-        name = cut_middle(escape_controls(row["module"] or ""), name_room)
+        name = cut_middle(escape_controls(module_name(row)), name_room)
         kind = cut_middle(escape_controls(row["class"] or ""), 15)
         share = f"{100 * row['share']:.1f} %"
         line = f"{name:{name_room}} {kind:15}  {duration(row['own_s']):>10}  {share:>6}"

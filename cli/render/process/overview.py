@@ -16,7 +16,14 @@ from ....client.recent_steps import STILL
 from ....cluster.job.rank_sets import rank_set
 from ....units import age, duration, figure, size
 from ..bars import gauge, shares_of, sparkline, stacked_bar
-from ..text import cut_middle, cut_words, escape_controls, json_number, wrap_words
+from ..text import (
+    cut_middle,
+    cut_words,
+    escape_controls,
+    json_number,
+    module_name,
+    wrap_words,
+)
 
 if TYPE_CHECKING:
     from ....client.recent_steps import Pace
@@ -203,7 +210,7 @@ def _modules(overview: Overview, room: int) -> Iterator[str]:
     yield _named("slowest", head)
     for row in overview.modules:
         share = f"{100 * row['share']:.1f} %"
-        name = cut_middle(escape_controls(row["module"] or ""), name_room)
+        name = cut_middle(escape_controls(module_name(row)), name_room)
         kind = cut_middle(escape_controls(row["class"] or ""), 15)
         line = f"{name:{name_room}} {kind:15}  {duration(row['own_s']):>10}  {share:>6}"
         yield _named("", line)

@@ -133,8 +133,8 @@ class RunOnOneScreen:
     Attributes:
         of_rank: Whose figures `speed`, `loss` and `modules` are.
         module_steps: Over how many of its last steps modules are timed.
-        modules: The slowest by their own code: `module`, `class`, `calls`, `own_s` of a step and
-            which `share` of the same steps that is.
+        modules: The slowest by their own code: `module`, `class`, `model`, how many `models`
+            have one of that name, `calls`, `own_s` of a step and which `share` of it that is.
         not_committed: Files that were not as the commit has them; None where that is not known.
         not_kept: Of each table that lacks rows: how many were overwritten, damaged, or wait.
         missing_ranks: Those of which nothing was exported.

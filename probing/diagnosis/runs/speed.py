@@ -34,12 +34,20 @@ _PART = 0.6
 """What part of a phase's difference a module must have to be named,"""
 _PHASE = 0.1
 """and a phase of the step's to be marked."""
-_MODULES = (
-    "SELECT module, stage, max(depth) AS depth, median(s) AS s, count(*) AS steps FROM (SELECT"
-    " module, stage, step, max(depth) AS depth, sum(duration) AS s FROM python.torch_trace WHERE"
-    " stage IN ('forward', 'backward') AND duration IS NOT NULL AND step BETWEEN {first} AND {last}"
-    " GROUP BY ALL) GROUP BY ALL"
-)
+_MODULES = """
+SELECT module, stage, max(depth) AS depth, median(s) AS s, count(*) AS steps,
+  CASE WHEN count(*) OVER (PARTITION BY module, stage) > 1 THEN model END AS model
+FROM (
+  SELECT module, root, regexp_replace(model, ' [0-9]+$', '') AS model, stage, step,
+    max(depth) AS depth, sum(duration) AS s
+  FROM python.torch_trace
+  WHERE stage IN ('forward', 'backward') AND duration IS NOT NULL
+    AND step BETWEEN {first} AND {last}
+  GROUP BY ALL)
+GROUP BY module, root, model, stage
+"""
+"""Those of each model apart, and which it is where several have a module of that name; models that
+are made anew and so get a number (`loss 2`) are one."""
 
 
 def phases(before: Run, after: Run) -> tuple[Measure, ...]:
@@ -161,7 +169,7 @@ def _place(phase: str, share: float, module: Measure | None) -> str:
         return ""
     where = PHASE_WORDS[phase]
     if module is not None and module.ratio is not None:
-        where += f", in module {module.name.partition(' ')[0]}"
+        where += f", in module {module.name.rpartition(' ')[0]}"
         where += f" ({module.ratio:.1f} times)" if module.ratio >= 1.05 else ""
     how_much = "most" if share > 0.5 else "the largest part"
     return f", {how_much} of the difference in {where}"
@@ -218,10 +226,16 @@ def _module_times(run: Run, rows: Sequence[Row]) -> dict[str, tuple[float, int]]
         return {}
     found = run.query(_MODULES.format(first=rows[0]["step"], last=rows[-1]["step"]))
     return {
-        f"{row['module']} {row['stage']}": (row["s"], row["depth"])
+        _module_name(row): (row["s"], row["depth"])
         for row in found
         if row["steps"] >= LEAST_STEPS // 2
     }
+
+
+def _module_name(row: Row) -> str:
+    """A module, of which model it is where that is told, and the stage."""
+    of = "" if row["model"] is None else f" of {row['model']}"
+    return f"{row['module']}{of} {row['stage']}"
 
 
 def _module(

@@ -50,8 +50,8 @@ PACE = Pace(
     device_s=0.11,
 )
 MODULES = tuple(
-    {"module": f"transformer.h.{n}.attn.very_long_name.c_proj", "class": "Linear", "calls": 20,
-     "own_s": 0.01 / (n + 1), "share": 0.04 / (n + 1)}
+    {"module": f"transformer.h.{n}.attn.very_long_name.c_proj", "class": "Linear", "model": "model",
+     "models": 1, "calls": 20, "own_s": 0.01 / (n + 1), "share": 0.04 / (n + 1)}
     for n in range(5)
 )  # fmt: skip
 HEALTHY = Overview(

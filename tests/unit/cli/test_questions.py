@@ -10,9 +10,11 @@ import pytest
 from probing.cli.ask.statement import statement_of
 from probing.cli.completion import complete_questions
 from probing.cli.main import run
-from probing.cli.questions.library import QUESTIONS, find_question
+from probing.cli.questions.library import OWN_TIMES, QUESTIONS, find_question
 from probing.cli.questions.records import put_in, read_parameters
+from probing.cli.render.text import module_name
 from probing.errors import UsageError
+from tests.harness.rows_of_ranks import Rows, asked
 
 pytestmark = pytest.mark.anypython
 
@@ -103,3 +105,92 @@ def test_there_are_enough_and_each_says_what_it_answers() -> None:
     names = [question.name for question in QUESTIONS]
     assert len(set(names)) == len(names) >= 15
     assert all(question.doc.endswith("?") for question in QUESTIONS)
+
+
+MS = 1_000_000
+
+
+def calls(
+    step: int,
+    root: str,
+    *inner: tuple[str, int],
+    at: int = 0,
+    own: int = 15,
+    model: str | None = None,
+) -> Rows:
+    """A forward call of a model whose own code takes so many ms, and of the modules in it."""
+    whole = own + sum(ms for _, ms in inner)
+    start_ns = (step * 1000 + at) * MS
+    same = {"step": step, "stage": "forward", "thread_id": 1, "root": root, "model": model or root}
+    return [
+        {**same, "module": name, "class": "Linear", "depth": depth, "duration_ns": ms * MS,
+         "start_ns": start_ns + depth}
+        for depth, (name, ms) in enumerate([(root, whole), *inner])
+    ]  # fmt: skip
+
+
+def ended(steps: range, duration: float = 0.1) -> Rows:
+    """Steps that have ended."""
+    return [{"step": step, "duration": duration} for step in steps]
+
+
+def test_ranks_are_not_taken_for_one_another() -> None:
+    """Each rank's last steps count, and of its calls only those that it made itself are inner."""
+    ahead = [row for step in range(100, 105) for row in calls(step, "Net", ("a", 5))]
+    behind = [row for step in range(5) for row in calls(step, "Net", ("a", 5))]
+    ranks = {
+        0: {"steps": ended(range(100, 105)), "torch_trace": ahead},
+        1: {"steps": ended(range(5)), "torch_trace": behind},
+    }
+    found = asked(find_question("slowest-modules").sql, ranks, steps="2")
+    assert [(row["module"], row["calls"], row["own_ms"]) for row in found] == [
+        ("Net", 4, 15), ("a", 4, 5)
+    ]  # fmt: skip
+    assert [row["percent_of_step"] for row in found] == [15, 5]
+
+
+def test_memory_grows_within_a_rank() -> None:
+    """The call before is one of the same rank; each has what it has."""
+    tables = {
+        rank: {
+            "torch_trace": [
+                {**row, "allocated_bytes": (rank + 1) << 30}
+                for step in range(5)
+                for row in calls(step, "Net", ("a", 5))
+            ]
+        }
+        for rank in range(2)
+    }
+    assert asked(find_question("growing-calls").sql, tables, count="20") == []
+
+
+def test_the_losses_before_are_of_the_same_rank() -> None:
+    """No rank's usual loss is another's jump."""
+    steps = {
+        rank: {
+            "steps": [
+                {**row, "loss": 1.0 + 9 * rank, "loss_finite": True} for row in ended(range(60))
+            ]
+        }
+        for rank in range(2)
+    }
+    assert asked(find_question("loss-spikes").sql, steps, factor="1.5") == []
+
+
+def test_modules_of_two_models_are_two() -> None:
+    """The model stands behind a name that several have; one made anew in each step is one."""
+    trace = [
+        row
+        for step in range(3)
+        for row in (
+            *calls(step, "Gen", ("net.0", 10), model="g"),
+            *calls(step, "Disc", ("net.0", 50), at=100, model="d"),
+            *calls(step, "Loss", at=200, own=1, model=f"Loss {step + 1}" if step else "Loss"),
+        )
+    ]
+    tables = {0: {"steps": ended(range(3)), "torch_trace": trace}}
+    found = asked(OWN_TIMES, tables, steps="20")
+    assert {module_name(row): (row["calls"], round(row["own_s"], 4)) for row in found} == {
+        "net.0 of d": (3, 0.05), "Gen": (3, 0.015), "Disc": (3, 0.015), "net.0 of g": (3, 0.01),
+        "Loss": (3, 0.001),
+    }  # fmt: skip

@@ -332,6 +332,30 @@ def test_a_module_is_named() -> None:
     assert found.modules[0].name in {"Net forward", "body forward", "body.0 forward"}
 
 
+def test_modules_of_two_models_are_compared_apart() -> None:
+    """The model stands behind a name that several have; one made anew in each step is one."""
+
+    def trace(seconds: float) -> dict[str, Rows]:
+        """A generator that takes so long, a discriminator, and a loss of its own for each step."""
+        return {
+            "torch_trace": [
+                {"step": step, "module": module, "stage": "forward", "duration": s, "depth": 1,
+                 "duration_ns": round(s * 1e9), "root": root, "model": model}
+                for step in range(5, 200)
+                for module, root, model, s in (
+                    ("net.0", "Gen", "g", seconds), ("net.0", "Disc", "d", 0.01),
+                    ("Loss", "Loss", f"Loss {step}", 0.001))
+            ]
+        }  # fmt: skip
+
+    one = run("1", tables=trace(0.02))
+    found = compared(one, run("2", tables=trace(0.06), **_slower("forward")))
+    assert "in module net.0 of g (3.0 times)" in found.effects[0].summary
+    assert {measure.name for measure in found.modules} == {
+        "net.0 of g forward", "net.0 of d forward", "Loss forward"
+    }  # fmt: skip
+
+
 def test_nothing_is_said_of_what_was_not_compared() -> None:
     """Neither is as fast without steps of one; none is set up alike where nothing is kept."""
     found = compared(run("1", count=0, environment={}), run("2"))
