@@ -36,7 +36,7 @@ _HIGHEST_HZ = 1000
 )  # fmt: skip
 @click.option(
     "--seconds", type=click.FloatRange(min=1), default=10, show_default=True,
-    help="How long to sample.",
+    help="How long to sample; rounded up to whole seconds.",
 )  # fmt: skip
 @click.option("--idle", is_flag=True, help="Sample threads that wait, too.")
 @click.option(

@@ -46,7 +46,7 @@ def sample(pid: int, how: py_spy.Record, notes: list[str], tell: Tell | None = N
     if not (samples.stacks or samples.timeline or how.idle or how.gil):
         shorter = how._replace(seconds=min(how.seconds, _IDLE_S), idle=True)
         notes.append(
-            f"no thread used the processor in these {how.seconds:g} s: what is shown is where"
+            f"no thread used the processor in these {samples.seconds:g} s: what is shown is where"
             f" threads wait, sampled for {shorter.seconds:g} s more"
         )
         samples = _record(pid, shorter, notes, None)
@@ -56,7 +56,7 @@ def sample(pid: int, how: py_spy.Record, notes: list[str], tell: Tell | None = N
 def _record(pid: int, how: py_spy.Record, notes: list[str], tell: Tell | None) -> Samples:
     """One recording."""
     used_before = process.processor_ns(pid)
-    text, failed = py_spy.record(pid, how, tell)
+    text, failed, seconds = py_spy.record(pid, how, tell)
     if failed:
         notes.append(
             f"{failed:,} stacks could not be read, because the process ran on meanwhile, and are"
@@ -64,9 +64,7 @@ def _record(pid: int, how: py_spy.Record, notes: list[str], tell: Tell | None) -
         )
     takes_all = how.idle or how.gil
     waited = frozenset() if takes_all else _threads_that_waited(pid, how, text, used_before, notes)
-    facts = parse_folded(
-        "" if how.timeline else text, seconds=how.seconds, hz=how.hz, left_out=waited
-    )
+    facts = parse_folded("" if how.timeline else text, seconds=seconds, hz=how.hz, left_out=waited)
     timeline = _without(waited, text) if how.timeline else None
     return dataclasses.replace(facts, idle=how.idle, timeline=timeline)
 

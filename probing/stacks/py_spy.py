@@ -27,6 +27,8 @@ from ..messages.common import Frame, Local, ThreadStack
 _REAP_S = 1.0
 _LONGEST_VALUE = 200
 _TELL_S = 0.5
+_ENDED = "because process exited"
+"""What it says where that was before the time was up."""
 _LATE_S = 15.0
 """What py-spy may take beside its sampling: it looks for the interpreter first."""
 
@@ -81,18 +83,37 @@ class Record(NamedTuple):
     gil: bool = False
     timeline: bool = False
 
+    @property
+    def whole_seconds(self) -> float:
+        """How long it takes: py-spy can be told whole seconds only."""
+        return float(math.ceil(self.seconds))
+
     def argv(self, pid: int, output: str) -> list[str]:
-        """The command. It can be told whole seconds only."""
+        """The command."""
         words = [_executable(), "record", "--nonblocking", "--threads", "--full-filenames"]
         words += ["--format", "chrometrace" if self.timeline else "raw"]
         words += ["--rate", str(self.hz), "--output", output]
-        words += ["--duration", str(math.ceil(self.seconds)), "--pid", str(pid)]
+        words += ["--duration", f"{self.whole_seconds:.0f}", "--pid", str(pid)]
         words += ["--gil"] if self.gil else []
         return [*words, "--idle"] if self.idle else words
 
 
-def record(pid: int, how: Record, tell: Callable[[float], None] | None = None) -> tuple[str, int]:
-    """Sample a process; returns what py-spy wrote, and how many stacks it could not read.
+class Recorded(NamedTuple):
+    """What came of it.
+
+    Attributes:
+        text: What py-spy wrote.
+        failed: How many stacks it could not read.
+        seconds: For how long it sampled.
+    """
+
+    text: str
+    failed: int
+    seconds: float
+
+
+def record(pid: int, how: Record, tell: Callable[[float], None] | None = None) -> Recorded:
+    """Sample a process.
 
     Args:
         tell: Called now and then with the seconds that have passed.
@@ -108,19 +129,19 @@ def record(pid: int, how: Record, tell: Callable[[float], None] | None = None) -
         runner = subprocess.Popen(
             how.argv(pid, str(output)),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
         )
         began = time.monotonic()
         try:
             while True:
                 try:
-                    _, err = runner.communicate(timeout=_TELL_S)
+                    out, _ = runner.communicate(timeout=_TELL_S)
                     break
                 except subprocess.TimeoutExpired:
                     passed = time.monotonic() - began
-                    if passed > how.seconds + _LATE_S:
+                    if passed > how.whole_seconds + _LATE_S:
                         raise NotAnswering(f"py-spy on process {pid}", passed) from None
                     if tell is not None:
                         tell(passed)
@@ -128,12 +149,15 @@ def record(pid: int, how: Record, tell: Callable[[float], None] | None = None) -
             if runner.poll() is None:
                 runner.kill()
                 runner.communicate()
-        said = err.decode("utf-8", "replace")
+        said = out.decode("utf-8", "replace")
         if runner.returncode:
             raise _error(pid, said)
         failed = re.search(r"Errors: (\d+)", said)
+        seconds = how.whole_seconds
+        if _ENDED in said:
+            seconds = min(seconds, round(time.monotonic() - began, 1))
         text = output.read_text("utf-8", "replace") if output.exists() else ""
-        return text, int(failed[1]) if failed else 0
+        return Recorded(text, int(failed[1]) if failed else 0, seconds)
 
 
 def take(pid: int, how: Dump) -> list[ThreadStack]:

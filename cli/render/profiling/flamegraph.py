@@ -79,7 +79,8 @@ def _side_by_side(
 
 def _in_order(name: str) -> list[tuple[int, str]]:
     """What names are sorted by: `blocks.2` comes before `blocks.10`."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    parts = re.split(r"0*([0-9]+)", name)
+    return [(len(part) if at % 2 else 0, part) for at, part in enumerate(parts)]
 
 
 def _box(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ....profiling import Samples
 
 _PLACE = re.compile(r"^(?P<name>.*?) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
-"""A frame of Python code: its function, and where that is."""
+"""A frame of Python code, as samples have them: its function, and where that is."""
 _NS = 1_000_000_000
 _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _TEXT, _DURATION, _PERIOD_TYPE, _PERIOD = (
     1, 2, 4, 5, 6, 10, 11, 12,
@@ -32,7 +32,7 @@ def render_pprof(samples: Samples) -> bytes:
         return texts.setdefault(words, len(texts))
 
     def place(frame: str) -> int:
-        found = _PLACE.match(frame)
+        found = _PLACE.match(frame) if samples.unit == "samples" else None
         name, file, line = found.group("name", "file", "line") if found else (frame, "", None)
         function = functions.setdefault((name, file), len(functions) + 1)
         return places.setdefault((function, int(line or 0)), len(places) + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -22,6 +23,7 @@ from probing.cli.render.profiling.tables import profile_head, profile_sections
 from probing.errors import InternalError, UsageError
 from probing.profiling import (
     ModuleCall,
+    Samples,
     Trace,
     frame_times,
     kernel_rows,
@@ -33,6 +35,7 @@ from probing.profiling import (
 from probing.profiling.categories import category_of
 from probing.profiling.trace import _NAME
 from probing.script.profile_mark import MARK
+from probing.stacks import py_spy
 from tests.harness.web import needs_page
 
 pytestmark = pytest.mark.anypython
@@ -456,6 +459,39 @@ def test_pprof_has_samples_times_and_places() -> None:
     assert bytes.fromhex("120b 0a020102 1205 02 8084af5f") in data
     for text in (b"t", b"a", b"/x/a.py", b"nanoseconds"):
         assert b"\x32" + bytes([len(text)]) + text in data
+
+
+def test_pprof_has_kernels_by_their_whole_names() -> None:
+    """Parentheses in the names of kernels and copies hold no place in a file."""
+    names = ("void (anonymous namespace)::softmax<float>(float*)", "Memcpy HtoD (Pinned -> Device)")
+    samples = Samples(unit="nanoseconds", stacks=((names, 5),), seconds=1.0)
+    data = gzip.decompress(render_pprof(samples))
+    for text in names:
+        assert b"\x32" + bytes([len(text)]) + text.encode() in data
+
+
+def test_a_picture_takes_any_name() -> None:
+    """Modules may be called by digits that are no numbers, or by more than a number can have."""
+    names = ("heads.9" + "9" * 5000, "heads.10", "heads.9", "heads.1²")
+    stacks = tuple(((name,), 5) for name in names)
+    picture = render_svg(Samples(unit="nanoseconds", stacks=stacks, seconds=1.0), title="t")
+    places = [(picture.index(f"<title>{name}:"), name) for name in names]  # the last comes first
+    assert [name for _, name in sorted(places)] == list(names)
+
+
+def test_a_sample_says_how_long_it_is_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the whole seconds that py-spy takes, less where the process has ended before."""
+    spy = tmp_path / "py-spy"
+    spy.write_text(
+        "#!/bin/sh\necho 'py-spy> Stopped sampling '$SAID\necho 'Samples: 9 Errors: 7'\n"
+    )
+    spy.chmod(0o700)
+    monkeypatch.setattr(py_spy, "_executable", lambda: str(spy))
+    how = py_spy.Record(seconds=999.5)
+    monkeypatch.setenv("SAID", "in time")
+    assert py_spy.record(1, how)[1:] == (7, 1000)
+    monkeypatch.setenv("SAID", "because process exited")
+    assert py_spy.record(1, how).seconds < 999
 
 
 def test_the_chrome_trace_has_steps_and_modules() -> None:
