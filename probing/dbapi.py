@@ -167,11 +167,13 @@ class Cursor:
             table = self._asked.query(sql).to_arrow()
         except ProbingError as error:
             raise _translated(error) from error
+        from .sql.answer import python_values  # here: pyarrow is loaded by now
+
         self.description = [
             (field.name, str(field.type), None, None, None, None, None) for field in table.schema
         ]
         self.rowcount = table.num_rows
-        columns = [column.to_pylist() for column in table.columns]
+        columns = [python_values(column) for column in table.columns]
         self._rows = iter(list(zip(*columns, strict=True)))
         return self
 

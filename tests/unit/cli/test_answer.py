@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import importlib
 import importlib.util
 import io
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, strategies as st
 
+from probing import dbapi
 from probing.errors import MissingLibrary, ProbingError, Unreachable, UsageError
 from probing.messages.common import TRUNCATED_KEY
 from probing.sql.answer import Answer
@@ -73,6 +75,35 @@ def test_a_kept_answer_can_be_read_again() -> None:
     assert sum(batch.num_rows for batch in answer.batches()) == 3
     assert answer.to_pylist()[0] == {"n": 1, "s": "a"}
     assert answer.columns == ["n", "s"]
+
+
+def test_times_are_python_s_own() -> None:
+    """Datetimes whether pandas is there or not, in DB-API, too; a text where Python has none."""
+    sql = (
+        "SELECT make_timestamp_ns(1700000000123456789) AS a, 'infinity'::TIMESTAMP AS b,"
+        " '-infinity'::DATE AS c, '20000-01-01'::DATE AS d,"
+        " [{'t': make_timestamp_ns(1234567), 'n': 1}] AS f, MAP{DATE 'infinity': NULL::DATE} AS g"
+    )
+    table = duckdb.sql(sql).to_arrow_table()
+    table = table.append_column("e", pa.array([45_296_123_456_789], pa.time64("ns")))
+    nanoseconds = dt.datetime(2023, 11, 14, 22, 13, 20, 123456)  # noqa: DTZ001 - as SQL has it
+    (row,) = Answer(TableSource(table)).rows()
+    assert row == {
+        "a": nanoseconds, "b": "infinity", "c": "-infinity", "d": "20000-01-01",
+        "f": [{"t": dt.datetime(1970, 1, 1, 0, 0, 0, 1234), "n": 1}],  # noqa: DTZ001
+        "g": [("infinity", None)],
+        "e": dt.time(12, 34, 56, 123456),
+    }  # fmt: skip
+    assert type(row["a"]) is dt.datetime
+
+    class Asked:
+        """What a connection asks."""
+
+        def query(self, _: str) -> Answer:
+            """The same rows."""
+            return Answer(TableSource(table))
+
+    assert dbapi.Connection(Asked()).execute(sql).fetchall() == [tuple(row.values())]
 
 
 def test_other_libraries_take_an_answer_as_it_is() -> None:
