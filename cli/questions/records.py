@@ -11,11 +11,9 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ...errors import UsageError
-from ...sql.quoting import text_literal
+from ...sql.quoting import put_in_code, text_literal
 
-_TOKEN = re.compile(
-    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(?P<name>[A-Za-z_]\w*)", re.DOTALL
-)
+_PARAMETER = r"\$(?P<name>[A-Za-z_]\w*)"
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -57,14 +55,12 @@ def put_in(sql: str, given: Mapping[str, str], defaults: Mapping[str, str] | Non
 
     def literal(found: re.Match[str]) -> str:
         name = found["name"]
-        if name is None:
-            return found[0]
         if name not in values:
             raise UsageError(f"the statement has ${name}.", help=f"Give its value: -p {name}=VALUE")
         used.add(name)
         return _literal(values[name])
 
-    text = _TOKEN.sub(literal, sql)
+    text = put_in_code(sql, _PARAMETER, literal)
     for name in given:
         if name not in used:
             raise _no_parameter(name, used)

@@ -7,20 +7,19 @@ name or a comment stands for no value.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import SqlError
 
-_PLACES = re.compile(
-    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$ | (\?)""",
-    re.VERBOSE | re.DOTALL,
-)
-"""What may hold a question mark that stands for no value, and one that does."""
-
-
+_TEXTS = r"""(?<![\w$])[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]*
+    | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | (?P<comment>/\*)"""
+"""Texts, names in quotes, and comments; of one between marks, which may hold others, the first."""
+_EDGE = re.compile(r"/\*|\*/")
+_MARK = r"\?"
 _NUMBERS = "biuf"
 """The kinds of numpy's numbers."""
 
@@ -41,9 +40,43 @@ def in_one(statements: Mapping[str, str]) -> str:
     return "SELECT " + ", ".join(lists)
 
 
+def put_in_code(sql: str, what: str, put: Callable[[re.Match[str]], str]) -> str:
+    """The statement with something put in where a pattern fits outside of texts and comments."""
+    parts, at = [], 0
+    for found in _in_code(sql, what):
+        parts += [sql[at : found.start()], put(found)]
+        at = found.end()
+    return "".join([*parts, sql[at:]])
+
+
+def _in_code(sql: str, what: str) -> Iterator[re.Match[str]]:
+    tokens, at = _tokens(what), 0
+    while (found := tokens.search(sql, at)) is not None:
+        at = found.end()
+        if found["comment"]:
+            at = _behind_comment(sql, at)
+        elif found["what"]:
+            yield found
+
+
+@functools.cache
+def _tokens(what: str) -> re.Pattern[str]:
+    return re.compile(f"{_TEXTS} | (?P<what>{what})", re.VERBOSE | re.DOTALL)
+
+
+def _behind_comment(sql: str, at: int) -> int:
+    """Where a comment ends that has begun before this place."""
+    depth = 1
+    for edge in _EDGE.finditer(sql, at):
+        depth += 1 if edge[0] == "/*" else -1
+        if not depth:
+            return edge.end()
+    return len(sql)
+
+
 def marks_in(sql: str) -> int:
     """How many question marks stand for values."""
-    return sum(match[2] is not None for match in _PLACES.finditer(sql))
+    return sum(1 for _ in _in_code(sql, _MARK))
 
 
 def with_values(sql: str, values: Sequence[Any]) -> str:
@@ -58,11 +91,7 @@ def with_values(sql: str, values: Sequence[Any]) -> str:
         raise SqlError(
             f"the statement has {marks} question marks, and {len(left)} values were given"
         )
-
-    def put(found: re.Match[str]) -> str:
-        return found[0] if found[2] is None else _literal(left.pop(0))
-
-    return _PLACES.sub(put, sql)
+    return put_in_code(sql, _MARK, lambda _: _literal(left.pop(0)))
 
 
 def _literal(value: Any) -> str:

@@ -16,7 +16,7 @@ from ..ring.columns.batch import fields_of
 from ..ring.native import IN_C
 from ..tables import OWN_SCHEMA, SCHEMA, Table
 from .database import can_read_columns, duckdb, load_whole, source_of
-from .quoting import text_literal
+from .quoting import identifier, text_literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,9 +112,11 @@ class Scan:
 
     def comments(self) -> str:
         """The statements that tell the catalogue what table and columns mean."""
-        table = self._provider.table
-        texts = [f"VIEW {table.name} IS {text_literal(table.doc)}"]
-        texts += [f'COLUMN {table.name}."{c.name}" IS {text_literal(c.doc)}' for c in table.columns]
+        table, name = self._provider.table, identifier(self.name)
+        texts = [f"VIEW {name} IS {text_literal(table.doc)}"]
+        texts += [
+            f"COLUMN {name}.{identifier(c.name)} IS {text_literal(c.doc)}" for c in table.columns
+        ]
         return "; ".join(f"COMMENT ON {text}" for text in texts)
 
     def __arrow_c_schema__(self) -> Any:

@@ -84,7 +84,7 @@ def test_times_are_python_s_own() -> None:
         " '-infinity'::DATE AS c, '20000-01-01'::DATE AS d,"
         " [{'t': make_timestamp_ns(1234567), 'n': 1}] AS f, MAP{DATE 'infinity': NULL::DATE} AS g"
     )
-    table = duckdb.sql(sql).to_arrow_table()
+    table = duckdb.connect().sql(sql).to_arrow_table()
     table = table.append_column("e", pa.array([45_296_123_456_789], pa.time64("ns")))
     nanoseconds = dt.datetime(2023, 11, 14, 22, 13, 20, 123456)  # noqa: DTZ001 - as SQL has it
     (row,) = Answer(TableSource(table)).rows()

@@ -29,6 +29,8 @@ pytestmark = pytest.mark.anypython
         ("SELECT $n", {"n": ""}, "SELECT ''"),
         ("SELECT '$a', \"$b\", $n -- $c", {"n": "1"}, "SELECT '$a', \"$b\", (1) -- $c"),
         ("SELECT 'it''s $a' || $n /* $c */", {"n": "x"}, "SELECT 'it''s $a' || 'x' /* $c */"),
+        ("SELECT E'it\\'s $a', $$ $a $$, $n", {"n": "1"}, "SELECT E'it\\'s $a', $$ $a $$, (1)"),
+        ("SELECT $n /* $a /* $b */ $c */", {"n": "1"}, "SELECT (1) /* $a /* $b */ $c */"),
         ("SELECT $a + $a", {"a": "2"}, "SELECT (2) + (2)"),
     ],
 )

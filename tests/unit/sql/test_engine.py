@@ -22,7 +22,8 @@ from probing.errors import (
     SqlRefused,
     SqlTooLarge,
 )
-from probing.ring.arrow_tables import RecordedTable
+from probing.ring.arrow_tables import RecordedTable, schema_of
+from probing.script.own_tables import declaration
 from probing.sql.engine import Engine
 from probing.sql.scans import Scan, named_in
 from probing.tables import RECORDED_TABLES, THREADS
@@ -217,10 +218,14 @@ def test_leaving_columns_out_changes_no_answer(sql: str) -> None:
 
 
 def test_the_catalogue_explains_tables_and_columns() -> None:
-    """Comments of views and columns are the declared sentences."""
-    engine = engine_with(watched_steps())
-    rows = rows_of(engine, "SELECT comment FROM duckdb_views() WHERE view_name = 'steps'")
-    assert rows == [{"comment": watched_steps().table.doc}]
+    """Comments of views and columns are the declared sentences; any word may be a table's name."""
+    own = declaration(
+        "order", {"select": int}, doc="it's", rows=9, text_bytes=8, origin="script"
+    ).declared
+    engine = engine_with(watched_steps(), WatchedTable(own, schema_of(own).empty_table()))
+    asked = "SELECT comment FROM duckdb_views() WHERE schema_name = 'python' ORDER BY view_name"
+    rows = rows_of(engine, asked)
+    assert rows == [{"comment": "it's"}, {"comment": watched_steps().table.doc}]
 
 
 def test_a_tables_own_error_reaches_the_asker_unchanged() -> None:

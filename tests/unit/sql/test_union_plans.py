@@ -114,6 +114,18 @@ def test_a_leaf_without_columns_counts_rows() -> None:
     )
 
 
+def test_any_word_may_be_the_name_of_a_table() -> None:
+    """A script's own table may be called as SQL's words are, and so may its columns."""
+    names = {"select": int, "n": int}
+    own = declaration("order", names, doc="", rows=64, text_bytes=64, origin="script").declared
+    leaf = Leaf(table=own, columns=("select", "n"), where="rank = 7", reads_added=True)
+    added = {"rank": 7, "host": "a", "pid": 1, "job": None}
+    engine = duckdb.connect()
+    engine.execute('CREATE SCHEMA python; CREATE TABLE python."order" AS SELECT 1 AS "select"')
+    sql = leaf.sql(added=added, lacking=frozenset({"n"}))
+    assert engine.sql(sql).fetchall() == [(1, None)]
+
+
 def test_a_node_answers_for_ranks_of_which_some_have_not_declared_a_table(tmp_path: Path) -> None:
     """Those give no rows, and a note; the others' rows are there."""
     directory = RunDirectory(tmp_path / "home")

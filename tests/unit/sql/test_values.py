@@ -50,3 +50,11 @@ def test_what_has_no_literal_is_refused(value: object) -> None:
     """Rather than to become another value."""
     with pytest.raises(SqlError, match="cannot stand in a statement"):
         with_values("SELECT ?", [value])
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT E'it\\'s ?', {}", "SELECT 1 /* a /* ? */ ? */ + {}", 'SELECT $$ ? $$, "?", {}']
+)
+def test_no_value_is_put_into_a_text(sql: str) -> None:
+    """Nor into a comment, whatever is in it and however it ends."""
+    assert with_values(sql.format("?"), [7]) == sql.format("(7)")

@@ -10,6 +10,7 @@ from typing import Any
 
 from ....messages.frozen import dataclass
 from ....sql.process_columns import added_columns, literal
+from ....sql.quoting import identifier
 from ....tables import Table
 
 PARTIALS = "partials"
@@ -54,7 +55,7 @@ class Leaf:
                 asked has these columns itself, which are then in the answer, too.
             lacking: Columns that the process's version does not have.
         """
-        items = list(self.items) or [_quoted(name) for name in self.columns]
+        items = list(self.items) or [self._name(name) for name in self.columns]
         if added is None and not self.items:
             items = [*(c.name for c in added_columns(self.table)), *items]
         distinct = "DISTINCT " if self.is_distinct else ""
@@ -74,7 +75,7 @@ class Leaf:
 
     def _source(self, added: Mapping[str, Any] | None, lacking: frozenset[str]) -> str:
         """What follows FROM."""
-        alias = f" AS {_quoted(self.alias)}" if self.alias else ""
+        alias = f" AS {self._name(self.alias)}" if self.alias else ""
         extra = []
         if added is not None and self.reads_added:
             extra += [
@@ -82,14 +83,18 @@ class Leaf:
                 for column in added_columns(self.table)
             ]
         extra += [
-            f"{literal(column, None)} AS {_quoted(column.name)}"
+            f"{literal(column, None)} AS {self._name(column.name)}"
             for column in self.table.columns
             if column.name in lacking
         ]
         if not extra:
             return f"{self.table.full_name}{alias}"
         inner = f"(SELECT {', '.join(extra)}, * FROM {self.table.full_name})"
-        return f"{inner}{alias or f' AS {self.table.name}'}"
+        return f"{inner}{alias or f' AS {self._name(self.table.name)}'}"
+
+    def _name(self, name: str) -> str:
+        """A name in these texts; those of a script's own table may be any words of SQL."""
+        return identifier(name) if self.table.origin else _quoted(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
