@@ -33,6 +33,7 @@ from ..linux import process
 from ..linux.other_user import acting_as
 from ..messages.frozen import dataclass
 from ..own_files import places_of
+from ..reach.endpoint import Local, resolve
 from ..reach.ladder import who_holds_gil
 from ..reach.ping import ping
 from ..rundir.attach_order import Attach, AttachFiles, Note
@@ -103,8 +104,9 @@ def attach(pid: int, *, how: str = AUTO, timeout_s: float | None = None) -> Atta
         raise NoSuchProcess(str(pid))
     directory = directory_of(pid)
     folder = directory.folder_for(pid, started)
-    if _is_there(folder):
-        return _attached(folder, None, began)
+    known = resolve(pid, directory)  # it may be in another place than one that is begun now
+    if isinstance(known, Local) and _is_there(known.folder):
+        return _attached(known.folder, None, began)
     obstacle = find_obstacle(pid)
     if obstacle is not None:
         raise obstacle

@@ -21,7 +21,13 @@ from ..messages import rank_paths
 from ..messages.card import Card
 from ..messages.frozen import dataclass
 from ..rundir.contained import called_so_inside
-from ..rundir.folders import ProcessFolder, RunDirectory, environment_directories, folder_at
+from ..rundir.folders import (
+    ProcessFolder,
+    RunDirectory,
+    environment_directories,
+    folder_at,
+    in_use,
+)
 from ..rundir.node_card import read_node, read_token, token_path
 from ..rundir.pruning import given_up
 from .address import Address
@@ -117,12 +123,16 @@ def _by_pid(pid: int, directory: RunDirectory) -> Place:
             raise NoSuchProcess(str(pid), why, help=_in_containers(pid, directory))
         return Local(folder=folders[0])
     # It may have been started with a run directory of its own, or belong to another user.
-    for place in (directory, *environment_directories(pid)):
+    found = []
+    for place in dict.fromkeys((*directory.each(), *environment_directories(pid))):
         folder = place.folder_for(pid, started)
         # Its card may be damaged: an agent that answers is there all the same.
         is_there = folder.read_card() is not None or folder.is_listened_to()
         if is_there and folder.is_of(process.owner(pid)):
-            return Local(folder=folder)
+            found.append(folder)
+    its = in_use(found)
+    if its is not None:
+        return Local(folder=its)
     known = None if process.is_python(pid) else _in_containers(pid, directory)
     if known is not None:
         raise NotPython(pid, help=known)
@@ -194,9 +204,10 @@ def _local_listener(host: str, port: int, directory: RunDirectory) -> _Listener 
     if hosts & {"127.0.0.1", "[::1]"}:
         hosts |= {"0.0.0.0", "[::]"}  # noqa: S104 - who listens everywhere listens there, too
     names = {f"{scheme}{name}:{port}" for name in hosts for scheme in ("", _TLS)}
-    node = read_node(directory)
-    if node is not None and node.listen in names:
-        return _Listener(node.listen, node.fingerprint, read_token(token_path(directory)))
+    for place in directory.each():
+        node = read_node(place)
+        if node is not None and node.listen in names:
+            return _Listener(node.listen, node.fingerprint, read_token(token_path(place)))
     for folder, card in _alive(directory):
         if card.listen in names:
             return _Listener(card.listen or "", card.fingerprint, read_token(folder.token))

@@ -33,7 +33,7 @@ import fcntl
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..errors import BadRequest, UnsafeRunDirectory
@@ -44,7 +44,7 @@ from ..messages.codec import decode, encode, with_checksum, without_checksum
 from ..messages.frozen import dataclass
 from ..settings import Settings
 from . import numbers
-from .places import Chosen, choose, places, way_out, why_unsafe
+from .places import Chosen, choose, places, usual_places, way_out, why_unsafe
 
 _LONGEST_SOCKET_PATH = 107
 _MOST_CARD_BYTES = 8 << 20  # a command line may take 6 MiB
@@ -56,7 +56,9 @@ def from_env() -> RunDirectory:
     Raises:
         UnsafeRunDirectory: Others may have written what is there.
     """
-    directory = RunDirectory(chosen_by_env().path)
+    path, runtime_dir = chosen_by_env().path, os.environ.get("XDG_RUNTIME_DIR")
+    usual = () if os.environ.get("PROBING_HOME") else usual_places(runtime_dir)
+    directory = RunDirectory(path, others=tuple(place for place in usual if place != path))
     if not _is_looked_after(directory.path) and os.path.lexists(directory.path):
         directory.verify()
     return directory
@@ -258,10 +260,18 @@ class RunDirectory:
     Attributes:
         user: With whose rights it is written to, see `probing.linux.other_user`; None for this
             process's.
+        others: Where else this user's processes may have their folders: they are found there, too,
+            and nothing is made there.
     """
 
     path: Path
     user: process.User | None = None
+    others: tuple[Path, ...] = ()
+
+    def each(self) -> tuple[RunDirectory, ...]:
+        """This directory and each of the others that is safe, by itself."""
+        safe = (path for path in self.others if why_unsafe(path, os.getuid()) is None)
+        return (self, *(RunDirectory(path) for path in safe))
 
     def folder_for(self, pid: int, start_time: int) -> ProcessFolder:
         """The folder of a process by its pid here, whether or not it is there."""
@@ -305,14 +315,37 @@ class RunDirectory:
             raise UnsafeRunDirectory(str(path), why, help=f"{way_out(path)}.")
 
     def folders(self) -> list[ProcessFolder]:
-        """Every process folder, newest first."""
-        found = []
-        for entry, info in scan(self.path):
+        """Every process folder, newest first; of a process with several, the one in use."""
+        found: dict[str, tuple[int, ProcessFolder]] = {}
+        for entry, info in (seen for place in self.each() for seen in scan(place.path)):
             folder = folder_at(Path(entry.path))
-            if folder is not None:
-                found.append((info.st_mtime_ns, folder))
-        found.sort(key=lambda item: item[0], reverse=True)
-        return [folder for _, folder in found]
+            if folder is None:
+                continue
+            known = found.get(entry.name)
+            if known is None or in_use((known[1], folder)) == folder:
+                found[entry.name] = info.st_mtime_ns, folder
+        newest_first = sorted(found.values(), key=lambda item: item[0], reverse=True)
+        return [folder for _, folder in newest_first]
+
+    def named(self, name: str) -> ProcessFolder | None:
+        """The process folder of a name, see `folders`; None where there is none."""
+        found = [folder_at(place.path / name) for place in self.each()]
+        return in_use([folder for folder in found if folder is not None])
+
+
+def in_use(folders: Sequence[ProcessFolder]) -> ProcessFolder | None:
+    """Of the folders of one process in several places, that of its agent; None where there is none.
+
+    It is the newest of those with a card: an agent that has left, and an attach, leave theirs.
+    """
+
+    def rank(folder: ProcessFolder) -> tuple[bool, int]:
+        with contextlib.suppress(OSError):
+            has_card = (folder.path / "card.json").exists()
+            return has_card, folder.path.stat().st_mtime_ns
+        return False, 0
+
+    return max(folders, key=rank, default=None)
 
 
 def folder_at(path: Path) -> ProcessFolder | None:

@@ -64,6 +64,20 @@ def places(settings: Settings, *, runtime_dir: str | None, uid: int) -> tuple[Pa
     return tuple(_places(settings, runtime_dir, uid, "/dev/shm"))  # noqa: S108 - as above
 
 
+def usual_places(runtime_dir: str | None) -> tuple[Path, ...]:
+    """Where this user's processes are without PROBING_HOME, whatever else was set as they started.
+
+    A login has XDG_RUNTIME_DIR; cron, a batch system, `sudo` and a service need not have it.
+
+    Args:
+        runtime_dir: The value of XDG_RUNTIME_DIR here, if it is set.
+    """
+    uid = os.getuid()
+    bases = (runtime_dir, f"/run/user/{uid}")
+    found = [path for base in bases for path in _places(Settings(), base, uid, "/dev/shm")]  # noqa: S108 - as above
+    return tuple(dict.fromkeys(found))
+
+
 def why_unsafe(path: Path, uid: int) -> str | None:
     """Why somebody else than a user may write there or have written; None where nobody may.
 

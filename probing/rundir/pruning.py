@@ -82,10 +82,12 @@ def shrink(folder: ProcessFolder) -> None:
 
 def given_up(directory: RunDirectory) -> list[GivenUp]:
     """The records that were given up, the last of them first."""
-    with contextlib.suppress(OSError):
-        lines = read_file(directory.path / _FILE, 2 * _MOST_BYTES).decode("utf-8", "replace")
-        return [one for line in reversed(lines.splitlines()) if (one := _read(line)) is not None]
-    return []
+    found: list[GivenUp] = []
+    for place in directory.each():
+        with contextlib.suppress(OSError):
+            lines = read_file(place.path / _FILE, 2 * _MOST_BYTES).decode("utf-8", "replace")
+            found += [one for line in lines.splitlines() if (one := _read(line)) is not None]
+    return sorted(found, key=lambda one: one.at_s, reverse=True)
 
 
 def _note(directory: RunDirectory, folder: ProcessFolder, why: str) -> None:

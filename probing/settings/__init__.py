@@ -53,7 +53,9 @@ class Settings:
         " process: its start, `probing.start()`, and attaching.",
     )
     home: str = _setting(
-        "", "The run directory. Unset: `$XDG_RUNTIME_DIR/probing`, else `/dev/shm/probing-<uid>`."
+        "",
+        "The run directory. Unset: `$XDG_RUNTIME_DIR/probing`, else `/dev/shm/probing-<uid>`;"
+        " commands then look into all such places.",
     )
     listen: str = _setting(
         "",

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..._version import VERSION
 from ...errors import NoSuchProcess
 from ...messages.about.job import MembersAnswer, NodeMember
-from ...rundir.folders import ProcessFolder, RunDirectory, folder_at
+from ...rundir.folders import ProcessFolder, RunDirectory
 from ..job.membership import Member
 from ..job.providers.this_machine import members_here
 
@@ -36,7 +36,7 @@ class Roster:
         Raises:
             NoSuchProcess: There is none of that name.
         """
-        folder = folder_at(self._directory.path / key) if "/" not in key else None
+        folder = self._directory.named(key) if "/" not in key else None
         if folder is None or folder.read_card() is None:
             raise NoSuchProcess(f"{key} on {socket.gethostname()}")
         return folder

@@ -45,5 +45,6 @@ class Unions:
 def _environment(directory: RunDirectory) -> dict[str, str]:
     """What the process sees: no token but the one that its work names."""
     kept = {name: value for name, value in os.environ.items() if name not in _TOKENS}
-    own = {"PROBING": "0", "PROBING_HOME": str(directory.path)}
-    return {**kept, **limited_memory.ENVIRONMENT, **own}
+    # With others to look into, where they are follows from the rest of the environment.
+    home = {} if directory.others else {"PROBING_HOME": str(directory.path)}
+    return {**kept, **limited_memory.ENVIRONMENT, "PROBING": "0", **home}

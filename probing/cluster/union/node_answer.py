@@ -87,13 +87,14 @@ def _read(
 
 def _member(member: UnionMember, directory: RunDirectory) -> Member:
     """A process as it is asked here, with the values that the one who asks has for it."""
+    folder = directory.named(member.key)
     return Member(
         rank=member.rank,
         host=member.host,
         pid=member.pid,
         job=member.job,
         world_size=None,
-        endpoint=str(directory.path / member.key),
+        endpoint=str(directory.path / member.key if folder is None else folder.path),
     )
 
 

@@ -1,0 +1,104 @@
+"""Run folders in the usual places: those of processes that were started in another environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from probing.attach.attach import attach
+from probing.cluster.job.providers.this_machine import members_here
+from probing.cluster.node.roster import Roster
+from probing.linux import process
+from probing.reach.endpoint import Local, Stranger, resolve
+from probing.rundir.folders import ProcessFolder, RunDirectory, from_env
+from probing.rundir.pruning import given_up, prune
+from probing.server.sockets import bind_unix
+from tests.unit.vocabulary.test_run_folders import card_of
+
+pytestmark = pytest.mark.anypython
+
+_NO_PID = 1 << 22  # the kernel gives none that is as large
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    """A login's run directory, beside which a batch system's may be."""
+    login, batch = tmp_path / "login", tmp_path / "batch"
+    for place in (login, batch):
+        place.mkdir(mode=0o700)
+    return RunDirectory(login, others=(batch,))
+
+
+def made(place: Path, pid: int, started: int) -> ProcessFolder:
+    """A folder with a card."""
+    folder = RunDirectory(place).create_folder(pid, started)
+    folder.write_card(card_of(folder))
+    return folder
+
+
+def test_another_environment_leads_to_other_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A login looks where cron's processes are, cron where a login's are; with PROBING_HOME none does."""
+    (in_memory, in_tmp) = (Path(f"{base}/probing-{os.getuid()}") for base in ("/dev/shm", "/tmp"))
+    monkeypatch.delenv("PROBING_HOME", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert from_env().path == tmp_path / "probing"
+    assert {in_memory, in_tmp} <= set(from_env().others)
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    login = Path(f"/run/user/{os.getuid()}")
+    assert (login / "probing" in from_env().others) == login.is_dir()
+    monkeypatch.setenv("PROBING_HOME", str(tmp_path))
+    tmp_path.chmod(0o700)
+    assert from_env() == RunDirectory(tmp_path)
+
+
+def test_those_of_another_place_are_found(directory: RunDirectory) -> None:
+    """By whoever lists, by pid, by name and rank of a node server, and as what was given up."""
+    (batch,) = directory.others
+    own = made(batch, os.getpid(), process.start_time(os.getpid()) or 0)
+    ended = made(batch, _NO_PID, 7)
+    assert {folder.path for folder in directory.folders()} == {own.path, ended.path}
+    assert resolve(os.getpid(), directory) == Local(folder=own)
+    assert resolve(_NO_PID, directory) == Local(folder=ended)
+    assert {member.endpoint for member in members_here(directory)} == {
+        str(own.path),
+        str(ended.path),
+    }
+    roster = Roster(directory, lambda _: None)
+    assert roster.folder(own.path.name) == own
+    assert roster.alive() == [own]
+    prune(RunDirectory(batch), keep_hours=0, keep_bytes=0)
+    assert [one.pid for one in given_up(directory)] == [_NO_PID]
+    batch.chmod(0o777)  # whoever may write there may have written what is there
+    assert directory.folders() == []
+    assert resolve(os.getpid(), directory) == Stranger(pid=os.getpid())
+
+
+def test_a_process_with_folders_in_two_places_is_one(directory: RunDirectory) -> None:
+    """Its newer agent's counts, and not what an attach from elsewhere has begun without one."""
+    (batch,) = directory.others
+    started = process.start_time(os.getpid()) or 0
+    old, new = made(directory.path, os.getpid(), started), made(batch, os.getpid(), started)
+    os.utime(old.path, (1, 1))
+    assert directory.folders() == [new]
+    assert resolve(os.getpid(), directory) == Local(folder=new)
+    (old.path / "card.json").unlink()
+    os.utime(new.path, (0, 0))
+    assert directory.folders() == [new]
+    assert resolve(os.getpid(), directory) == Local(folder=new)
+
+
+def test_an_agent_of_another_place_is_not_put_in_again(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`attach` finds the one that is there."""
+    (batch,) = directory.others
+    own = made(batch, os.getpid(), process.start_time(os.getpid()) or 0)
+    monkeypatch.setattr("probing.attach.attach.directory_of", lambda _: directory)
+    monkeypatch.setattr("probing.attach.attach._PING_S", 0.05)
+    with bind_unix(own.socket):
+        assert attach(os.getpid()).folder == own
+    assert not (directory.path / own.path.name).exists()
