@@ -7,6 +7,7 @@ forked child drops the parent's agent without writing a byte, and may start its 
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import os
 import shutil
 import socket
@@ -16,10 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ProbingError
-from ..linux import process
 from ..rundir import folders as rundir
 from ..rundir.folders import ProcessFolder, write_private
-from ..rundir.places import Chosen, choose, way_out
+from ..rundir.own import lasting_home, moved, own_folder
+from ..rundir.removed import has_gone
 from ..safety import forks
 from ..safety.file_limit import require_room
 from ..safety.guard import try_each
@@ -28,8 +29,9 @@ from ..server.sockets import bind_tcp, bind_unix
 from ..settings import SETTINGS, Settings
 from ..settings.values import unknown_in
 from .crash.crashes import CrashRecorder
+from .genuine import genuine, has_own_threads
 from .leaving import Arrival, Leaving, remains, unload, wait_for_threads
-from .listener import Listener, Serving, keep_environment
+from .listener import Listener, Serving, attend
 from .recording.safe_points import AGENT_THREAD_PREFIX
 from .recording.training_thread import correct_main_thread
 from .state import Agent, int_from_env
@@ -76,7 +78,7 @@ class Running:
                 agent.problems.append(reason)
                 _warn([] if self.arrival.is_guest else [reason])
         agent.write_card()
-        self._listener = Listener(agent, listening, lambda: _make_server(agent))
+        self._listener = Listener(agent, listening, lambda: _make_server(agent), _renew_soon)
         agent.wake = self._listener.wake
         self._listener.start()
         self._crashes.start()
@@ -157,7 +159,7 @@ def _make_server(agent: Agent) -> Serving:
         worker_process.borrowed_places = agent.places
         handlers = Handlers(agent)
         bound = [(route, getattr(handlers, route.name)) for route in ROUTES]
-        return Server(agent, bound, handlers.close, chore=lambda: keep_environment(agent))
+        return Server(agent, bound, handlers.close, chore=lambda: attend(agent, _renew_soon))
 
 
 _running: Running | None = None
@@ -178,13 +180,13 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
             require_room()
             correct_main_thread()
             arrival = arrival._replace(loaded=arrival.loaded or frozenset(sys.modules))
-            folder = _own_folder(settings)
+            folder = own_folder(settings)
             agent = Agent(_with_tokens(settings, folder), folder)
-            moved = _moved(agent)
+            passed_over = moved(settings, folder)
             agent.unknown = unknown_in(os.environ, SETTINGS)
-            agent.problems.extend((*moved, *agent.unknown))
+            agent.problems.extend((*passed_over, *agent.unknown))
             if not arrival.is_guest:
-                _warn(moved)
+                _warn(passed_over)
                 # Of the ranks of a machine, which have the same environment, the first says so.
                 _warn([] if int_from_env("LOCAL_RANK") else agent.unknown)
             agent.places, agent.depart = arrival.places, _depart
@@ -228,7 +230,7 @@ def is_answered_for(settings: Settings) -> bool:
         ProbingError: The run directory is not safe to use.
         OSError: The run folder cannot be made.
     """
-    address = _own_folder(settings).socket
+    address = own_folder(settings).socket
     if _running is not None or not address.exists():
         return False
     with socket.socket(socket.AF_UNIX) as caller, rundir.short_path(address) as path:
@@ -245,6 +247,48 @@ def stop() -> None:
             _running = None
             atexit.unregister(_ended)
             forks.forget()
+
+
+def renew(home: str = "") -> None:
+    """Start anew where the run folder was removed under the agent; else do nothing.
+
+    Args:
+        home: The run directory; if not given, that of before, or one that no logout removes.
+
+    Raises:
+        Exception: It could not start, see `start`; the folder says so.
+    """
+    with forks.held_back():
+        running = _running
+        if running is None or not has_gone(running.agent.folder):
+            return
+        gone, settings = running.agent.folder.path, running.agent.settings
+        home = home or lasting_home(settings)
+        stop()
+        arrival = running.arrival._replace(late=True, is_early=False)
+        try:
+            agent = start(dataclasses.replace(settings, home=home), arrival)
+        except Exception:
+            report_failed_start(home=home)
+            raise
+        agent.problems.append(f"{gone} was removed while it ran: the record begins anew")
+        agent.write_card()
+
+
+def _renew_soon() -> None:
+    """Start anew where that is due, in a thread of its own: the agent's has to end."""
+    if _running is None or not has_gone(_running.agent.folder):
+        return
+    if has_own_threads():
+        name = f"{AGENT_THREAD_PREFIX}anew"
+        threading.Thread(target=_renew_quietly, name=name, daemon=True).start()
+    else:
+        genuine("_thread", "start_new_thread")(_renew_quietly, ())
+
+
+def _renew_quietly() -> None:
+    """The body of that thread: nobody is there who could be told more."""
+    try_each((renew,))
 
 
 def detach(*, keep_record: bool) -> Leaving | None:
@@ -315,7 +359,7 @@ def report_failed_start(*, home: str = "") -> None:
         _warn([f"{reason}; nothing is recorded: {advice_on(error)}"])
     home = home or os.environ.get("PROBING_HOME", "")
     settings = Settings(home=home if home.startswith("/") else "")
-    agent = Agent(settings, _own_folder(settings))
+    agent = Agent(settings, own_folder(settings))
     agent.problems.append(reason)
     agent.write_card()
 
@@ -326,27 +370,6 @@ def _warn(sentences: Sequence[str]) -> None:
         from .warning import warn  # not needed by most processes
 
         warn(*sentences)
-
-
-def _own_folder(settings: Settings) -> ProcessFolder:
-    """The run folder of this process, made if need be."""
-    directory = rundir.RunDirectory(_place(settings).path)
-    return directory.create_folder(os.getpid(), process.start_time(os.getpid()) or 0)
-
-
-def _place(settings: Settings) -> Chosen:
-    """Where the run directory is to be."""
-    return choose(settings, runtime_dir=os.environ.get("XDG_RUNTIME_DIR"))
-
-
-def _moved(agent: Agent) -> list[str]:
-    """What to say where the record is not in the place that was asked for."""
-    passed = _place(agent.settings).passed
-    if not passed:
-        return []
-    (first, why), *_ = passed
-    asked = f"PROBING_HOME, {first}" if agent.settings.home else str(first)
-    return [f"the record is in {agent.folder.path}, not in {asked}: {why}; {way_out(first)}"]
 
 
 def _ended() -> None:

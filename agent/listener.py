@@ -31,7 +31,8 @@ _POLL, _POLLIN = genuine("select", "poll"), genuine("select", "POLLIN")
 _PEEK_S = 1.0
 _RETRY_S = 0.1
 _LIVES = 3
-_FAILED_S = 60.0
+_ATTEND_S = 60.0
+"""How often it is looked whether the run folder is there."""
 _MOST_WAKES = 64
 _LOOK_S = 0.01
 """How often it is looked whether the server is there."""
@@ -60,10 +61,15 @@ class Listener:
     """The agent's thread and its sockets."""
 
     def __init__(
-        self, agent: Agent, sockets: list[socket.socket], make_server: Callable[[], Serving]
+        self,
+        agent: Agent,
+        sockets: list[socket.socket],
+        make_server: Callable[[], Serving],
+        renew: Callable[[], None],
     ) -> None:
         self._agent = agent
         self._make_server = make_server
+        self._renew = renew
         self._sockets = sockets
         self._wake_reader, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._server: Serving | None = None
@@ -206,8 +212,8 @@ class Listener:
             server.settimeout(0)  # who wanted to connect may have gone
         is_over = False
         while not (is_over or self._is_stopped):
-            limit_s = keep_environment(self._agent) if loading is None else _LOOK_S
-            ready = [fd for fd, _ in waiting.poll(None if limit_s is None else limit_s * 1000)]
+            limit_s = attend(self._agent, self._renew) if loading is None else _LOOK_S
+            ready = [fd for fd, _ in waiting.poll(limit_s * 1000)]
             if self._wake_reader in ready:
                 os.read(self._wake_reader, _MOST_WAKES)
             for fd in ready:
@@ -252,11 +258,15 @@ class Listener:
         return None
 
 
-def keep_environment(agent: Agent) -> float | None:
-    """Keep what the process runs in, if that is due; returns in how many seconds it is next."""
+def attend(agent: Agent, renew: Callable[[], None]) -> float:
+    """Do what is due; returns in how many seconds it is next.
+
+    Args:
+        renew: Has the agent start anew where its run folder has gone.
+    """
     waits: list[float | None] = []
-    try_each((lambda: waits.append(agent.keep_environment()),))
-    return waits[0] if waits else _FAILED_S
+    try_each((lambda: waits.append(agent.keep_environment()), renew))
+    return min(_ATTEND_S, waits[0] or _ATTEND_S) if waits else _ATTEND_S
 
 
 def _block_signals() -> None:

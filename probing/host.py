@@ -137,6 +137,7 @@ def _start_late(
         from .server import server  # noqa: F401
         from .server.sql_worker import worker_process  # noqa: F401
 
+    lifecycle.renew(home)  # one whose run folder was removed is there, and nobody reaches it
     if lifecycle.current() is None:
         settings = Settings.from_env({**os.environ, "PROBING": "1", "PROBING_HOME": home})
         arrival = Arrival(

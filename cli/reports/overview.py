@@ -189,7 +189,7 @@ def _from_outside(process: Process) -> Overview | None:
         rank=None,
         world_size=None,
         state=seen.state,
-        problems=() if seen.obstacle is None else (seen.obstacle,),
+        problems=(*seen.problems, *(() if seen.obstacle is None else (seen.obstacle,))),
         memory=memory_of(process, [], is_alive=True, pid=seen.pid),
         has_torch=seen.has_torch,
     )

@@ -24,6 +24,7 @@ from ..reach.ping import ping
 from ..ring import peek as ring_peek
 from ..rundir.attach_order import AttachFiles
 from ..rundir.folders import ProcessFolder, from_env
+from ..rundir.removed import ANEW, removal
 from ..stacks import text as stacks
 
 State = Literal[
@@ -126,6 +127,7 @@ def summarize_stranger(pid: int) -> ProcessSummary | None:
         return summarize(place.folder)
     obstacle = find_obstacle(pid)
     role, parent = _role(pid)
+    gone = removal(pid)
     return ProcessSummary(
         pid=pid,
         rank=None,
@@ -136,7 +138,7 @@ def summarize_stranger(pid: int) -> ProcessSummary | None:
         python="",
         listen=None,
         folder=None,
-        problems=(),
+        problems=() if gone is None else (f"{gone}. {ANEW.format(pid=pid)}",),
         has_torch=process.has_library(pid, "libtorch"),
         obstacle=obstacle.message if obstacle else None,
         role=role,

@@ -38,6 +38,7 @@ from ..reach.transport import ask
 from ..rundir import contained
 from ..rundir.attach_order import AttachFiles, reason_of
 from ..rundir.folders import ProcessFolder, directory_of, from_env
+from ..rundir.removed import ANEW, removal
 from ..safety import off_switch
 
 if TYPE_CHECKING:
@@ -207,6 +208,9 @@ def _no_agent(pid: int) -> ProbingError:
     owner = process.owner(pid)
     if owner not in (None, os.getuid()):
         return NotProbed(pid, f"it is user {owner}'s, whose agents are not ours to ask")
+    gone = removal(pid)
+    if gone is not None:
+        return NotProbed(pid, gone, help=ANEW.format(pid=pid))
     if contained.is_in_another(pid):
         return NotProbed(pid, _UNSEEN, help=_way_into_container(pid))
     if off_switch.is_wanted(process.environment(pid)):

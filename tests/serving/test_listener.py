@@ -79,7 +79,7 @@ class Place:
             write_card=lambda: None,
         )
         self.server = SlowServer()
-        self.listener = Listener(agent, [bound], self.server.make)
+        self.listener = Listener(agent, [bound], self.server.make, lambda: None)
         self.listener.start()
 
     def send(self, request: bytes) -> socket.socket:

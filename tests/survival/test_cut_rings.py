@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,6 +96,24 @@ def test_a_ring_that_is_removed_is_missed(training: Target) -> None:
     sql = "SELECT count(*) FROM python.collectives"
     other = training.run(str(training.pid), "query", "--format=jsonl", sql)  # it never had one
     assert (other.returncode, "was removed" in other.stderr) == (0, False)
+
+
+@pytest.mark.fault("R6")
+def test_a_run_folder_that_is_removed_is_made_anew(training: Target, fault: faults.Reached) -> None:
+    """As a logout removes it: an attach has the agent begin a new record, and says what was lost."""
+    old, printed = training.folder.path, len(training.output)
+    """As a logout removes it: an attach has the agent begin a new record, which says so."""
+    done = training.run("attach", str(training.pid))
+    assert done.returncode == 0, done.stderr
+    training.wait_for_step(3)
+    fault.equals("run folder removed: exit code", None, training.process.poll())
+    assert f"{old} was removed while it ran: the record begins anew" in training.run("list").stderr
+    assert training.run(str(training.pid), "eval", "6 * 7").stdout == "42\n"
+    assert len(training.output) > printed
+    left = training.run(str(training.pid), "detach")
+    assert left.returncode == 0, left.stderr
+    wait_until(lambda: not old.exists(), "the agent to leave")
+    assert training.process.poll() is None
 
 
 _OWN_FAULT = """

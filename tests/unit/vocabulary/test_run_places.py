@@ -1,19 +1,26 @@
-"""Run folders in the usual places: those of processes that were started in another environment."""
+"""Run folders where another environment leads to, and those that were removed in use."""
 
 from __future__ import annotations
 
+import mmap
 import os
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from probing.agent.listener import attend
 from probing.attach.attach import attach
+from probing.client.listing import summarize_stranger
+from probing.client.transports import _no_agent
 from probing.cluster.job.providers.this_machine import members_here
 from probing.cluster.node.roster import Roster
 from probing.linux import process
 from probing.reach.endpoint import Local, Stranger, resolve
 from probing.rundir.folders import ProcessFolder, RunDirectory, from_env
 from probing.rundir.pruning import given_up, prune
+from probing.rundir.removed import has_gone, removal
 from probing.server.sockets import bind_unix
 from tests.unit.vocabulary.test_run_folders import card_of
 
@@ -41,7 +48,7 @@ def made(place: Path, pid: int, started: int) -> ProcessFolder:
 def test_another_environment_leads_to_other_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A login looks where cron's processes are, cron where a login's are; with PROBING_HOME none does."""
+    """A login looks where cron's processes are, and the other way; not with PROBING_HOME."""
     (in_memory, in_tmp) = (Path(f"{base}/probing-{os.getuid()}") for base in ("/dev/shm", "/tmp"))
     monkeypatch.delenv("PROBING_HOME", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
@@ -102,3 +109,36 @@ def test_an_agent_of_another_place_is_not_put_in_again(
     with bind_unix(own.socket):
         assert attach(os.getpid()).folder == own
     assert not (directory.path / own.path.name).exists()
+
+
+def test_a_folder_that_was_removed_under_its_agent_is_told(tmp_path: Path) -> None:
+    """As long as its rings are mapped; who asks learns what happened and what to do."""
+    started = process.start_time(os.getpid()) or 0
+    folder = made(tmp_path / "home", os.getpid(), started)
+    folder.held.touch()
+    assert removal(os.getpid()) is None
+    with open(folder.ring("steps"), "w+b") as file:
+        file.truncate(4096)
+        kept = mmap.mmap(file.fileno(), 4096)
+    assert not has_gone(folder)
+    shutil.rmtree(folder.path)
+    assert has_gone(folder)
+    folder.path.mkdir()  # whoever attaches has made it again
+    assert has_gone(folder)
+    shutil.rmtree(folder.path)
+    error = _no_agent(os.getpid())
+    assert f"{folder.path} was removed while it ran" in error.message
+    assert f"`probing attach {os.getpid()}`" in error.help
+    seen = summarize_stranger(os.getpid())
+    assert seen is not None
+    assert "was removed while it ran" in seen.problems[0]
+    kept.close()
+    assert removal(os.getpid()) is None
+
+
+def test_the_folder_is_looked_at_every_minute() -> None:
+    """Also where nothing else is due, and where what is due fails."""
+    looks: list[int] = []
+    for agent in (SimpleNamespace(keep_environment=lambda: None), SimpleNamespace()):
+        assert attend(agent, lambda: looks.append(1)) == 60  # type: ignore[arg-type]
+    assert looks == [1, 1]
