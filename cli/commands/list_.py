@@ -102,11 +102,19 @@ def _tell_passed() -> None:
 
 
 def _tell_given_up() -> None:
-    """Say of which processes there is no record any more."""
+    """Say of which processes there is no record any more, or none that is kept."""
     from ...rundir.folders import from_env
-    from ...rundir.pruning import given_up
+    from ...rundir.pruning import given_up, overdue
+    from ..render.text import plural
 
-    gone = given_up(from_env())
+    directory = from_env()
+    old = overdue(directory.folders())
+    if old:
+        terminal.note(
+            f"left out {plural(len(old), 'record')} older than PROBING_KEEP_HOURS, which the next"
+            f" agent to start there removes; or remove by hand, as {old[0].path}"
+        )
+    gone = given_up(directory)
     if gone:
         more = f" (and of {len(gone) - 1:,} before it)" if len(gone) > 1 else ""
         terminal.note(f"{gone[0]}{more}")

@@ -24,6 +24,7 @@ from ..reach.ping import ping
 from ..ring import peek as ring_peek
 from ..rundir.attach_order import AttachFiles
 from ..rundir.folders import ProcessFolder, from_env
+from ..rundir.pruning import overdue
 from ..rundir.removed import ANEW, removal
 from ..stacks import text as stacks
 
@@ -89,7 +90,7 @@ def list_processes(*, dead: bool = False, every: bool = False) -> tuple[ProcessS
     """Every process of this user with an agent, newest first.
 
     Args:
-        dead: Whether to include ended processes whose record is still there.
+        dead: Whether to include ended processes whose record is still kept.
         every: Whether to include the Python processes without an agent, behind the others.
 
     Raises:
@@ -97,6 +98,8 @@ def list_processes(*, dead: bool = False, every: bool = False) -> tuple[ProcessS
     """
     directory = from_env()
     folders = [folder for folder in directory.folders() if dead or folder.is_alive()]
+    left_out = overdue(folders) if dead else []
+    folders = [folder for folder in folders if folder not in left_out]
     known = {folder.pid for folder in folders if folder.is_alive()}
     strangers = [pid for pid in _python_processes() if pid not in known] if every else []
     if not (folders or strangers):

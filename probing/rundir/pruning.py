@@ -12,11 +12,13 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..arguments import shown_command
 from ..linux.foreign_files import read_file
 from ..messages.frozen import dataclass
+from ..settings import Settings
 from .folders import ProcessFolder, RunDirectory, scan
 from .unwritten import give_back
 
@@ -71,6 +73,20 @@ def prune(directory: RunDirectory, *, keep_hours: float, keep_bytes: int) -> lis
             shutil.rmtree(folder.path, ignore_errors=True)
             removed.append(folder)
     return removed
+
+
+def overdue(folders: Iterable[ProcessFolder]) -> list[ProcessFolder]:
+    """Those of ended processes that are kept for no longer by PROBING_KEEP_HOURS of this process.
+
+    They are there still, as nothing has pruned since.
+    """
+    words = {name: word for name, word in os.environ.items() if name == "PROBING_KEEP_HOURS"}
+    oldest = time.time() - Settings.from_env(words).keep_hours * 3600
+    return [
+        folder
+        for folder in folders
+        if not folder.is_alive() and _weigh(folder.path)[1] < oldest and not folder.may_live()
+    ]
 
 
 def shrink(folder: ProcessFolder) -> None:

@@ -13,6 +13,7 @@ from ..client.listing import summarize
 from ..cluster.job.membership import Member, member_of
 from ..postmortem.endings import ending_of
 from ..rundir.folders import folder_at, from_env
+from ..rundir.pruning import overdue
 
 _MOST = 20
 _TOLD_AT_ONCE = 5
@@ -29,7 +30,9 @@ class Ended:
 
     def look(self) -> tuple[dict[str, Any], ...]:
         """All of them, newest first, as entries of the page's list."""
-        folders = [one for one in from_env().folders() if not one.is_alive()][:_MOST]
+        ended = [one for one in from_env().folders() if not one.is_alive()][:_MOST]
+        left_out = overdue(ended)
+        folders = [one for one in ended if one not in left_out]
         known, self._known = self._known, {}
         for path in [path for path in known if path not in self._told][:_TOLD_AT_ONCE]:
             self._told.add(path)

@@ -100,9 +100,9 @@ def test_a_ring_that_is_removed_is_missed(training: Target) -> None:
 
 @pytest.mark.fault("R6")
 def test_a_run_folder_that_is_removed_is_made_anew(training: Target, fault: faults.Reached) -> None:
-    """As a logout removes it: an attach has the agent begin a new record, and says what was lost."""
-    old, printed = training.folder.path, len(training.output)
     """As a logout removes it: an attach has the agent begin a new record, which says so."""
+    old, printed = training.folder.path, len(training.output)
+    shutil.rmtree(training.home)
     done = training.run("attach", str(training.pid))
     assert done.returncode == 0, done.stderr
     training.wait_for_step(3)

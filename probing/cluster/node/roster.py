@@ -1,11 +1,12 @@
 """The processes of this machine that a node server answers for.
 
 Rules of this file: the run directory and /proc are looked at anew each time; only `with_states`
-asks anybody.
+asks anybody. It changes nothing but that it removes records which nobody keeps.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from ..._version import VERSION
 from ...errors import NoSuchProcess
 from ...messages.about.job import MembersAnswer, NodeMember
 from ...rundir.folders import ProcessFolder, RunDirectory
+from ...rundir.pruning import prune
+from ...settings import Settings
 from ..job.membership import Member
 from ..job.providers.this_machine import members_here
 
@@ -52,6 +55,12 @@ class Roster:
     def alive(self) -> list[ProcessFolder]:
         """The run folders of the processes that run."""
         return [folder for folder in self._directory.folders() if folder.is_alive()]
+
+    def prune(self, keep: Settings) -> None:
+        """Remove records that are too old or too many: it may be long until an agent starts."""
+        for place in self._directory.each():
+            with contextlib.suppress(OSError):
+                prune(place, keep_hours=keep.keep_hours, keep_bytes=keep.keep_mib << 20)
 
     def _entry(self, member: Member) -> NodeMember | None:
         if member.pid is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import math
 import os
 import threading
 import time
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from .otel.wanted import Wanted
 
 _LOOK_S = 1.0
+_PRUNE_S = 3600.0
 _END_S = 5.0
 
 
@@ -181,13 +183,16 @@ class NodeServer:
     def _look_after(self, idle_s: float | None) -> None:
         """The thread that watches: for stalls, for jobs to register with, for when to leave."""
         registrar = Registrar(as_reached(self.listen or ""), self.settings.job_dir)
-        needed = time.monotonic()
+        needed, pruned = time.monotonic(), -math.inf
         try:
             while not self._is_over.is_set():
                 alive = self._roster.alive()
                 self._watch.look(alive)
                 registrar.look(alive)
                 now = time.monotonic()
+                if now - pruned > _PRUNE_S:
+                    pruned = now
+                    self._roster.prune(self.settings)
                 if alive:
                     needed = now
                 if idle_s is not None and now - needed > idle_s:

@@ -12,16 +12,17 @@ import pytest
 
 from probing.agent.listener import attend
 from probing.attach.attach import attach
-from probing.client.listing import summarize_stranger
+from probing.client.listing import list_processes, summarize_stranger
 from probing.client.transports import _no_agent
 from probing.cluster.job.providers.this_machine import members_here
 from probing.cluster.node.roster import Roster
 from probing.linux import process
 from probing.reach.endpoint import Local, Stranger, resolve
 from probing.rundir.folders import ProcessFolder, RunDirectory, from_env
-from probing.rundir.pruning import given_up, prune
+from probing.rundir.pruning import given_up, overdue, prune
 from probing.rundir.removed import has_gone, removal
 from probing.server.sockets import bind_unix
+from probing.settings import Settings
 from tests.unit.vocabulary.test_run_folders import card_of
 
 pytestmark = pytest.mark.anypython
@@ -142,3 +143,24 @@ def test_the_folder_is_looked_at_every_minute() -> None:
     for agent in (SimpleNamespace(keep_environment=lambda: None), SimpleNamespace()):
         assert attend(agent, lambda: looks.append(1)) == 60  # type: ignore[arg-type]
     assert looks == [1, 1]
+
+
+def test_a_record_that_is_kept_no_longer_is_not_listed(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there until somebody prunes, as a node server does; one that may live is listed."""
+    (batch,) = directory.others
+    old, new, alive = (
+        made(directory.path, _NO_PID, 7), made(batch, _NO_PID, 8),
+        made(batch, os.getpid(), process.start_time(os.getpid()) or 0),
+    )  # fmt: skip
+    for folder in (old, alive):
+        os.utime(folder.path / "card.json", (1, 1))
+    monkeypatch.setattr("probing.client.listing.from_env", lambda: directory)
+    listed = {one.folder for one in list_processes(dead=True)}
+    assert listed == {str(new.path), str(alive.path)}
+    assert overdue(directory.folders()) == [old]
+    monkeypatch.setenv("PROBING_KEEP_HOURS", "999999")
+    assert overdue(directory.folders()) == []
+    Roster(directory, lambda _: None).prune(Settings())
+    assert {folder.path for folder in directory.folders()} == {new.path, alive.path}
