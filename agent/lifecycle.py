@@ -17,14 +17,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ProbingError
+from ..linux import process
 from ..rundir import folders as rundir
 from ..rundir.folders import ProcessFolder, write_private
-from ..rundir.own import lasting_home, moved, own_folder
-from ..rundir.removed import has_gone
+from ..rundir.places import lasting_home, moved, own_place
 from ..safety import forks
 from ..safety.file_limit import require_room
 from ..safety.guard import try_each
 from ..script import marks
+from ..server.liveness import has_gone
 from ..server.sockets import bind_tcp, bind_unix
 from ..settings import SETTINGS, Settings
 from ..settings.values import unknown_in
@@ -180,9 +181,9 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
             require_room()
             correct_main_thread()
             arrival = arrival._replace(loaded=arrival.loaded or frozenset(sys.modules))
-            folder = own_folder(settings)
+            folder = _own_folder(settings)
             agent = Agent(_with_tokens(settings, folder), folder)
-            passed_over = moved(settings, folder)
+            passed_over = moved(settings, folder.path)
             agent.unknown = unknown_in(os.environ, SETTINGS)
             agent.problems.extend((*passed_over, *agent.unknown))
             if not arrival.is_guest:
@@ -230,7 +231,7 @@ def is_answered_for(settings: Settings) -> bool:
         ProbingError: The run directory is not safe to use.
         OSError: The run folder cannot be made.
     """
-    address = own_folder(settings).socket
+    address = _own_folder(settings).socket
     if _running is not None or not address.exists():
         return False
     with socket.socket(socket.AF_UNIX) as caller, rundir.short_path(address) as path:
@@ -281,14 +282,9 @@ def _renew_soon() -> None:
         return
     if has_own_threads():
         name = f"{AGENT_THREAD_PREFIX}anew"
-        threading.Thread(target=_renew_quietly, name=name, daemon=True).start()
+        threading.Thread(target=try_each, args=((renew,),), name=name, daemon=True).start()
     else:
-        genuine("_thread", "start_new_thread")(_renew_quietly, ())
-
-
-def _renew_quietly() -> None:
-    """The body of that thread: nobody is there who could be told more."""
-    try_each((renew,))
+        genuine("_thread", "start_new_thread")(try_each, ((renew,),))
 
 
 def detach(*, keep_record: bool) -> Leaving | None:
@@ -359,7 +355,7 @@ def report_failed_start(*, home: str = "") -> None:
         _warn([f"{reason}; nothing is recorded: {advice_on(error)}"])
     home = home or os.environ.get("PROBING_HOME", "")
     settings = Settings(home=home if home.startswith("/") else "")
-    agent = Agent(settings, own_folder(settings))
+    agent = Agent(settings, _own_folder(settings))
     agent.problems.append(reason)
     agent.write_card()
 
@@ -370,6 +366,12 @@ def _warn(sentences: Sequence[str]) -> None:
         from .warning import warn  # not needed by most processes
 
         warn(*sentences)
+
+
+def _own_folder(settings: Settings) -> ProcessFolder:
+    """The run folder of this process, made if need be."""
+    directory = rundir.RunDirectory(own_place(settings).path)
+    return directory.create_folder(os.getpid(), process.start_time(os.getpid()) or 0)
 
 
 def _ended() -> None:

@@ -266,7 +266,7 @@ def attend(agent: Agent, renew: Callable[[], None]) -> float:
     """
     waits: list[float | None] = []
     try_each((lambda: waits.append(agent.keep_environment()), renew))
-    return min(_ATTEND_S, waits[0] or _ATTEND_S) if waits else _ATTEND_S
+    return min([_ATTEND_S, *(wait_s for wait_s in waits if wait_s is not None)])
 
 
 def _block_signals() -> None:

@@ -332,15 +332,10 @@ def environment(pid: int) -> dict[str, str]:
 
 def has_library(pid: int, name: str) -> bool:
     """Whether the process has loaded a library whose file name begins so."""
-    return f"/{name}" in mapped(pid)
-
-
-def mapped(pid: int) -> str:
-    """What the process has mapped, as the kernel tells it; empty when that is hidden."""
     try:
-        return Path(f"/proc/{with_memory(pid)}/maps").read_text("utf-8", "replace")
+        return f"/{name}" in Path(f"/proc/{with_memory(pid)}/maps").read_text("utf-8", "replace")
     except OSError:
-        return ""
+        return False
 
 
 def is_python(pid: int) -> bool:

@@ -64,6 +64,26 @@ def places(settings: Settings, *, runtime_dir: str | None, uid: int) -> tuple[Pa
     return tuple(_places(settings, runtime_dir, uid, "/dev/shm"))  # noqa: S108 - as above
 
 
+def own_place(settings: Settings) -> Chosen:
+    """Where the run directory of this process is to be."""
+    return choose(settings, runtime_dir=os.environ.get("XDG_RUNTIME_DIR"))
+
+
+def lasting_home(settings: Settings) -> str:
+    """The run directory that is asked for, or without any the one that outlives a login."""
+    return str(choose(settings, runtime_dir=None).path)
+
+
+def moved(settings: Settings, folder: Path) -> list[str]:
+    """What to say where the record of this process is not in the place that was asked for."""
+    passed = own_place(settings).passed
+    if not passed:
+        return []
+    (first, why), *_ = passed
+    asked = f"PROBING_HOME, {first}" if settings.home else str(first)
+    return [f"the record is in {folder}, not in {asked}: {why}; {way_out(first)}"]
+
+
 def usual_places(runtime_dir: str | None) -> tuple[Path, ...]:
     """Where this user's processes are without PROBING_HOME, whatever else was set as they started.
 

@@ -17,6 +17,22 @@ from ..rundir.folders import ProcessFolder
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+def has_gone(folder: ProcessFolder) -> bool:
+    """Whether the folder of a running agent was removed, as a login's is with the last login.
+
+    Whoever attaches may have made it again; the agent's own files are there no more.
+    """
+    for path in (folder.held, folder.socket):
+        try:
+            os.lstat(path)
+        except FileNotFoundError:
+            continue
+        except OSError:  # that it cannot be looked at is no sign that it has gone
+            return False
+        return False
+    return True
+
+
 class Hold:
     """The lock on the folder of this process."""
 

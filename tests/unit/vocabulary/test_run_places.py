@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,8 @@ from probing.linux import process
 from probing.reach.endpoint import Local, Stranger, resolve
 from probing.rundir.folders import ProcessFolder, RunDirectory, from_env
 from probing.rundir.pruning import given_up, overdue, prune
-from probing.rundir.removed import has_gone, removal
+from probing.rundir.removed import removal
+from probing.server.liveness import has_gone
 from probing.server.sockets import bind_unix
 from probing.settings import Settings
 from tests.unit.vocabulary.test_run_folders import card_of
@@ -112,37 +115,58 @@ def test_an_agent_of_another_place_is_not_put_in_again(
     assert not (directory.path / own.path.name).exists()
 
 
+_MAPS = """
+import mmap, sys
+with open(sys.argv[1], "w+b") as file:
+    file.truncate(4096)
+    kept = mmap.mmap(file.fileno(), 4096)
+print("mapped", flush=True)
+input()
+kept.close()
+print("closed", flush=True)
+input()
+"""
+
+
 def test_a_folder_that_was_removed_under_its_agent_is_told(tmp_path: Path) -> None:
     """As long as its rings are mapped; who asks learns what happened and what to do."""
-    started = process.start_time(os.getpid()) or 0
-    folder = made(tmp_path / "home", os.getpid(), started)
-    folder.held.touch()
-    assert removal(os.getpid()) is None
-    with open(folder.ring("steps"), "w+b") as file:
-        file.truncate(4096)
-        kept = mmap.mmap(file.fileno(), 4096)
-    assert not has_gone(folder)
-    shutil.rmtree(folder.path)
-    assert has_gone(folder)
-    folder.path.mkdir()  # whoever attaches has made it again
-    assert has_gone(folder)
-    shutil.rmtree(folder.path)
-    error = _no_agent(os.getpid())
-    assert f"{folder.path} was removed while it ran" in error.message
-    assert f"`probing attach {os.getpid()}`" in error.help
-    seen = summarize_stranger(os.getpid())
-    assert seen is not None
-    assert "was removed while it ran" in seen.problems[0]
-    kept.close()
-    assert removal(os.getpid()) is None
+    ring = tmp_path / "steps.ring"
+    argv = [sys.executable, "-c", _MAPS, str(ring)]
+    with subprocess.Popen(argv, stdin=-1, stdout=-1, text=True) as its:
+        assert its.stdin is not None
+        assert its.stdout is not None
+        assert its.stdout.readline() == "mapped\n"
+        folder = made(tmp_path / "home", its.pid, process.start_time(its.pid) or 0)
+        folder.held.touch()
+        ring.rename(folder.ring("steps"))
+        assert (removal(its.pid), has_gone(folder)) == (None, False)
+        shutil.rmtree(folder.path)
+        folder.path.mkdir()  # as whoever attaches does
+        assert has_gone(folder)
+        error = _no_agent(its.pid)
+        assert f"{folder.path} was removed while it ran" in error.message
+        assert f"`probing attach {its.pid}`" in error.help
+        seen = summarize_stranger(its.pid)
+        assert seen is not None
+        assert "was removed while it ran" in seen.problems[0]
+        its.stdin.write("\n")
+        its.stdin.flush()
+        assert its.stdout.readline() == "closed\n"
+        assert removal(its.pid) is None
+        its.kill()
 
 
 def test_the_folder_is_looked_at_every_minute() -> None:
-    """Also where nothing else is due, and where what is due fails."""
+    """Also where nothing else is due for hours or at all, and where what is due fails."""
     looks: list[int] = []
-    for agent in (SimpleNamespace(keep_environment=lambda: None), SimpleNamespace()):
-        assert attend(agent, lambda: looks.append(1)) == 60  # type: ignore[arg-type]
-    assert looks == [1, 1]
+
+    def wait_s(agent: Any) -> float:
+        return attend(agent, lambda: looks.append(1))
+
+    for due_s, expected in ((None, 60), (7200.0, 60), (3.0, 3), (0.0, 0)):
+        assert wait_s(SimpleNamespace(keep_environment=lambda due_s=due_s: due_s)) == expected
+    assert wait_s(SimpleNamespace()) == 60
+    assert len(looks) == 5
 
 
 def test_a_record_that_is_kept_no_longer_is_not_listed(
