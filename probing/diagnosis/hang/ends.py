@@ -3,17 +3,18 @@
 Rules of this file: pure functions. What a rank had come to counts before its last words: who waited
 in a collective when it ended is a victim of those that had not come. Of these, torch's own naming
 comes first, then an error of the rank's own, then a death without a word; an error that says that
-another rank was gone comes last.
+another rank was gone comes last. Who ended in an orderly way is done, unless others need it still.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from .case import Case
 from .evidence import RankEvidence, Verdict
-from .waiting import chain_ends
+from .seen.work import is_at_work
+from .waiting import ONLY_WAIT, chain_ends, wanted
 from .words import wording
 
 _NAMED = re.compile(r"\b[Rr]anks? ([\d, ]+) failed to (?:pass|reach|join)\b")
@@ -92,6 +93,30 @@ def first_dead(dead: Sequence[RankEvidence]) -> list[int]:
     else:
         found = first[-1:]
     return sorted(e.rank for e in found if e.rank is not None)
+
+
+def gone(case: Case) -> set[int]:
+    """The ranks that are stopped, or that have ended while others need them."""
+    found = {rank for rank in case.ranks if case.state(rank) in {"stopped", "dead"}}
+    done = {rank for rank in found if case.ranks[rank].ended_well}
+    if not done or any(_waits_by_stack(case, rank) for rank in case.stuck):
+        return found
+    groups = {wait.call.group for wait in case.waits.values()}
+    late = wanted(case.waits.values())
+    return {r for r in found if r not in done or r in late or _has_left_open(case.ranks[r], groups)}
+
+
+def _waits_by_stack(case: Case, rank: int) -> bool:
+    """Whether a rank is seen to wait for others for long, and not on record for whom."""
+    evidence = case.ranks[rank]
+    if evidence.doing is None or evidence.doing.kind not in ONLY_WAIT or rank in case.waits:
+        return False
+    return (evidence.still_s or 0.0) >= case.threshold_s and not is_at_work(evidence)
+
+
+def _has_left_open(evidence: RankEvidence, groups: Collection[str]) -> bool:
+    """Whether a rank has begun a call of one of these groups, and never ended it."""
+    return any(call.group in groups and (call.is_open or call.error) for call in evidence.calls)
 
 
 def without_casualties(case: Case, ranks: Iterable[int]) -> set[int]:

@@ -18,6 +18,8 @@ _LEAST = 5
 """Collectives without which no rank is called the one that comes last."""
 _SHARE = 0.8
 _NOBODY_NAMED = frozenset({"unknown", "same_collective"})
+_NOT_OF_THE_DEAD = frozenset({"healthy", "slow", "unknown"})
+"""Verdicts whose sentence tells nothing of ranks that have ended."""
 _MOST_DEVICES = 4
 _LEAST_LAG_S = 0.02
 _LAG_STEPS = 0.1
@@ -78,7 +80,7 @@ def _more_attention(case: Case, verdict: Verdict) -> Iterator[str]:
     for rank, evidence in sorted(case.ranks.items()):
         if rank in named:
             continue
-        if evidence.state == "dead" and verdict.kind == "healthy":
+        if evidence.state == "dead" and verdict.kind in _NOT_OF_THE_DEAD:
             yield f"Rank {rank} has ended: {evidence.ending or 'how is not on record'}."
         elif evidence.has_agent and evidence.state in {"silent", "stopped", "unreachable"}:
             yield f"Rank {rank} is {_STATES[evidence.state]}."

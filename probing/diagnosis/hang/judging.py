@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 from .case import START_S, Case
-from .ends import judge_ends, named_by_torch, without_casualties
+from .ends import gone, judge_ends, named_by_torch, without_casualties
 from .evidence import Kind, Outcome, RankEvidence, Verdict
 from .hints import hints
 from .joining import Finding, file_lock, joining, store, unmatched
@@ -20,13 +20,11 @@ from .mismatches import Mismatch, first_mismatch, sequences
 from .processes import judge_process, judge_unseen
 from .seen.work import is_at_work
 from .slowness import as_slow, getting_on, slow_alone
-from .waiting import chain_ends, victims_of, waiting_for, wanted
+from .waiting import ONLY_WAIT, chain_ends, victims_of, waiting_for, wanted
 from .words import remedies, wording
 
 _CERTAIN = frozenset({"mismatch", "dead", "stopped", "deadlock"})
 _FOR_A_BATCH = "waiting for a batch"
-_ONLY_WAIT = frozenset({"collective", "joining", "backward"})
-"""What ranks do that wait for others, where no collective is on record."""
 
 
 def judge(
@@ -178,10 +176,10 @@ def _named_by_torch(case: Case) -> Verdict | None:
 
 def _stopped(case: Case) -> Verdict | None:
     """A rank that has come to its collective is stopped, or has ended in it."""
-    gone = {rank for rank in case.ranks if case.state(rank) in {"stopped", "dead"}}
+    absent = gone(case)
     groups = {wait.call.group: wait.members for wait in case.waits.values()}
     members = set().union(*groups.values())
-    causes = without_casualties(case, gone & members if members else gone)
+    causes = without_casualties(case, absent & members if members else absent)
     if not causes:
         return None
     return _complete(
@@ -213,7 +211,7 @@ def _same_collective(case: Case) -> Verdict | None:
 def _by_stacks(case: Case) -> Verdict | None:
     """No collective is on record, but the stacks show that most ranks wait for others."""
     doing = {rank: e.doing for rank, e in case.ranks.items() if e.is_alive and e.doing}
-    waiting = {rank for rank, what in doing.items() if what.kind in _ONLY_WAIT}
+    waiting = {rank for rank, what in doing.items() if what.kind in ONLY_WAIT}
     causes = set(doing) - waiting
     if not waiting or not causes:
         return None
@@ -315,7 +313,8 @@ def _mismatch_of(case: Case) -> Mismatch | None:
     """The mismatch that stands longest, among the groups in which somebody waits or has died."""
     found_calls = sequences({rank: e.calls for rank, e in case.ranks.items()})
     names = {wait.call.group for wait in case.waits.values()}
-    names |= {c.group for e in case.ranks.values() if e.state == "dead" for c in e.calls[-1:]}
+    dead = [e for e in case.ranks.values() if e.state == "dead" and not e.ended_well]
+    names |= {call.group for e in dead for call in e.calls[-1:]}
     found = [first_mismatch(name, found_calls.get(name, {})) for name in sorted(names)]
     return max(
         (mismatch for mismatch in found if mismatch is not None),
@@ -391,5 +390,4 @@ def _frozen(case: Case) -> set[int]:
 
 def _faults(case: Case) -> bool:
     """Whether anything is wrong that does not pass by itself."""
-    states = {case.state(rank) for rank in case.ranks}
-    return bool(states & {"dead", "stopped"}) or bool(case.circle)
+    return bool(gone(case)) or bool(case.circle)

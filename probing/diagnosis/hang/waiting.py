@@ -14,6 +14,8 @@ from .evidence import POINT_TO_POINT, Call, Group, RankEvidence
 
 _AWAITS = frozenset({"collective", "backward", "device", "gil", "stopped", "unknown", "waiting"})
 """What a thread may be seen to do while it waits for a collective that was issued before."""
+ONLY_WAIT = frozenset({"collective", "joining", "backward"})
+"""What ranks do that wait for others, where no collective is on record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
