@@ -2,11 +2,14 @@
 
 Rules of this file: pure functions. Ranks are compared at the same `seq`, the oldest first, and the
 majority is believed; without a majority nobody is. What ranks may rightly differ in is left out:
-the shapes of ops that take uneven parts, and sends and receives.
+the shapes of ops that take uneven parts, equally many elements in another shape, and sends and
+receives.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
@@ -17,10 +20,11 @@ Sequences = Mapping[int, Mapping[int, Call]]
 """By rank and by `seq`: the collectives of one group."""
 
 _EVEN_OPS = frozenset({"all_reduce", "broadcast", "reduce", "gather"})
-"""Ops whose ranks must all bring the same shape."""
+"""Ops whose ranks must all bring as many elements."""
 _MOSTLY_EVEN_OPS = frozenset({"all_gather", "reduce_scatter"})
 """Ops whose ranks may bring uneven parts on some backends: they count where they do not end."""
 _ASPECTS = ("op", "dtypes", "shapes", "root", "reduce_op")
+_NUMBER = re.compile(r"\d+")
 _ALL_ASPECTS = attrgetter(*_ASPECTS)
 _NAMES = {
     "op": "op",
@@ -108,7 +112,7 @@ def _differing(group: str, seq: int, field: str, here: Mapping[int, Call]) -> Mi
 
 
 def _are_even(calls: Sequence[Call]) -> bool:
-    """Whether all ranks must bring the same shape to this collective."""
+    """Whether all ranks must bring as many elements to this collective."""
     is_unfinished = any(call.is_open or call.error is not None for call in calls)
     even = _EVEN_OPS | _MOSTLY_EVEN_OPS if is_unfinished else _EVEN_OPS
     return all(call.op in even for call in calls)
@@ -123,5 +127,13 @@ def _classes(values: Mapping[int, object]) -> list[tuple[int, ...]]:
 
 
 def _value(call: Call, field: str) -> object:
+    """What is compared; of shapes the numbers of elements, as backends know no more of them."""
+    if field == "shapes":
+        return None if call.shapes is None else tuple(map(_elements, call.shapes.split(";")))
     value: object = getattr(call, field)
     return value
+
+
+def _elements(shape: str) -> int | None:
+    """How many elements a shape such as ``[64,128]`` has; None of the dots behind the eighth."""
+    return math.prod(map(int, _NUMBER.findall(shape))) if shape.startswith("[") else None
