@@ -1,8 +1,8 @@
 """Who waits for whom, in which collective of which group.
 
 Rules of this file: pure functions of what is on record. A rank waits for those members of the group
-that have not come to the collective it is in; a chain of waits is followed to its end, and one
-without an end is a deadlock.
+that have not come to the collective it is in, or for the peer of its message; a chain of waits is
+followed to its end, and one without an end is a deadlock.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Wait:
         on: Those of them that are known not to have come.
         unseen: Those of which it is not known whether they have.
         members: All ranks of the group.
+        is_for_any: Whether any of them can end it, as a message from whomever does.
     """
 
     rank: int
@@ -38,6 +39,7 @@ class Wait:
     on: frozenset[int]
     unseen: frozenset[int] = frozenset()
     members: tuple[int, ...] = ()
+    is_for_any: bool = False
 
 
 def waits_of(ranks: Mapping[int, RankEvidence], world: Iterable[int]) -> dict[int, Wait]:
@@ -48,7 +50,8 @@ def waits_of(ranks: Mapping[int, RankEvidence], world: Iterable[int]) -> dict[in
     for rank, evidence in ranks.items():
         waits = [look.wait(rank, call) for call in _waited_in(evidence, is_over=is_over)]
         if waits:  # one that all have come to is over soon, or waits for those before it
-            found[rank] = next((wait for wait in waits if wait.late), waits[0])
+            late = (wait for wait in waits if wait.late)
+            found[rank] = min(late, key=_is_sent_beside, default=waits[0])
     return found
 
 
@@ -66,9 +69,20 @@ class _Look:
 
     def wait(self, rank: int, call: Call) -> Wait:
         """The wait of a rank in a call."""
-        late, on, unseen = self._of_collective(call) if call.is_collective else self._of_peer(call)
-        members = self._members_of(call.group)
-        return Wait(rank=rank, call=call, late=late, on=on, unseen=unseen, members=members)
+        is_for_any = not call.is_collective and call.peer is None
+        if call.is_collective:
+            late, on, unseen = self._of_collective(call)
+        else:
+            late, on, unseen = self._sets(self._of_message(rank, call))
+        return Wait(
+            rank=rank,
+            call=call,
+            late=late,
+            on=on,
+            unseen=unseen,
+            members=self._members_of(call.group),
+            is_for_any=is_for_any,
+        )
 
     def _members_of(self, name: str) -> tuple[int, ...]:
         """The members of a group; one that nobody describes is that of all ranks."""
@@ -88,17 +102,55 @@ class _Look:
             )
         return self._late[key]
 
-    def _of_peer(self, call: Call) -> tuple[frozenset[int], ...]:
-        """Of a send or recv: its peer, unless that is in the counterpart."""
-        evidence = self._ranks.get(call.peer) if call.peer is not None else None
-        other = awaited(evidence) if evidence is not None else None
-        meets = other is not None and not other.is_collective and other.op[:4] != call.op[:4]
-        return self._sets([] if meets or call.peer is None else [call.peer])
+    def _of_message(self, rank: int, call: Call) -> list[int]:
+        """Of a send or recv: its peer, unless that has come to the counterpart.
+
+        Of one from any rank, those that are free to send; where none is, all that may be meant.
+        """
+        if call.peer is not None:
+            return [] if self._has_come(call.peer, rank, call) else [call.peer]
+        others = [member for member in self._members_of(call.group) if member != rank]
+        if any(self._sends_to(other, rank) for other in others):
+            return []
+        free = [other for other in others if self._is_free(other)]
+        return free or [other for other in others if not self._is_done(other)] or others
+
+    def _has_come(self, peer: int, rank: int, call: Call) -> bool:
+        """Whether a peer has come to the counterpart of a message of a rank."""
+        evidence, op = self._ranks.get(peer), "send" if call.op == "recv" else "recv"
+        return evidence is not None and any(
+            other.op == op
+            and (
+                (other.peer == rank and (other.is_open or other.seq >= call.seq))
+                or (other.peer is None and other.is_open)
+            )
+            for other in evidence.calls
+        )
+
+    def _sends_to(self, other: int, rank: int) -> bool:
+        """Whether a rank waits in a send to another."""
+        evidence = self._ranks.get(other)
+        calls = _candidates(evidence) if evidence is not None else []
+        return any(call.op == "send" and call.peer == rank for call in calls)
+
+    def _is_free(self, rank: int) -> bool:
+        """Whether a rank may come to any collective or message, as far as is known."""
+        evidence = self._ranks.get(rank)
+        return evidence is None or (evidence.state != "dead" and awaited(evidence) is None)
+
+    def _is_done(self, rank: int) -> bool:
+        evidence = self._ranks.get(rank)
+        return evidence is not None and evidence.ended_well
 
     def _sets(self, late: Iterable[int]) -> tuple[frozenset[int], ...]:
         everyone = frozenset(late)
         unseen = frozenset(rank for rank in everyone if not _is_known(self._ranks.get(rank)))
         return everyone, everyone - unseen if unseen else everyone, unseen
+
+
+def _is_sent_beside(wait: Wait) -> bool:
+    """Whether it is for a message on its way, which a rank mostly does not wait for by itself."""
+    return wait.call.is_async and wait.call.op == "send"
 
 
 def awaited(evidence: RankEvidence) -> Call | None:
@@ -199,23 +251,30 @@ def cycle(waits: Mapping[int, Wait]) -> tuple[int, ...]:
 
 def _endless(waits: Mapping[int, Wait]) -> set[int]:
     """The ranks whose waiting no other rank's coming can end: all others are taken away."""
-    waiters: dict[frozenset[int], list[int]] = {}
+    waiters: dict[tuple[frozenset[int], bool], list[int]] = {}
     for rank, wait in waits.items():
-        waiters.setdefault(wait.on, []).append(rank)
-    left = {on: sum(rank in waits for rank in on) for on in waiters}
-    inside: dict[int, list[frozenset[int]]] = {}
-    for on in waiters:
-        for rank in on:
-            inside.setdefault(rank, []).append(on)
-    ends = [rank for on, number in left.items() if not number for rank in waiters[on]]
+        waiters.setdefault((wait.on, wait.is_for_any), []).append(rank)
+    left = {key: _needed(key, waits) for key in waiters}
+    inside: dict[int, list[tuple[frozenset[int], bool]]] = {}
+    for key in waiters:
+        for rank in key[0]:
+            inside.setdefault(rank, []).append(key)
+    ends = [rank for key, number in left.items() if not number for rank in waiters[key]]
     gone = set(ends)
     while ends:
-        for on in inside.get(ends.pop(), ()):
-            left[on] -= 1
-            if not left[on]:
-                gone.update(waiters[on])
-                ends += waiters[on]
+        for key in inside.get(ends.pop(), ()):
+            left[key] -= 1
+            if not left[key]:
+                gone.update(waiters[key])
+                ends += waiters[key]
     return set(waits) - gone
+
+
+def _needed(key: tuple[frozenset[int], bool], waits: Mapping[int, Wait]) -> int:
+    """How many of those that are waited for must come, and wait themselves."""
+    ranks, is_for_any = key
+    waiting = sum(rank in waits for rank in ranks)
+    return int(waiting == len(ranks) > 0) if is_for_any else waiting
 
 
 def victims_of(waits: Mapping[int, Wait], causes: Iterable[int]) -> tuple[int, ...]:

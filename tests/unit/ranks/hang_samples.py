@@ -49,6 +49,10 @@ LOADING = Doing(
     stack=("_try_get_data (torch/utils/data/dataloader.py:1300)", "batches (train.py:71)"),
 )
 
+SAVING = Doing(
+    kind="checkpoint", words="is in its checkpoint code (writing to a file)", where="train.py:70"
+)
+
 
 def waiting(rank: int, seq: int = 41, **changes: Any) -> RankEvidence:
     """A rank that waits in the all_reduce of the training loop."""

@@ -7,17 +7,14 @@ from typing import Any
 
 import pytest
 
-from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, Verdict, judge
+from probing.diagnosis.hang import Call, Group, RankEvidence, Verdict, judge
 from probing.diagnosis.hang.evidence import Work
-from tests.unit.ranks.hang_samples import WAITING, call, evidence, history
+from tests.unit.ranks.hang_samples import SAVING, WAITING, call, evidence, history
 
 pytestmark = pytest.mark.anypython
 
 LATE = history(40)
 ORDERLY = "it ended in an orderly way: its agent was told of the end"
-SAVING = Doing(
-    kind="checkpoint", words="is in its checkpoint code (writing to a file)", where="train.py:70"
-)
 WRITES = Work(cpu=0.9, written_rate=1e8, is_ready=True)
 PAIR = Group(name="7", size=2, ranks=(0, 1))
 

@@ -183,14 +183,21 @@ def gone(case: Case, causes: Sequence[int]) -> str:
 
 
 def same_collective(case: Case, wait: Wait) -> str:
-    """All are in one collective."""
-    ranks = [rank for rank, w in case.waits.items() if w.call.group == wait.call.group]
+    """All are in one collective, or have come to it; or both sides of a message have."""
+    call, ranks = wait.call, [wait.rank]
+    if call.is_collective:
+        ranks = [rank for rank, w in case.waits.items() if w.call.group == call.group]
+    is_of_all = set(ranks) >= set(wait.members)
+    who = f"All {len(ranks)} ranks of group {call.group}"
+    who = who if is_of_all else sentence(ranks_text(ranks))[:-1]
+    why = "all ranks of the group have" if call.is_collective else "its other side has"
+    why = "nobody is missing" if is_of_all else f"{why} come to it"
     callers = {case.waits[rank].call.caller for rank in ranks}
     place = "at the same line" if len(callers) == 1 else f"at {len(callers)} different lines"
     return (
-        f"All {len(ranks)} ranks of group {wait.call.group} are in"
-        f" {call_text(wait.call)}{at(wait.call)}, {place}, for {seconds(wait.call.age_s)}: nobody"
-        " is missing, so it is the device, the network, or the library that carries it."
+        f"{who} {'is' if len(ranks) == 1 else 'are'} in {call_text(call)}{at(call)},"
+        f"{f' {place},' if len(ranks) > 1 else ''} for {seconds(call.age_s)}: {why}, so it is the"
+        " device, the network, or the library that carries it."
     )
 
 
@@ -228,6 +235,8 @@ def confidence(case: Case, causes: Collection[int]) -> str:
         )
     if all(is_asleep(case.ranks[rank]) for rank in causes):
         doubts.append("it is not known how long what they wait for has been asleep")
+    if len(causes) > 1 and any(w.is_for_any for w in waiting_for(case.waits.values(), causes)):
+        doubts.append("a message of any of them would do")
     if doubts:
         return f"medium: {'; '.join(doubts)}"
     return "high: who has come to it is on record on every rank of the group"
