@@ -13,12 +13,10 @@ from statistics import median
 from ....messages.frozen import dataclass
 from ..naming import Rank
 from .clocks import Clocks, Meeting
-from .times import RankTimes
+from .times import MESSAGES, RankTimes
 
 _SIGMAS = 3.0
 """By how many standard deviations of the clocks the last must be behind the one before it."""
-_MESSAGES = frozenset({"send", "recv"})
-"""What only two ranks do, each of them numbering its own."""
 _LEAST_S = 50e-6
 """What the last must be behind at least: less than that is the order in which a system wakes."""
 
@@ -60,7 +58,7 @@ def entries_of(ranks: Sequence[RankTimes], clocks: Clocks) -> dict[Meeting, dict
     sizes: dict[Meeting, int] = {}
     for one in ranks:
         for c in one.collectives:
-            if c.op in _MESSAGES:
+            if c.op in MESSAGES:
                 continue
             key = (c.group, c.seq)
             found.setdefault(key, {})[one.rank] = clocks.aligned_s(one, c.start_ns, origin)

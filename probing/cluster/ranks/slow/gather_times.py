@@ -14,7 +14,8 @@ from ....errors import SqlError
 from ....tables import STEP_PHASES, STEPS
 from ...job.outcomes import Outcome
 from ..naming import Rank
-from .times import COSTS, Collective, DeviceStep, RankTimes, Span, Step
+from .clocks import Meeting
+from .times import COSTS, MESSAGES, Collective, DeviceStep, RankTimes, Span, Step
 
 if TYPE_CHECKING:
     from ....client.base import Process
@@ -33,8 +34,7 @@ _SPANS = (
 )
 _COLLECTIVES = (
     "SELECT 'collective' AS kind, process_group, seq, op, step, start_ns, duration_ns, wait_ns,"
-    " group_size, is_async FROM python.collectives WHERE step BETWEEN {first} AND {last}"
-    " AND op NOT IN ('send', 'recv')"
+    " group_size, is_async, peer FROM python.collectives WHERE step BETWEEN {first} AND {last}"
 )
 _TIMED = (
     " FROM python.{} WHERE {} step IN (SELECT step FROM python.collectives"
@@ -44,7 +44,7 @@ _TIMED = (
 _DEVICE = (
     "SELECT 'timed' AS kind, step, start_ns, device_s, {columns}"
     + _TIMED.format("steps", "device_s IS NOT NULL AND"),
-    "SELECT 'took' AS kind, process_group, seq, step, start_ns, device_s, group_size"
+    "SELECT 'took' AS kind, process_group, seq, op, step, start_ns, device_s, group_size"
     + _TIMED.format("collectives", ""),
     "SELECT 'clock' AS kind, max(start_ns) AS start_ns, median(sm_mhz) AS sm_mhz,"
     " mode(throttled) AS throttled FROM (FROM python.devices ORDER BY start_ns DESC LIMIT 20)"
@@ -98,6 +98,7 @@ def _times_of(process: Process, member: Member, rank: Rank, bounds: dict[str, in
     return RankTimes(
         rank=rank,
         job=member.job,
+        number=member.rank,
         host=member.host,
         device=member.local_rank,
         steps=tuple(map(_step, of["step"])),
@@ -151,12 +152,15 @@ def _device_steps(
             device_s=row["device_s"],
             phases=_phases(row),
             costs=_costs(row),
-            took_s={
-                (one["process_group"], one["seq"]): (one["device_s"], one["group_size"])
-                for one in took
-                if one["step"] == row["step"]
-            },
+            took_s=dict(_took(one) for one in took if one["step"] == row["step"]),
         )
+
+
+def _took(row: dict[str, Any]) -> tuple[Meeting, tuple[float | None, int]]:
+    """What a collective took there; of a message it is not known how much of that is a wait."""
+    group, is_message = row["process_group"], row["op"] in MESSAGES
+    name = f"{group} {row['op']}" if is_message else group
+    return (name, row["seq"]), (None if is_message else row["device_s"], row["group_size"])
 
 
 def _collective(row: dict[str, Any]) -> Collective:
@@ -171,6 +175,7 @@ def _collective(row: dict[str, Any]) -> Collective:
         size=row["group_size"],
         blocked_s=None if wait is None else wait * 1e-9,
         is_async=bool(row["is_async"]),
+        peer=row["peer"],
     )
 
 

@@ -4,7 +4,7 @@ Rules of this file: pure. Where ranks wait for each other all steps take equally
 duration blames nobody; what a rank does not spend blocked in collectives is its own. What the rank
 itself has told of its waiting for gradients comes first. Where it is not known how long it was
 blocked in collectives that it did not wait for at once, the last one of a step and group tells:
-from its own entry to that of the last rank.
+from its own entry to that of the last rank. Of messages only known waits count.
 """
 
 from __future__ import annotations
@@ -18,10 +18,17 @@ from ....tables import STEP_PHASES
 from ..naming import Rank
 from .arrivals import entries_of
 from .clocks import Clocks
-from .times import Collective, RankTimes, Span, Step
+from .times import MESSAGES, Collective, RankTimes, Span, Step
 
-_AFTER = {"forward": "loss", "backward": "gradients"}
-"""The phase between the end of one and the beginning of the next."""
+_GAPS = {
+    ("forward", "forward"): "loss",
+    ("forward", "backward"): "loss",
+    ("backward", "optimizer"): "gradients",
+    ("optimizer", "optimizer"): "gradients",
+}
+"""The phase between the end of one and the beginning of the next, as the agent divides a step."""
+_LAST = {"forward": "loss", "backward": "gradients"}
+"""The same behind the last that is known."""
 _SYNCED = frozenset({"backward", "gradients"})
 """The phases whose waiting `Step.sync_s` is."""
 
@@ -60,7 +67,8 @@ def _own_of(one: RankTimes, leads: Mapping[tuple[Rank, str, int], float]) -> dic
     for c in one.collectives:
         known = _known_blocked_s(c)
         if known is None:
-            unknown[c.step, c.group] = c  # the last one stays
+            if c.op not in MESSAGES:
+                unknown[c.step, c.group] = c  # the last one stays
         else:
             _add(blocked, c.step, _phase_at(one.spans, starts, c.start_ns), known)
     for c in unknown.values():
@@ -98,7 +106,11 @@ def _phase_at(spans: Sequence[Span], starts: Sequence[int], moment_ns: int) -> s
     if index < 0:
         return "other"
     span = spans[index]
-    return span.phase if moment_ns < span.end_ns else _AFTER.get(span.phase, "other")
+    if moment_ns < span.end_ns:
+        return span.phase
+    if index + 1 == len(spans):
+        return _LAST.get(span.phase, "other")
+    return _GAPS.get((span.phase, spans[index + 1].phase), "other")
 
 
 def _own(step: Step, blocked: Mapping[str, float]) -> OwnStep:

@@ -1,7 +1,6 @@
 """Which ranks hold up a job: those whose own work takes longest, step after step.
 
-Rules of this file: pure. Ranks are compared within a cohort: those that take part in the same
-kinds of collectives, so that the stages of a pipeline are not blamed for their unlike work.
+Rules of this file: pure. Ranks are compared with those that do the same work; see `cohorts`.
 Slowness must show in at least half of the steps; see `pace`.
 """
 
@@ -14,6 +13,7 @@ from ....messages.frozen import InNotebooks, dataclass
 from ..naming import Rank, in_order
 from .arrivals import arrivals
 from .clocks import Clocks, align_clocks
+from .cohorts import cohorts_of
 from .device_time import device_steps, waits_on_devices
 from .own_time import own_steps
 from .pace import LEAST_STEPS, RankPace, measure, shared_steps
@@ -71,7 +71,7 @@ def find_stragglers(ranks: Sequence[RankTimes]) -> StragglerReport:
     """Measure every rank against those that do the same work."""
     clocks = align_clocks(ranks)
     own, order = own_steps(ranks, clocks), arrivals(ranks, clocks)
-    groups, on_device = _cohorts(ranks), device_steps(ranks)
+    groups, on_device = cohorts_of(ranks), device_steps(ranks)
     compared = [group for group in groups if len(group) > 1]
     timed = [group for group in compared if len(shared_steps(group, on_device)) >= LEAST_STEPS]
     for group in timed:
@@ -97,20 +97,6 @@ def find_stragglers(ranks: Sequence[RankTimes]) -> StragglerReport:
         has_collectives=any(one.collectives for one in ranks),
         on_device=True if timed else False if waits_on_devices(ranks) else None,
     )
-
-
-def _cohorts(ranks: Sequence[RankTimes]) -> list[list[RankTimes]]:
-    """The ranks, grouped by job and by kinds of collectives they take part in, the largest first.
-
-    A process of no job that takes part in none is alone: it shares no work with others.
-    """
-    groups: dict[Hashable, list[RankTimes]] = {}
-    for one in ranks:
-        if one.steps:
-            kinds = frozenset((c.op, c.size) for c in one.collectives)
-            is_of_none = isinstance(one.rank, str) and one.job is None and not kinds
-            groups.setdefault(one.rank if is_of_none else (one.job, kinds), []).append(one)
-    return sorted(groups.values(), key=len, reverse=True)
 
 
 def _all_slow(paces: Iterable[RankPace], name: Callable[[RankPace], K | None]) -> tuple[K, ...]:

@@ -15,6 +15,8 @@ from ..naming import Rank
 
 COSTS = ("cpu_s", "gc_s", "major_faults", "voluntary_switches", "involuntary_switches")
 """Columns of `python.steps` that tell what the training thread was given and what held it up."""
+MESSAGES = frozenset({"send", "recv"})
+"""What only two ranks do, each pair numbering its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ class DeviceStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
-    """One collective, as one rank saw it.
+    """One collective or message, as one rank saw it.
 
     Attributes:
         seq: Which of its group's it is.
@@ -65,6 +67,7 @@ class Collective:
         end_ns: None while it is open.
         blocked_s: How long the program stood still for it; None where unknown.
         is_async: Whether the program went on meanwhile.
+        peer: The other rank of a message, by its number in the job; None where unknown.
     """
 
     group: str
@@ -76,6 +79,7 @@ class Collective:
     size: int | None = None
     blocked_s: float | None = None
     is_async: bool = False
+    peer: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,7 @@ class RankTimes:
 
     Attributes:
         job: The job that it is of; None where it names none.
+        number: Its number in that job, by which others name it; None where it has none.
         device: The number of its device on its host; None where unknown.
         device_steps: The last steps that were timed there.
         sm_mhz: The clock of that device's multiprocessors lately; None where unknown.
@@ -102,6 +107,7 @@ class RankTimes:
 
     rank: Rank
     job: str | None = None
+    number: int | None = None
     host: str = ""
     device: int | None = None
     steps: tuple[Step, ...] = ()

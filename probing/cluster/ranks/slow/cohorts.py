@@ -1,0 +1,64 @@
+"""Which ranks do the same work, so that they can be compared.
+
+Rules of this file: pure. Ranks of one cohort take part in the same kinds of collectives, and send
+messages to, and receive them from, ranks of the same cohorts. So the replicas of a pipeline's stage
+are compared, and its stages are not: which of two neighbors comes first is told by their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+from .times import MESSAGES, RankTimes
+
+
+def cohorts_of(ranks: Sequence[RankTimes]) -> list[list[RankTimes]]:
+    """The ranks that have told of steps, those of the same work together, the largest first."""
+    told = [one for one in ranks if one.steps]
+    places = {(one.job, one.number): place for place, one in enumerate(told)}
+    links = [[(way, places.get((one.job, peer))) for way, peer in _links(one)] for one in told]
+    work = _numbered(_kinds(one, is_linked=bool(own)) for one, own in zip(told, links, strict=True))
+    for _ in told:  # each round tells those apart whose neighbors are
+        finer = _numbered(
+            (number, frozenset((way, None if at is None else work[at]) for way, at in own))
+            for number, own in zip(work, links, strict=True)
+        )
+        if max(finer) == max(work):
+            break
+        work = finer
+    groups: dict[int, list[RankTimes]] = {}
+    for one, number in zip(told, work, strict=True):
+        groups.setdefault(number, []).append(one)
+    return sorted(groups.values(), key=len, reverse=True)
+
+
+def _numbered(values: Iterable[Hashable]) -> list[int]:
+    """A number for each value, the same for equal ones."""
+    known: dict[Hashable, int] = {}
+    return [known.setdefault(value, len(known)) for value in values]
+
+
+def _kinds(one: RankTimes, *, is_linked: bool) -> Hashable:
+    """The job and the kinds of collectives of a rank.
+
+    A process of no job that takes part in none is alone: it shares no work with others.
+    """
+    kinds = frozenset((c.op, c.size) for c in one.collectives if c.op not in MESSAGES)
+    is_of_none = isinstance(one.rank, str) and one.job is None and not kinds and not is_linked
+    return one.rank if is_of_none else (one.job, kinds)
+
+
+def _links(one: RankTimes) -> Iterator[tuple[Hashable, int]]:
+    """In which way a rank exchanges messages in most steps, and with whom."""
+    steps: dict[int, set[int]] = {}
+    ops: dict[int, set[str]] = {}
+    for c in one.collectives:
+        if c.op in MESSAGES and c.peer is not None:
+            steps.setdefault(c.peer, set()).add(c.step)
+            ops.setdefault(c.peer, set()).add(c.op)
+    for peer, own in ops.items():
+        if 2 * len(steps[peer]) < len(one.steps):
+            continue
+        # What goes one way tells by itself who comes first; in a ring nobody does.
+        is_after = len(own) > 1 and one.number is not None and peer > one.number
+        yield (frozenset(own), is_after), peer
