@@ -22,6 +22,7 @@ from ..findings import Rule, Sign, of_several
 from ..not_looked_at import NotLookedAt
 from ..rules.numbers.gradients import listed
 from .left_out import STEPS, left_out
+from .one_loss import why_one_loss
 from .why_apart import why_apart
 from .why_slow import why_slow
 
@@ -117,10 +118,11 @@ def _same_data(job: Job) -> Iterator[Sign]:
     """Ranks have bit for bit the same losses.
 
     Raises:
-        NotLookedAt: They compute each batch together, so that their losses are one.
+        NotLookedAt: They compute them together, so that their losses are one.
     """
-    if any(facts.rows(_REDUCED_IN_FORWARD)[0]["steps"] for facts in job.ranks.values()):
-        raise NotLookedAt("the ranks compute each batch together, as tensor parallelism does")
+    for facts in job.ranks.values():
+        if (why := why_one_loss(facts)) is not None:
+            raise NotLookedAt(why)
     by_step: dict[int, set[float]] = {}
     seen: dict[int, int] = {}
     for facts in job.ranks.values():
@@ -149,6 +151,7 @@ def _different_parameters(job: Job) -> Iterator[Sign]:
     """Ranks have parameters that should be equal and are not."""
     job.need_answers()
     _need_replicas(job)
+    _need_no_experts(job)
     _need_lockstep(job)
     told, _ = gather_facts(job.asking)
     comparison = compare_facts([one.facts for one in told])
@@ -258,6 +261,19 @@ def _need_replicas(job: Job) -> None:
         raise NotLookedAt("the ranks do not all reduce gradients with each other")
 
 
+def _need_no_experts(job: Job) -> None:
+    """Make sure that no rank may have parameters that others are not meant to have.
+
+    Raises:
+        NotLookedAt: They give each other parts of their batches, as to experts.
+    """
+    if any(facts.rows(_EXCHANGED)[0]["calls"] for facts in job.ranks.values()):
+        raise NotLookedAt(
+            "the ranks exchange parts of their batches (all_to_all), as where each has experts or"
+            " tables of its own"
+        )
+
+
 def _is_replica(facts: Facts) -> bool:
     """Whether a rank averages gradients with all others in each step, as its parameters then are.
 
@@ -272,12 +288,7 @@ def _is_replica(facts: Facts) -> bool:
     return are_averaged and row["size"] == world and not is_message[0]["calls"]
 
 
-_REDUCED_IN_FORWARD = (
-    "SELECT count(DISTINCT c.step) AS steps FROM python.collectives c JOIN python.torch_trace t"
-    " ON c.step = t.step AND c.start_ns BETWEEN t.start_ns AND t.start_ns + t.duration_ns"
-    " WHERE c.op = 'all_reduce' AND c.bytes > 1024 AND t.depth = 0 AND t.stage = 'forward'"
-)
-"""Gradients are reduced in the backward pass; metrics, in the forward of a wrapper, are small."""
+_EXCHANGED = "SELECT count(*) AS calls FROM python.collectives WHERE op = 'all_to_all'"
 _AVERAGED = (
     "WITH newest AS (SELECT step FROM python.steps WHERE duration IS NOT NULL"
     "  ORDER BY step DESC LIMIT 20)"
@@ -330,7 +341,8 @@ JOB_RULES = (
             symptom="More ranks do not make the training learn faster.",
             evidence="`loss` of python.steps: equal to the last bit on all ranks in nine of ten"
             " steps, eight or more of them. Not judged where parts of sums are reduced inside of a"
-            " model's forward: such ranks are meant to have one batch.",
+            " model's forward, as such ranks are meant to have one batch, or where outputs are"
+            " gathered before the backward pass, as a contrastive loss is one of all batches.",
             certainty="likely",
             gravity=69,
             fix="Give the loader a DistributedSampler, or each rank its own shards and seed.",
@@ -348,8 +360,9 @@ JOB_RULES = (
             subject="ranks",
             symptom="Each rank has a model of its own, and the checkpoint is that of one.",
             evidence="Checksums of all parameters at the end of one step, of ranks that all reduce"
-            " with each other and send no messages. The step must have the same collectives on all"
-            " of them: with uneven inputs (torch's Join), ranks are at other steps at one moment.",
+            " with each other and exchange neither messages nor parts (all_to_all), as for experts."
+            " The step must have the same collectives on all of them: with uneven inputs (torch's"
+            " Join), ranks are at other steps at one moment.",
             certainty="likely",
             gravity=71,
             fix="Broadcast the parameters of rank 0 once, or use DistributedDataParallel.",
