@@ -46,7 +46,8 @@ def figure(value: float | None, digits: int = 4) -> str:
     if length >= 1000:
         return f"{value:,.0f}"
     rounded = float(f"{value:.{digits}g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:.{digits}g}"
+    is_whole = abs(rounded) >= 10 ** min(digits, 3)
+    return f"{rounded:,.0f}" if is_whole else f"{rounded:.{digits}g}"
 
 
 def percent(share: float | None, *, digits: int = 1) -> str:

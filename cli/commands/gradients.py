@@ -39,8 +39,8 @@ def command(context: click.Context, *, steps: int, limit: int | None, style: str
 
     As the optimizer is about to use it: norm (also before clipping), largest value, NaN, infinite
     and zero elements, and how much the step changed the weights. Those that are not finite come
-    first, then the largest; last, the norm of all beside the steps before. The rows stay in
-    python.gradients. The training waits for its device; Ctrl-C ends it.
+    first, then those of the last step, the largest first; last, the norm of all beside the steps
+    before. The rows stay in python.gradients. The training waits for its device; Ctrl-C ends it.
     """
     from ...diagnosis.arming import sample_gradients
     from ..render.training.gradients import render_gradients

@@ -30,9 +30,9 @@ _ENDED = {"over", "failed"}
 _FEW_STEPS = 8
 FINDINGS = "FROM python.numerics WHERE arming = {number} ORDER BY seq"
 GRADIENTS = (
-    "SELECT step, parameter, norm, max_abs, nan_count, inf_count, zero_share, weight_norm,"
-    " update_ratio, numel FROM python.gradients WHERE step BETWEEN {first} AND {last} ORDER BY"
-    " step DESC, isfinite(norm), norm DESC"
+    "SELECT step, parameter, norm, unclipped_norm, max_abs, nan_count, inf_count, zero_share,"
+    " weight_norm, update_ratio, numel FROM python.gradients WHERE step BETWEEN {first} AND {last}"
+    " ORDER BY isfinite(norm), step DESC, norm DESC"
 )
 _TRAINING = (
     "SELECT count(*) AS steps, count(coalesce(backward_s, gradients_s, optimizer_s)) AS training"

@@ -85,6 +85,7 @@ def test_the_rows_are_those_of_the_script(
         ratio = 0.01 * row["norm"] / row["weight_norm"]
         assert row["update_ratio"] == pytest.approx(ratio, rel=1e-2)
         assert row["nan_count"] == row["inf_count"] == 0
+        assert row["unclipped_norm"] is None, "it does not clip"
         assert 0 < row["max_abs"] <= row["norm"] * (1 + 1e-6)
 
 

@@ -27,7 +27,7 @@ _HEADINGS = columns(
 
 
 _LARGE, _HUGE = 10.0, 100.0
-"""Norms of all gradients together beyond which most trainings are not stable."""
+"""Norms of all gradients together beyond which most trainings are not stable that do not clip."""
 _BEYOND_USUAL = 10.0
 
 
@@ -66,21 +66,29 @@ def render_gradients(
 
 
 def _together(rows: Sequence[Mapping[str, Any]], usual: float | None) -> Iterator[str]:
-    """The norm of all gradients of the last step, beside what it was before, and what to do."""
+    """The norm of all gradients of the last step, beside what it was before, and what to do.
+
+    Both are those before clipping, where the script clips.
+    """
     last = max(row["step"] for row in rows)
-    own = [row["norm"] for row in rows if row["step"] == last]
-    norm = math.sqrt(math.fsum(value * value for value in own if value is not None))
+    own = [row for row in rows if row["step"] == last]
+    is_clipped = any(row.get("unclipped_norm") is not None for row in own)
+    norms = [row["unclipped_norm" if is_clipped else "norm"] for row in own]
+    norm = math.sqrt(math.fsum(value * value for value in norms if value is not None))
     if not math.isfinite(norm):
         return
     ratio = norm / usual if usual else None
-    beside = "" if ratio is None else f", {ratio:.2g} times the median of the steps before"
-    yield f"all together: norm {figure(norm)} in step {last}{beside}"
-    if norm > _HUGE or (ratio is not None and ratio > _BEYOND_USUAL):
+    beside = "" if ratio is None else f", {figure(ratio, 2)} times the median of the steps before"
+    before = " before clipping" if is_clipped else ""
+    yield f"all together: norm {figure(norm)}{before} in step {last}{beside}"
+    is_unusual = ratio is not None and ratio > _BEYOND_USUAL
+    if is_unusual or (norm > _HUGE and not is_clipped):
+        clip = "" if is_clipped else "clip it (`act clip`), "
         yield (
-            "that is far too large: clip it (`act clip`), lower the rate (`act lr --scale 0.1`), or"
-            " warm up for longer"
+            f"that is far too large: {clip}lower the rate (`act lr --scale 0.1`), or warm up for"
+            " longer"
         )
-    elif norm > _LARGE:
+    elif norm > _LARGE and not is_clipped:
         yield "that is large: most trainings stay below 10; see whether it grows"
 
 

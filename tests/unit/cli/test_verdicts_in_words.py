@@ -77,3 +77,23 @@ def test_all_gradients_together_are_judged(
     assert advises in shown
     if not advises:
         assert "large" not in shown
+
+
+@pytest.mark.parametrize(
+    ("before", "usual", "says", "is_large"),
+    [
+        (400.0, 450.0, "all together: norm 400 before clipping in step 7, 0.89 times", False),
+        (7000.0, 8.0, "norm 7,000 before clipping in step 7, 880 times the median", True),
+    ],
+    ids=["as ever", "explodes"],
+)
+def test_gradients_that_the_script_clips_are_judged_by_what_they_were_before(
+    before: float, usual: float, says: str, is_large: bool
+) -> None:
+    """However large they are where they always were so; and nobody is told to clip once more."""
+    rows = [_row(1.0) | {"unclipped_norm": before}]
+    shown = render_gradients(rows, most=30, width=None, color=False, usual_norm=usual)
+    assert says in shown
+    assert "before clipping" in shown.splitlines()[0]
+    assert ("far too large: lower the rate" in shown) is is_large
+    assert is_large or "large" not in shown
