@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...errors import ProbingError, ProcessEnded
+from ...messages.frozen import dataclass
 from ...tables import SOURCES
 from ..ask.replies import Replies, tell_notes
 from ..output import terminal
@@ -33,6 +34,18 @@ _SINCE = """
         SELECT max(allocated_bytes) FROM python.torch_trace
         WHERE start_ns > (SELECT time_ns FROM python.memory WHERE seq = {seq}))
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What one process has recorded.
+
+    Attributes:
+        is_over: Whether that is what it had at the look before, and no more comes.
+    """
+
+    moment: Row | None
+    is_over: bool
 
 
 def newest_moment(process: Process) -> Row | None:
@@ -64,7 +77,7 @@ def with_peak_since(process: Process, moment: Row | None, before: Row | None) ->
 def show_line(
     target: Target, *, every_s: float | None = None, sleep: Callable[[float], None] = time.sleep
 ) -> int:
-    """Print one line per endpoint, once or every so often until nobody runs any more.
+    """Print one line per process, once or every so often until nobody runs any more.
 
     Args:
         every_s: How long to wait between two rounds; None: there is only one.
@@ -72,38 +85,42 @@ def show_line(
     Returns:
         The exit code.
     """
-    seen: dict[str, int] = {}
-    before: dict[str, Row] = {}
+    before: dict[str, Row | None] = {}
 
-    def ask(process: Process) -> Row | None:
-        moment, last = newest_moment(process), before.get(process.label)
-        if moment is not None:
-            before[process.label] = moment
-        return with_peak_since(process, moment, last)
+    def ask(process: Process) -> _Look:
+        moment = newest_moment(process)
+        is_known = process.label in before
+        last = before.get(process.label)
+        before[process.label] = moment
+        if is_known and _number(last) == _number(moment) and _has_ended(process):
+            return _Look(moment=moment, is_over=True)
+        return _Look(moment=with_peak_since(process, moment, last), is_over=False)
 
     if every_s is not None:
         terminal.go_live()
     while True:
-        ended: list[str] = []
+        over: list[bool] = []
         replies = Replies(target, ask)
         for reply in replies:
-            number = reply.value["seq"] if reply.value is not None else 0
-            if seen.get(reply.endpoint) == number and _has_ended(target, reply.endpoint):
-                ended.append(reply.endpoint)
+            over.append(reply.value.is_over)
+            if reply.value.is_over:
                 continue
-            seen[reply.endpoint] = number
             tell_notes(target, reply.endpoint, reply.notes)
             prefix = "" if target.is_single else f"{reply.endpoint}: "
-            terminal.write(f"{prefix}{render_memory_line(reply.value)}")
-        if every_s is None or replies.exit_code or len(ended) == len(target.endpoints):
+            terminal.write(f"{prefix}{render_memory_line(reply.value.moment)}")
+        if every_s is None or replies.exit_code or (over and all(over)):
             return replies.exit_code
         sleep(every_s)
 
 
-def _has_ended(target: Target, endpoint: str) -> bool:
+def _number(moment: Row | None) -> int:
+    return 0 if moment is None else moment["seq"]
+
+
+def _has_ended(process: Process) -> bool:
     """Whether a process that has recorded nothing new never will."""
     try:
-        target.connect(endpoint).live(SOURCES.name)
+        process.live(SOURCES.name)
     except ProcessEnded:
         return True
     except ProbingError:  # it hangs, or runs another version: more may come

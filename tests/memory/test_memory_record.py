@@ -135,8 +135,8 @@ def test_the_line_is_the_newest_row_of_a_live_and_of_an_ended_process(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """In the words of see_memory_usage; watching ends by itself once the process has ended."""
-    target = program("in_memory", **SETTINGS)
+    """In the words of see_memory_usage; watching ends by itself, a process or a whole job."""
+    target = program("in_memory", PROBING_JOB="lines", RANK="0", WORLD_SIZE="1", **SETTINGS)
     target.wait_for_output("ready")
     monkeypatch.setenv("PROBING_HOME", str(target.home))
     aim = Aim(endpoints=(str(target.pid),))
@@ -147,10 +147,18 @@ def test_the_line_is_the_newest_row_of_a_live_and_of_an_ended_process(
     target.kill()
     wait_until(lambda: not target.folder.is_alive(), "its end")
     waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        assert len(waits) < 9, "it goes on though nobody runs"
+
     aim = Aim(endpoints=(str(target.folder.path),))
-    assert show_line(aim, every_s=3.0, sleep=waits.append) == 0
+    assert show_line(aim, every_s=3.0, sleep=sleep) == 0
     assert capsys.readouterr().out == alive
     assert waits == [3.0]
+    assert show_line(Aim(endpoints=("job:lines",)), every_s=3.0, sleep=sleep) == 0
+    assert capsys.readouterr().out == f"rank 0: {alive}"
+    assert waits == [3.0, 3.0]
 
 
 def test_garbage_is_collected_at_a_steps_end_and_what_that_freed_is_told(
