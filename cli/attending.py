@@ -66,10 +66,16 @@ def attend(run: Callable[[], T], what: str, *, in_parts: bool) -> T:
                 finally:
                     terminal.stop_waiting()
                     if cut.happened:
-                        terminal.tell(f"note: {_PART}")  # also to who wants no notes
+                        terminal.tell(f"note: {_what_became()}")  # also to who wants no notes
         except click.exceptions.Exit:
             if not cut.happened:
                 raise
     if cut.happened:
         raise KeyboardInterrupt
     return result
+
+
+def _what_became() -> str:
+    """What became of an answer that was interrupted: a file is there whole, or not at all."""
+    output = terminal.ways.output
+    return _PART if output is None else f"interrupted: {output} is not written: it would be a part"

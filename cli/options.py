@@ -226,9 +226,15 @@ def watch_option(*, unless: str | None = None) -> Callable[[F], F]:
 
 
 def watch_of(ctx: click.Context) -> float | None:
-    """What ``--watch`` says."""
-    found: tuple[float, str | None] = ctx.meta.get(_WATCH, (None, None))
-    return found[0]
+    """What ``--watch`` says.
+
+    Raises:
+        UsageError: The answer goes to a file.
+    """
+    every_s: float | None = ctx.meta.get(_WATCH, (None, None))[0]
+    if every_s is not None:
+        refuse_file(ctx, "--watch")
+    return every_s
 
 
 def repeated_every(ctx: click.Context) -> float | None:
@@ -240,6 +246,22 @@ def repeated_every(ctx: click.Context) -> float | None:
 def has_file(ctx: click.Context) -> bool:
     """Whether the answer goes to a file."""
     return bool(ctx.meta.get(_OUTPUT) or ctx.params.get("output"))
+
+
+def refuse_file(ctx: click.Context, what: str) -> None:
+    """Make sure that no answer goes to a file that has no end: the file would never appear.
+
+    Args:
+        what: Which option has it go on.
+
+    Raises:
+        UsageError: One does.
+    """
+    if has_file(ctx):
+        raise UsageError(
+            f"-o writes one answer, and {what} goes on: use one of them.",
+            help="`> FILE` takes all of it as it comes.",
+        )
 
 
 def renamed_option(former: str, now: str) -> Callable[[F], F]:

@@ -13,7 +13,7 @@ from ...errors import TimedOut, UsageError
 from ..ask.many import membership_of
 from ..ask.replies import fitted, write_answer
 from ..command import AskCommand
-from ..options import limit_option, style_option
+from ..options import limit_option, refuse_file, style_option
 from ..output import terminal
 from ..target import FINDING_S, Target, target_options, target_with
 
@@ -104,6 +104,7 @@ def command(
         )
 
     if watch:
+        refuse_file(context, "--watch")
         wish = Wish(
             every_s=every, least=check or "likely", goes_on="all" in target.endpoints,
             is_json=style == "json", webhooks=webhooks, variables=variables, commands=commands,

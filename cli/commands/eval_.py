@@ -14,7 +14,7 @@ from ...messages.about.eval import MOST_TIMES
 from ...messages.common import EVAL_INTERRUPTED
 from ..ask.replies import Replies, tell_notes
 from ..ask.text_input import TextCommand, read_text
-from ..options import style_option
+from ..options import refuse_file, style_option
 from ..output import terminal
 from ..render.errors import render_failure
 from ..render.process.evaluation import eval_notes, lost_notes, render_repeated, render_result
@@ -105,6 +105,8 @@ def command(
     if every is not None or times is not None:
         if unsafe or now:
             raise UsageError("--every and --steps wait for the ends of steps; --now does not.")
+        if times is None:
+            refuse_file(context, "--every without --steps")
         more = {"every": every or 1, "times": times or MOST_TIMES, **seen}
         context.exit(_repeat(target, source, more, as_json=as_json))
     if unsafe:

@@ -15,15 +15,18 @@ import pytest
 
 from probing import __version__
 from probing.cli.ask.syntax import find_syntax_error
+from probing.cli.attending import attend
 from probing.cli.commands.tables import find_table
 from probing.cli.completion import sql_words
 from probing.cli.group import probing
 from probing.cli.main import run
+from probing.cli.output import terminal
 from probing.cli.output.formats import FORMATS, choose_format
 from probing.cli.target import Target
 from probing.cli.tasks import COMMANDS
 from probing.cli.time_limit import within
 from probing.client.connecting import connect
+from probing.cluster.job.interruption import ends_the_wait
 from probing.errors import BadSetting, NotProbing, UsageError
 from probing.linux import process
 from probing.rundir.folders import RunDirectory
@@ -426,6 +429,36 @@ def test_the_line_of_memory_is_text(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().err
     assert "--line prints text, and no json" in said
     assert "query --format json" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["memory", "--line", "--watch", "1"],
+        ["doctor", "--watch"],
+        ["eval", "--every", "5", "1"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_goes_on_writes_no_file(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that appears once it is whole never would."""
+    assert run(["1", *words, "-o", str(tmp_path / "all.txt")]) == UsageError.exit_code
+    assert "-o writes one answer, and --" in capsys.readouterr().err
+
+
+def test_a_file_that_an_interruption_leaves_unwritten_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nobody is told of a part that is nowhere."""
+    for output, said in ((None, "this is a part"), ("g.txt", "g.txt is not written")):
+        terminal.begin()
+        terminal.ways.output = output
+        with pytest.raises(KeyboardInterrupt):
+            attend(ends_the_wait, "asking", in_parts=True)
+        assert said in capsys.readouterr().err
+    terminal.begin()
 
 
 @pytest.mark.parametrize(("in_c", "way"), [(object(), "in C"), (None, "in Python")])
