@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LOST = "it can run no code any more"
+_LONGEST_S = 86_400.0
 _LEFT_S = 2.0
 """So long one waits for a process that one leaves."""
 
@@ -77,8 +78,20 @@ class RunningCode(Reached):
             assign=assign,
             together=together,
         )
-        wait_s = (timeout_s or self._timeout_s) + grace_s()
+        wait_s = self._limit_of_code(timeout_s) + grace_s()
         return self._post(wire.EvalResult, "eval", request, _LOST, timeout_s=wait_s)
+
+    def _limit_of_code(self, asked_s: float | None) -> float:
+        """How long its agent lets code wait and run, at least.
+
+        Args:
+            asked_s: What it is asked for; None for its own setting.
+        """
+        if asked_s is not None:
+            return asked_s
+        answer = self._get(wire.SettingsAnswer, "settings", _LOST)
+        own = (float(s.value) for s in answer.settings if s.name == "eval_timeout_s")
+        return min(max(self._timeout_s, *own), _LONGEST_S)
 
     def commit_eval(self, commit: EvalCommit) -> None:
         """Say where code of an appointment is run, or that it is run by itself."""
@@ -98,7 +111,7 @@ class RunningCode(Reached):
         """Run Python code in it at the end of every so many steps; gives results as they come.
 
         Args:
-            timeout_s: How long each wait for a step, and each run, may take.
+            timeout_s: How long each wait for a step, and each run, may take; None as of `eval`.
         """
         request = RepeatRequest(
             code=code,
@@ -109,8 +122,9 @@ class RunningCode(Reached):
             frame=frame,
             assign=assign,
         )
+        limit_s = self._limit_of_code(timeout_s)
         with self._transport.asking("it makes no steps any more") as address:
-            yield from results_of(address, request, timeout_s or self._timeout_s)
+            yield from results_of(address, request, limit_s)
 
     def jobs(self) -> EvalJobs:
         """Its pending and running evals."""

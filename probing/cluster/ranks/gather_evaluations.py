@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .question import Asking
 
 _GRACE_S = 5.0
+_LONGEST_S = 86_400.0
+"""What each process says itself is waited for, where nobody says how long."""
 
 
 def gather_results(
@@ -44,12 +46,12 @@ def gather_results(
     def at(process: Process, member: Member, together: Appointment | None = None) -> EvalResult:
         return run(process if connect is None else connect(member.endpoint), together)
 
-    why = None
+    why, grace_s = None, _LONGEST_S if limit_s is None else _GRACE_S
     if connect is None and may_meet and can_meet(asking):
         limit = limit_s or DEFAULT_TIMEOUT_S
-        outcomes, why = run_together(asking, at, limit_s=limit, grace_s=_GRACE_S)
+        outcomes, why = run_together(asking, at, limit_s=limit, grace_s=grace_s)
     else:
-        outcomes = asking.ask(at, grace_s=_GRACE_S)
+        outcomes = asking.ask(at, grace_s=grace_s)
     names = asking.names
     found = {names[o.member]: o.value for o in outcomes if o.value is not None}
     return found, outcomes, why

@@ -6,12 +6,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from probing.client.connecting import connect
 from probing.client.long_questions import ask_and_watch
 from probing.errors import NotAnswering
-from probing.messages.common import ProfileRequest
+from probing.messages.common import ProfileRequest, SettingsAnswer, SettingValue
 from probing.reach.address import Address
 from probing.reach.transport import open_answer
 from tests.harness.targets import DEADLINE_S
@@ -87,3 +89,23 @@ def test_who_leaves_a_long_question_takes_it_along(tmp_path: Path) -> None:
             )
         serving.join()
     assert has_left.is_set()
+
+
+@pytest.mark.parametrize(
+    ("own_s", "asked_s", "waits_s"), [("120.0", None, 120.0), ("10.0", None, 30.0), ("120.0", 1, 1)]
+)
+def test_code_is_waited_for_as_long_as_its_process_lets_it_run(
+    own_s: str, asked_s: float | None, waits_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its own setting where nobody says how long; else by what was said."""
+    process = connect("127.0.0.1:1", timeout_s=30.0)
+    waited_s: list[float] = []
+    own = SettingValue(name="eval_timeout_s", env="", value=own_s, source="set", live=True, doc="")
+
+    def post(*_: Any, timeout_s: float) -> None:
+        waited_s.append(timeout_s)
+
+    monkeypatch.setattr(process, "_get", lambda *_: SettingsAnswer(settings=(own,)))
+    monkeypatch.setattr(process, "_post", post)
+    process.eval("1", timeout_s=asked_s)
+    assert waits_s < waited_s[0] <= waits_s + 30.0, "and a grace"
