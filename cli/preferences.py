@@ -92,10 +92,10 @@ _read: dict[Path, Preferences] = {}
 
 
 def preferences_path() -> Path:
-    """Where the file is looked for."""
+    """Where the file is looked for; beginning with ``~`` for a user who has no home."""
     home = os.environ.get("XDG_CONFIG_HOME")
-    folder = Path(home) if home and os.path.isabs(home) else Path("~/.config").expanduser()
-    return folder / "probing.toml"
+    folder = home if home and os.path.isabs(home) else os.path.expanduser("~/.config")
+    return Path(folder) / "probing.toml"
 
 
 def preferences() -> Preferences:
@@ -106,7 +106,7 @@ def preferences() -> Preferences:
     """
     path = preferences_path()
     if path not in _read:
-        _read[path] = _load(path)
+        _read[path] = _load(path) if path.is_absolute() else Preferences(path=path)
     return _read[path]
 
 

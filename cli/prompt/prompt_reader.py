@@ -127,14 +127,16 @@ class KeptHistory(FileHistory):
 
 
 def history_path() -> Path:
-    """Where the history of prompts is kept."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    """Where the history of prompts is kept; beginning with ``~`` for a user who has no home."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return Path(state) / "probing" / "history"
 
 
 def _history() -> History:
     """The history of former prompts; none where it cannot be kept."""
     path = history_path()
+    if path.parts[0] == "~":
+        return InMemoryHistory()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

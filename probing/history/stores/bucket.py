@@ -50,7 +50,7 @@ def bucket_of(url: str, env: Mapping[str, str]) -> Bucket:
     """The place at an address.
 
     Raises:
-        UsageError: It is no address of a store.
+        UsageError: It is no address of a store, or there is no folder for what waits.
     """
     store, settings = open_store(url), Settings.from_env(env)
     top = settings.history_spool or _usual_spool(env)
@@ -63,6 +63,15 @@ def bucket_of(url: str, env: Mapping[str, str]) -> Bucket:
 
 
 def _usual_spool(env: Mapping[str, str]) -> str:
-    """Where what waits is, where no setting says so."""
-    state = env.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    """Where what waits is, where no setting says so.
+
+    Raises:
+        UsageError: The user has no home.
+    """
+    state = env.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    if state.startswith("~"):
+        raise UsageError(
+            "there is no home folder for what waits to be sent to a store.",
+            help="PROBING_HISTORY_SPOOL, or XDG_STATE_HOME, names a folder.",
+        )
     return str(Path(state) / "probing" / "spool")

@@ -16,6 +16,7 @@ from probing.cli.group import probing as cli
 from probing.cli.output import terminal
 from probing.cli.target import Target
 from probing.errors import UsageError
+from probing.history.stores.bucket import _usual_spool
 
 pytestmark = pytest.mark.anypython
 
@@ -193,3 +194,21 @@ def test_a_default_is_in_force(write: Write, capfd: pytest.CaptureFixture[str]) 
     write('[defaults.list]\nformat = "json"\n')
     assert main.run(["list"]) == 0
     assert json.loads(capfd.readouterr().out) == []
+
+
+def test_a_user_without_a_home_has_no_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As whoever a container runs under a number of its own; what needs a folder says so."""
+
+    def nobody(_: int) -> None:
+        raise KeyError
+
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "PROBING_HISTORY_SPOOL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    monkeypatch.setenv("PROBING_HOME", str(tmp_path))
+    assert main.run(["list"]) == 0
+    assert "error" not in capsys.readouterr().err
+    with pytest.raises(UsageError, match="no home folder"):
+        _usual_spool({})
