@@ -135,6 +135,17 @@ def given_by_user(ctx: click.Context, name: str, value: str | None) -> str | Non
     return None if ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP else value
 
 
+def typed_option(ctx: click.Context, *names: str) -> str | None:
+    """The first of some options that the command line has, as it is typed; None without any."""
+    for option in ctx.command.params:
+        if (
+            option.name in names
+            and ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+        ):
+            return max(option.opts, key=len)
+    return None
+
+
 def is_overruled(ctx: click.Context, parameter: click.Parameter) -> bool:
     """Whether a default of the settings file meets what the command line said before."""
     assert parameter.name is not None

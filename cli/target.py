@@ -165,9 +165,10 @@ def refuse_target(context: click.Context) -> None:
     """
     target = Target.of(context)
     if target.endpoints:
+        name = context.command_path.partition(" ")[2]
         raise UsageError(
-            f"{context.info_name} takes no endpoint, but {target.endpoints[0]} was given.",
-            help=f"`probing {context.info_name} --help` shows how it is used.",
+            f"{name} takes no endpoint, but {target.endpoints[0]} was given.",
+            help=f"`probing {name} --help` shows how it is used.",
         )
 
 

@@ -13,7 +13,7 @@ from ...errors import TimedOut, UsageError
 from ..ask.many import membership_of
 from ..ask.replies import fitted, write_answer
 from ..command import AskCommand
-from ..options import limit_option, refuse_file, style_option
+from ..options import limit_option, refuse_file, style_option, typed_option
 from ..output import terminal
 from ..target import FINDING_S, Target, target_options, target_with
 
@@ -89,8 +89,7 @@ def command(
     from ..watch.watching import Wish, watch_and_tell
 
     target = target_with(context, endpoint)
-    if watch and against is not None:
-        raise UsageError("--against compares once, and --watch goes on: use one of them.")
+    _check(context, watch=watch, against=against)
     whole_s = WHOLE_S if target.timeout_s is None else target.timeout_s
 
     def look(within_s: float, *, is_thorough: bool) -> Report:
@@ -104,7 +103,6 @@ def command(
         )
 
     if watch:
-        refuse_file(context, "--watch")
         wish = Wish(
             every_s=every, least=check or "likely", goes_on="all" in target.endpoints,
             is_json=style == "json", webhooks=webhooks, variables=variables, commands=commands,
@@ -121,6 +119,22 @@ def command(
     if check is not None:
         found = _is_found(report.findings, check)
         context.exit(int(found) or (TimedOut.exit_code if report.is_blind else 0))
+
+
+def _check(context: click.Context, *, watch: bool, against: str | None) -> None:
+    """Make sure that the options belong together.
+
+    Raises:
+        UsageError: They do not.
+    """
+    if watch and against is not None:
+        raise UsageError("--against compares once, and --watch goes on: use one of them.")
+    if watch:
+        refuse_file(context, "--watch")
+    elif (option := typed_option(context, "webhooks", "commands", "every")) is not None:
+        raise UsageError(
+            f"{option} needs --watch: without it doctor looks once, and tells nobody else."
+        )
 
 
 def _show(report: Report, style: str, limit: int) -> None:

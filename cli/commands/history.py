@@ -57,6 +57,7 @@ def runs(context: click.Context, *, folder: str | None, limit: int, style: str) 
     A run is all ranks of one start of a job, or one process without ranks. probing.processes has a
     row for each of its processes.
     """
+    refuse_target(context)
     place = _place(folder)
     go_on_in_a_child()
     from ...history.query import History
@@ -87,6 +88,7 @@ def show(context: click.Context, *, words: tuple[str, ...], rank: int | None, st
     are of one. Steps of the start and those with a checkpoint or after an evaluation are no part of
     the speed. A RUN is its name, or a part of that which no other has.
     """
+    refuse_target(context)
     if len(words) not in {1, 2}:
         raise UsageError(
             f"one run is shown, but {len(words)} words were given.",
@@ -120,6 +122,7 @@ def diff(context: click.Context, *, words: tuple[str, ...], rank: int | None, st
     As `probing diff`, of what was kept: the set-up, speed by phase and module, memory, and losses
     at the same steps. A RUN is its name, or a part of that which no other has.
     """
+    refuse_target(context)
     if len(words) not in {2, 3}:
         raise UsageError(
             f"two runs are compared, but {len(words)} words were given.",
@@ -177,6 +180,7 @@ def compact(
     --roll-up makes one row of all calls of a module in a step: the median of their times stays,
     with how many they were and what they took together; when each was, and its own time, are gone.
     """
+    refuse_target(context)
     place = _place(folder)
     from ...history.compaction.compact import Limits
     from ...history.stores.place import place_of
@@ -197,7 +201,8 @@ def compact(
 @target_options
 @click.option("--catalog", metavar="NAME", help="One of yours, as pyiceberg's settings name it.")
 @style_option("text", "json")
-def iceberg(*, folder: str | None, catalog: str | None, style: str) -> None:
+@click.pass_context
+def iceberg(context: click.Context, *, folder: str | None, catalog: str | None, style: str) -> None:
     """Make Iceberg tables over the files of a history, or bring those up to date.
 
     No row is copied. Each table gets what it lacks of the finished files, and loses those that are
@@ -205,6 +210,7 @@ def iceberg(*, folder: str | None, catalog: str | None, style: str) -> None:
     again, for until then the tables name files that are no more. The catalog is a file of SQLite
     in FOLDER/_probing/iceberg.
     """
+    refuse_target(context)
     place = _place(folder)
     from ..render.history.iceberg import render_committed
 
@@ -256,6 +262,7 @@ def query(
     --run and --rank choose. --engine has Spark, Daft, or Daft on Ray answer, by the settings that
     they have here.
     """
+    refuse_target(context)
     if rank is not None and run is None:
         raise UsageError("--rank is one of a run.", help="Name the run: `--run RUN --rank N`.")
     folder, sql = _folder_and_sql(words, path)

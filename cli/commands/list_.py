@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...errors import UsageError
 from ..ask.replies import fitted, write_answer
 from ..command import AskCommand
-from ..options import limit_option, style_option, watch_option
+from ..options import limit_option, style_option, typed_option, watch_option
 from ..output import terminal
 from ..target import Target, refuse_target, target_options
 
@@ -48,6 +49,9 @@ def command(
     node server, and so on), else on this machine and in PROBING_JOB_DIR.
     """
     if job is not None:
+        option = typed_option(context, "limit", "dead", "every")
+        if option is not None:
+            raise UsageError(f"--job has a line for each rank, and no use for {option}.")
         _list_job(Target.of(context), job, style)
         return
     refuse_target(context)

@@ -10,7 +10,7 @@ from ...errors import UsageError
 from ...messages.common import MOST_STEPS
 from ..ask.replies import Replies, tell_notes
 from ..command import AskCommand
-from ..options import json_option, wants_json
+from ..options import json_option, typed_option, wants_json
 from ..output import terminal
 from ..output.files import write_file
 from ..output.formats import PROFILE_FORMATS, choose_profile_format
@@ -73,6 +73,7 @@ def command(
     from ..reports.profiling import ask_for_samples, ask_for_steps
 
     target = asked_target(context)
+    _check(context, is_sampled=hz is not None)
     form = choose_profile_format("json" if wants_json(context, given) else given, output)
     if form == "pprof" and output is None:
         raise UsageError("a profile for pprof is no text: add -o FILE.pb.gz.")
@@ -96,6 +97,19 @@ def command(
             terminal.write(f"== {reply.endpoint} ==")
         terminal.write(str(reply.value.render(form, terminal.screen())))
     context.exit(replies.exit_code)
+
+
+def _check(context: click.Context, *, is_sampled: bool) -> None:
+    """Make sure that the options are of the one profile or of the other.
+
+    Raises:
+        UsageError: They are not.
+    """
+    option = typed_option(context, *(("steps",) if is_sampled else ("seconds", "idle")))
+    if option is not None and is_sampled:
+        raise UsageError(f"{option} is of torch.profiler; --sampling goes on for --seconds.")
+    if option is not None:
+        raise UsageError(f"{option} needs --sampling HZ; torch.profiler runs for --steps.")
 
 
 def _bytes(rendered: str | bytes) -> bytes:

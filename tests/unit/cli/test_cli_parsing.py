@@ -448,6 +448,34 @@ def test_what_goes_on_writes_no_file(
     assert "-o writes one answer, and --" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("1 doctor --webhook notaurl", "--webhook needs --watch"),
+        ("1 doctor --run true", "--run needs --watch"),
+        ("1 doctor --every 5", "--every needs --watch"),
+        ("list --job -n 3", "no use for --limit"),
+        ("list --job x --dead", "no use for --dead"),
+        ("list --all --job", "no use for --all"),
+        ("history runs . -t 4242", "history runs takes no endpoint, but 4242"),
+        ("history show . x -t 4242", "history show takes no endpoint"),
+        ("history diff . x y -t 4242", "history diff takes no endpoint"),
+        ("history compact . -t 4242", "history compact takes no endpoint"),
+        ("history iceberg . -t 4242", "history iceberg takes no endpoint"),
+        ("history query . FROM -t 4242", "history query takes no endpoint"),
+        ("1 profile --sampling 9 --steps 3", "--steps is of torch.profiler"),
+        ("1 profile --seconds 3", "--seconds needs --sampling"),
+        ("1 profile --idle", "--idle needs --sampling"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(
+    words: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody waits for a message that is never sent."""
+    assert run(words.split()) == UsageError.exit_code
+    assert says in capsys.readouterr().err
+
+
 def test_a_file_that_an_interruption_leaves_unwritten_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
