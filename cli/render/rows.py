@@ -39,10 +39,14 @@ def json_chunks(schema: Any, batches: Batches) -> Iterator[bytes]:
 
 
 def csv_chunks(schema: Any, batches: Batches) -> Iterator[bytes]:
-    """Comma-separated values with a header; NULL is nothing, an empty text a pair of quotes."""
+    """Comma-separated values with a header; NULL is nothing, an empty text a pair of quotes.
+
+    In an answer of one column NULL is such a pair, too: readers pass over empty lines.
+    """
     yield (",".join(_csv_cell(name) for name in schema.names) + "\n").encode()
+    null = '""' if len(schema.names) == 1 else ""
     for batch in _slices(batches):
-        columns = [[_csv_cell(text) for text in plain_texts(c)] for c in batch.columns]
+        columns = [[_csv_cell(text, null) for text in plain_texts(c)] for c in batch.columns]
         lines = [",".join(cells) for cells in zip(*columns, strict=True)]
         yield "".join(f"{line}\n" for line in lines).encode()
 
@@ -167,9 +171,9 @@ def _json_objects(schema: Any, batches: Batches) -> Iterator[list[str]]:
         yield [template % cells for cells in zip(*columns, strict=True)]
 
 
-def _csv_cell(text: str | None) -> str:
+def _csv_cell(text: str | None, null: str = "") -> str:
     if text is None:
-        return ""
+        return null
     if not text or any(character in text for character in ',"\r\n') or text != text.strip():
         return '"' + text.replace('"', '""') + '"'
     return text

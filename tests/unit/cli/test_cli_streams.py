@@ -491,6 +491,13 @@ def test_machine_formats_read_back(rows: list[dict[str, Any]]) -> None:
     assert read.to_pylist() == rows
 
 
+def test_a_column_alone_keeps_its_rows_in_csv() -> None:
+    """Readers pass over an empty line, which NULL would be."""
+    text = written("csv", pa.table({"loss": [1.0, None, None, 2.0]}))
+    assert text == b'loss\n1.0\n""\n""\n2.0\n'
+    assert pa_csv.read_csv(io.BytesIO(text)).column("loss").to_pylist() == [1.0, None, None, 2.0]
+
+
 @given(st.lists(CELLS, min_size=1, max_size=8))
 def test_short_texts_are_one_line(rows: list[dict[str, Any]]) -> None:
     """A cell of a table holds no control character, and NULL is no text."""

@@ -97,11 +97,12 @@ function nestedText(value) {
 /**
  * @param {Rows} rows
  * @returns {string} All of it as RFC 4180 has it, with an empty field for NULL.
+ *   A line of nothing is a pair of quotes: readers pass over empty lines.
  */
 export function asCsv(rows) {
   const lines = [rows.columns.map((column) => csvField(column.name)).join(",")];
   for (let row = 0; row < rows.length; row++) {
-    lines.push(rows.columns.map((column) => csvField(exactText(column.at(row)))).join(","));
+    lines.push(rows.columns.map((column) => csvField(exactText(column.at(row)))).join(",") || '""');
   }
   return lines.join("\r\n") + "\r\n";
 }
