@@ -24,7 +24,9 @@ def size(amount: float | None) -> str:
     while abs(number) >= (1023.95 if unit else 1023.5) and unit < len(_SIZES) - 1:
         number, unit = number / 1024, unit + 1
     if unit == 0:
-        return f"{number:.0f} B" if number.is_integer() or abs(number) >= 100 else f"{number:.2g} B"
+        return (
+            f"{number:.0f} B" if number.is_integer() or abs(number) >= 99.5 else f"{number:.2g} B"
+        )
     return f"{number:,.{2 if abs(number) < 9.995 else 1}f} {_SIZES[unit]}"
 
 

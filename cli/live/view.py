@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...messages.frozen import dataclass
+from ...units import figure
 from ..render.process.overview import render_overview
 from ..render.process.stacks import render_backtrace
 from ..render.ranks.grid import draw_live, head_of
@@ -255,7 +256,7 @@ class View:
 
     def _foot(self, sight: Sight, columns: int, *, color: bool) -> Iterator[str]:
         """What there is to know of the look, and the keys."""
-        state = "paused" if self.is_paused else f"every {sight.every_s:.2g} s"
+        state = "paused" if self.is_paused else f"every {figure(sight.every_s, 2)} s"
         right = f"{state}  {_clock(sight.at_s)}"
         left = self.told or sight.trouble or ""
         style = _RED if sight.trouble and not self.told else _BOLD

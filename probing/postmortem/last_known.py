@@ -21,6 +21,7 @@ from ..ring.format import NULL_INT, OPEN
 from ..ring.reader import RingRows, RingSnapshot, read_ring
 from ..rundir.folders import ProcessFolder
 from ..tables import STAGES, TORCH_TRACE
+from ..units import duration
 from .crashes import THREAD_EXCEPTION, CrashRecord, describe, device_memory, name_link, read_crash
 
 CRASH, OPEN_ROWS = "crash", "open rows"
@@ -80,14 +81,14 @@ def _of_open_rows(folder: ProcessFolder, rows: _OpenRows, crash: CrashRecord | N
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(rows.ends_ns / 1e9))
     note = (
         "it left no stack, so these are the module calls that had not returned, from its record:"
-        f" the innermost began in step {rows.step}, {rows.age_s:.3g} s before the record ends"
+        f" the innermost began in step {rows.step}, {duration(rows.age_s)} before the record ends"
         f" (at {at})"
     )
     if rows.is_between:
         note = (
             f"it left no stack, and on its record all module calls have returned: it was in step"
-            f" {rows.step}, outside of them, {rows.age_s:.3g} s after that step began (the record"
-            f" ends at {at})"
+            f" {rows.step}, outside of them, {duration(rows.age_s)} after that step began (the"
+            f" record ends at {at})"
         )
     if rows.has_ended:
         note = (

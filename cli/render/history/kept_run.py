@@ -187,7 +187,7 @@ def _speed(speed: Speed, rank: int | None) -> str:
     if speed.tokens_per_s is not None:
         parts.append(f"{speed.tokens_per_s:,.0f} tokens/s")
     elif speed.samples_per_s is not None:
-        parts.append(f"{speed.samples_per_s:,.3g} samples/s")
+        parts.append(f"{figure(speed.samples_per_s, 3)} samples/s")
     return f"{'' if rank is None else f'rank {rank}: '}{', '.join(parts)}"
 
 

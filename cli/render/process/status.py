@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....arguments import shown_command
 from ....messages.card import FAILED_START
 from ....settings import Settings
-from ....units import duration
+from ....units import duration, figure
 from ...reports.status_report import SourceStatus, StatusReport
 from ..table import columns, draw_table
 from ..text import escape_controls, wrap_doc
@@ -55,13 +55,13 @@ def _cost(report: StatusReport) -> str:
             " steps, where gradients of a backward pass are used, or where the script calls"
             " probing.step()"
         )
-    cost = f"recording costs {duration(report.cost_s)} of a step, {100 * report.share:.2g} %"
+    cost = f"recording costs {duration(report.cost_s)} of a step, {figure(100 * report.share, 2)} %"
     last = "the last step" if report.steps == 1 else f"the last {report.steps} steps"
     basis = f"(estimated from {last})"
     limit, name = report.limit, "the limit"
     if limit is None:  # what was set stands in no file
         limit, name = Settings().overhead / 100, "the default limit"
-    words = f"{name} of {100 * limit:.3g} %"
+    words = f"{name} of {figure(100 * limit, 3)} %"
     if report.share <= limit:
         return f"{cost}, within {words} {basis}"
     told = [source for source in report.sources or () if source.cost_s]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....diagnosis.dataloading import sentence_of
-from ....units import age, duration, size
+from ....units import age, duration, figure, size
 from ..process.stacks import STATES, render_frames
 from ..table import columns, draw_table
 from ..text import escape_controls, plural, wrap_text
@@ -36,7 +36,7 @@ def _share(report: LoaderReport) -> list[str]:
     if report.wait_share is None:
         return []
     return [
-        f"the training waits for data {100 * report.wait_share:.2g} % of its time"
+        f"the training waits for data {figure(100 * report.wait_share, 2)} % of its time"
         f" (last {plural(report.steps, 'step')})"
     ]
 

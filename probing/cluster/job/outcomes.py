@@ -14,6 +14,7 @@ from ...client.connecting import connect
 from ...errors import NoSuchProcess, NotAnswering, ProbingError, ProcessEnded
 from ...errors.querying import told_of
 from ...messages.frozen import dataclass
+from ...units import figure
 from .membership import Member, names_of
 from .parallel import Done, run_at_once
 
@@ -101,7 +102,7 @@ class Coverage:
         number = "all" if self.is_complete else f"{len(self.answered):,}"
         parts = [f"{number} answered{from_record}"]
         if self.late:
-            parts.append(f"{names_of(self.late)} late ({self.late_s:.2g} s)")
+            parts.append(f"{names_of(self.late)} late ({figure(self.late_s, 2)} s)")
         for members, word in (
             (self.dead, "dead"),
             (self.failed, "failed"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import NotAnswering
 from ...messages.about.eval import Appointment, EvalCommit, EvalJob
+from ...units import duration
 from ..job.outcomes import Outcome
 from ..job.same_step import meeting_place
 
@@ -121,7 +122,9 @@ def _too_far(places: list[Prepared | None], more: int, limit_s: float) -> str | 
     takes_s = (more + 1) * step_s
     if takes_s <= limit_s * _SHARE:
         return None
-    return f"a step takes {step_s:.3g} s; --timeout {4 * takes_s:.0f} gives them the time to meet"
+    return (
+        f"a step takes {duration(step_s)}; --timeout {4 * takes_s:.0f} gives them the time to meet"
+    )
 
 
 def _said(outcome: Outcome[EvalJob] | Outcome[bool]) -> str:

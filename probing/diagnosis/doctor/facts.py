@@ -22,6 +22,7 @@ from ...linux.process import environment as process_environment
 from ...safety import off_switch
 from ...sql.quoting import in_one
 from ...tables import STEP_PHASES
+from ...units import figure
 from ..hang.seen.doings import IMPORTS
 from .first_look import FirstLook
 from .hot_lines import HotLine, lines_in
@@ -307,7 +308,7 @@ class Facts:
         if self.stands_still:
             raise NotLookedAt("the training does not go on")
         if time.monotonic() > self._end:
-            raise NotLookedAt(f"{LATE} {self._live_s:.3g} s")
+            raise NotLookedAt(f"{LATE} {figure(self._live_s, 3)} s")
 
     @property
     def seconds_left(self) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...cluster.ranks.question import Asking
+from ...units import figure
 from ..hang.diagnosis import diagnose_each
 from .not_looked_at import LATE
 from .ranks.job_rules import times_of
@@ -47,7 +48,7 @@ class Clock:
 
     def late(self, until: float) -> str:
         """Why something was not judged by then."""
-        return f"{LATE} {until * self._within_s:.3g} s"
+        return f"{LATE} {figure(until * self._within_s, 3)} s"
 
 
 class How(NamedTuple):

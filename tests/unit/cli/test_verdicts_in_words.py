@@ -27,6 +27,7 @@ pytestmark = pytest.mark.anypython
         ),
         (0.031, None, "3.1 %, more than the default limit of 1 %"),
         (0.004, None, "0.4 %, within the default limit of 1 %"),
+        (1.25, 10_000.0, "120 %, within the limit of 1,000,000 %"),
     ],
 )
 def test_the_cost_stands_beside_its_limit(share: float, limit: float | None, says: str) -> None:

@@ -15,6 +15,8 @@ SIZES = [
     (1, "1 B"),
     (0.44, "0.44 B"),
     (-3, "-3 B"),
+    (99.4, "99 B"),
+    (99.6, "100 B"),
     (999.5, "1000 B"),
     (1023, "1023 B"),
     (1023.7, "1.00 KiB"),
@@ -103,6 +105,15 @@ def test_a_duration(seconds: float | None, words: str) -> None:
 def test_a_number(value: float | None, words: str) -> None:
     """It is written in full, with its thousands apart, unless it is very large or small."""
     assert figure(value) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "words"),
+    [(99.6, 2, "100"), (125.0, 2, "120"), (0.5, 2, "0.5"), (47.1, 2, "47"), (1234.0, 3, "1,234")],
+)
+def test_a_number_of_few_digits_is_written_in_full(value: float, digits: int, words: str) -> None:
+    """Nobody reads 1e+02 as a hundred."""
+    assert figure(value, digits) == words
 
 
 @pytest.mark.parametrize(("seconds", "words"), AGES)

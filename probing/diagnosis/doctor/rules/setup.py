@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ....units import duration
 from ..facts import Facts, percent
 from ..findings import Rule, Sign
 
@@ -122,7 +123,7 @@ def _function(row: dict[str, Any]) -> str:
 
 def _reasons(row: dict[str, Any], took_s: float | None = None) -> tuple[str, ...]:
     """Why it was compiled once more."""
-    took = () if took_s is None else (f"{took_s:.3g} s of compiling, by python.compilations",)
+    took = () if took_s is None else (f"{duration(took_s)} of compiling, by python.compilations",)
     return (*took, *((f"the guard that failed last: {row['reason']}",) if row["reason"] else ()))
 
 
