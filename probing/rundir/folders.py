@@ -58,7 +58,7 @@ def from_env() -> RunDirectory:
     """
     path, runtime_dir = chosen_by_env().path, os.environ.get("XDG_RUNTIME_DIR")
     usual = () if os.environ.get("PROBING_HOME") else usual_places(runtime_dir)
-    directory = RunDirectory(path, others=tuple(place for place in usual if place != path))
+    directory = RunDirectory(path, others=tuple([place for place in usual if place != path]))
     if not _is_looked_after(directory.path) and os.path.lexists(directory.path):
         directory.verify()
     return directory
