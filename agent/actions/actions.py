@@ -186,23 +186,18 @@ class Actions:
 
     def _carry_out(self, kept: PendingAction, until: float) -> Outcome:
         """Prepare, wait for the place between two steps, apply, and finish."""
-        from ..sources.actions.catalog import action_for
+        scene = self._scene(watched(self._agent.training, ActRefused), kept, until)
+        with scene.afterwards:
+            return self._carry_out_in(scene, kept, until)
 
-        training = watched(self._agent.training, ActRefused)
-        scene = self._scene(training, kept, until)
-        if isinstance(kept.asked, Undo):
-            kept.taken_back = self._undoable(kept.asked.number)
-            refuse_undoing_alone(kept, kept.taken_back, kept.asked, scene.job)
-            action: Action = _Undoing(kept.taken_back)
-        elif isinstance(kept.asked, Run):
-            action = self._agent.extensions().action(kept.asked)
-        else:
-            action = action_for(kept.asked)
+    def _carry_out_in(self, scene: Scene, kept: PendingAction, until: float) -> Outcome:
+        """The same, in the scene that there is."""
+        action = self._action(scene, kept)
         action.prepare(scene)
         found: list[tuple[Applied, int | None]] = []
 
         def work() -> None:
-            found.append((action.apply(scene), training.step()))
+            found.append((action.apply(scene), scene.training.step()))
 
         waited_s, pause_s, is_at_call = wait_applied(kept, scene, work, until)
         applied, step = found[0]
@@ -222,6 +217,18 @@ class Actions:
             waited_s=waited_s,
             pause_s=pause_s,
         )
+
+    def _action(self, scene: Scene, kept: PendingAction) -> Action:
+        """What does what is asked for."""
+        from ..sources.actions.catalog import action_for
+
+        if isinstance(kept.asked, Undo):
+            kept.taken_back = self._undoable(kept.asked.number)
+            refuse_undoing_alone(kept, kept.taken_back, kept.asked, scene.job)
+            return _Undoing(kept.taken_back)
+        if isinstance(kept.asked, Run):
+            return self._agent.extensions().action(kept.asked)
+        return action_for(kept.asked)
 
     def _scene(self, training: TorchTraining, kept: PendingAction, until: float) -> Scene:
         from ..sources.actions.targets.scene import Scene

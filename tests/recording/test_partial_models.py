@@ -152,6 +152,10 @@ def test_blocks_of_other_shapes_are_refused(
         job.act(KeepLayers(count=1))
     with pytest.raises(ProbingError, match="no module in the model is attention"):
         job.act(SkipAttention())
+    own = "type('Attn', (type(model[1]),), {'__module__': 'm'})(1, 1)"
+    _value(job, f"model[1].attn = {own}")
+    with pytest.raises(ProbingError, match=r"none of 1\.attn was called"):
+        job.act(SkipAttention())
     left = "sum(len(m._forward_hooks) + ('forward' in vars(m)) for m in model.modules())"
     assert _value(job, left) == "0"
 

@@ -12,10 +12,10 @@ import functools
 import operator
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ....safety.guard import Guard
+from ..module_hook import ModuleHook
 from ..torch_types import Module, Tensor
 from .moments.step_hooks import StepHooks
 
@@ -64,29 +64,27 @@ class CallLook:
         self.calls: dict[int, Call] = {}
         self._modules = modules
         self._handles: dict[int, Any] = {}
+        self._hook = ModuleHook(self._returned)
         self._guard = Guard("act look", self.end)
 
     def begin(self) -> None:
         """Look from now on; in the training thread."""
-        hook = self._make_hook()
         for module in self._modules:
-            handle = module.register_forward_hook(hook, with_kwargs=True)
+            handle = module.register_forward_hook(self._hook, with_kwargs=True)
             self._handles[id(module)] = handle
 
     def end(self) -> None:
-        """Look no more."""
-        while self._handles:
-            self._handles.popitem()[1].remove()
+        """Look no more; in any thread."""
+        self._hook.is_on = False
+        handles, self._handles = self._handles, {}
+        for handle in handles.values():
+            handle.remove()
 
-    def _make_hook(self) -> Callable[..., None]:
-        """What a module calls as it returns; a function, so that a model's copy copies no more."""
-
-        def returned(
-            module: Module, args: tuple[object, ...], kwargs: dict[str, object], result: object
-        ) -> None:
-            self._guard.run(self._note, module, args, kwargs, result)
-
-        return returned
+    def _returned(
+        self, module: Module, args: tuple[object, ...], kwargs: dict[str, object], result: object
+    ) -> None:
+        """A module returns."""
+        self._guard.run(self._note, module, args, kwargs, result)
 
     def _note(
         self, module: Module, args: tuple[object, ...], kwargs: dict[str, object], result: object

@@ -124,6 +124,7 @@ class _Part:
         """
         training, began = scene.training, time.monotonic()
         self._look = CallLook(list(modules))
+        scene.afterwards.callback(self._look.end)
         start = StepStart(training.safe_points, training.thread_id, self._look.begin)
         start.begin()
         while not start.wait(_POLL_S):
@@ -131,7 +132,6 @@ class _Part:
             if is_over and start.give_up():
                 raise ActTimedOut(round(time.monotonic() - began, 1))
         if start.fault is not None:
-            self._look.end()
             raise start.fault
 
     def was_called(self, module: Module) -> bool:

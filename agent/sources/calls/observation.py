@@ -18,6 +18,7 @@ from typing import Any
 from ....safety.guard import Guard
 from ..model.flops import Formulas, Shapes
 from ..model.function_flops import FunctionFlops
+from ..module_hook import ModuleHook
 from ..shared.recording import Recording
 from ..torch_types import Module
 from .call_shapes import Tensors, read_tensors
@@ -89,7 +90,7 @@ class Observation:
         self._step = 0
         self._handles: list[Any] = []
         self._calls: list[_Call] = []
-        self._hooks = self._make_hooks()
+        self._hooks = ModuleHook(self._entered), ModuleHook(self._left)
         self._functions = FunctionFlops(self._count_function)
 
     def root_called(self, root: Module, step: int) -> None:
@@ -173,25 +174,18 @@ class Observation:
         is_compiled = callback is not None and callback() not in (None, False)
         return is_compiled or core._get_tracing_state() is not None
 
-    def _make_hooks(self) -> tuple[Callable[..., None], Callable[..., None]]:
-        """What a module calls as it is called, and as it returns.
+    def _entered(self, module: Module, _args: tuple[object, ...]) -> None:
+        """A module is called."""
+        if self._is_mine():
+            has_formula = self._formulas.is_known(module)
+            self._calls.append(_Call(id(module), has_formula=has_formula))
 
-        They are functions, not methods: a model that is copied in the middle of its forward takes
-        them along, and would copy what they belong to.
-        """
-
-        def entered(module: Module, _args: tuple[object, ...]) -> None:
-            if self._is_mine():
-                has_formula = self._formulas.is_known(module)
-                self._calls.append(_Call(id(module), has_formula=has_formula))
-
-        def left(
-            module: Module, args: tuple[object, ...], kwargs: dict[str, object], result: object
-        ) -> None:
-            if self._is_mine():
-                self.guard.run(self._note, module, args, kwargs, result)
-
-        return entered, left
+    def _left(
+        self, module: Module, args: tuple[object, ...], kwargs: dict[str, object], result: object
+    ) -> None:
+        """A module returns."""
+        if self._is_mine():
+            self.guard.run(self._note, module, args, kwargs, result)
 
     def _note(self, module: Module, args: Any, kwargs: Any, result: object) -> None:
         """Keep what one call shows."""

@@ -14,6 +14,7 @@ from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from ....safety.guard import Guard
+from ..module_hook import ModuleHook
 from ..shared.recording import Recording
 from ..storage.living import living
 from ..torch_types import Module, Optimizer
@@ -126,6 +127,8 @@ class StepLook:
         recording = self._recording
         recording.safe_points.end_look(self)
         recording.events.forget(self.step_begins, self.backward_begins, self.backward_ended)
+        for handle in self._handles:  # of calls that have raised
+            handle.remove()
         self._nodes.clear()
         self._chains.clear()
         self._is_over = True
@@ -241,7 +244,7 @@ class StepLook:
             values = tensors_in(plain_result(result), torch)
             nodes[id(module)] = [value.grad_fn for value in values]
 
-        handle = root.register_forward_hook(left)
+        handle = root.register_forward_hook(ModuleHook(left))
         self._handles.append(handle)
 
     def _is_known(self, seen: SeenStep) -> bool:

@@ -61,6 +61,7 @@ class Scene:
         ranks: How many ranks apply it at the same step; None for this one by itself.
         job: What the job is called.
         ring: Gives the ring of a table, which is made when it is first asked for.
+        afterwards: What is done as the action ends, whatever becomes of it.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Scene:
         self.ranks = ranks
         self.job = job
         self.names = training.names()
+        self.afterwards = contextlib.ExitStack()
         self._model: Any = None
 
     @property

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ...calls import dynamo
 from ...calls.names.module_names import outermost, walk
+from ...module_hook import ModuleHook
 from ...shared.recording import Recording
 from ...torch_types import Module
 
@@ -70,7 +71,7 @@ class Hooks:
         self._torch: Any = sys.modules["torch"]
         self._recording = recording
         self._watcher = watcher
-        self._handles: list[Any] = []
+        self._handles: list[tuple[ModuleHook, Any]] = []
         self._borders: list[tuple[Any, Any, Any]] = []
 
     def put_on(self) -> int:
@@ -87,7 +88,8 @@ class Hooks:
         """Leave the modules as they were; to do so twice is harmless."""
         handles, self._handles = self._handles, []
         borders, self._borders = self._borders, []
-        for handle in handles:
+        for hook, handle in handles:
+            hook.is_on = False
             handle.remove()
         for module, original, wrapper in borders:
             if vars(module).get("_compiled_call_impl") is wrapper:
@@ -140,8 +142,10 @@ class Hooks:
             if not is_compiling():
                 left(watched, args, kwargs, result)
 
-        self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
-        self._handles.append(module.register_forward_hook(after, with_kwargs=True))
+        places = (module.register_forward_pre_hook, before), (module.register_forward_hook, after)
+        for register, call in places:
+            hook = ModuleHook(call)
+            self._handles.append((hook, register(hook, with_kwargs=True)))
 
 
 def _border(watched: Watched, original: Callable[..., object], watcher: Watcher) -> Any:

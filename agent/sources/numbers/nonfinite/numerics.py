@@ -12,6 +12,7 @@ modules belong to both, so what happened is sorted out when the pass has ended.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from typing import Any
@@ -276,6 +277,7 @@ class NumericsWatch(ArmedJob):
                 self._tensor_handles.append(tensor.register_hook(hook))
 
     def _gradient_hook(self, call: WatchedCall, name: str, place: tuple[int, int] | None) -> Any:
+        @sys.modules["torch"].utils.hooks.unserializable_hook  # else it warns of a pickled tensor
         def hook(gradient: Tensor) -> None:
             if self._is_on and gradient is not None:
                 self._run(self._gradient_came, call, name, gradient, place)

@@ -1,0 +1,84 @@
+"""Models that are pickled or copied while hooks of ours are on them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from torch import nn, ones
+
+from probing.agent.sources.actions.bypass import CallLook
+from probing.agent.sources.calls.observation import Observation
+from probing.agent.sources.leaks.hook_counts import hooks_on, is_ours
+from probing.agent.sources.numbers.nonfinite.finite_hooks import Hooks
+
+pytestmark = pytest.mark.torch
+
+Begin = Callable[[Any, list[str]], Callable[[], None]]
+
+
+def _watch(model: Any, told: list[str]) -> Callable[[], None]:
+    objects = SimpleNamespace(
+        roots=SimpleNamespace(alive=lambda: [model]),
+        models=SimpleNamespace(root_text=lambda _root: "model"),
+    )
+    recording: Any = SimpleNamespace(objects=objects)
+    watcher: Any = SimpleNamespace(
+        entered=lambda *_: told.append("entered"), left=lambda *_: told.append("left")
+    )
+    hooks = Hooks(recording, watcher)
+    hooks.put_on()
+    return hooks.take_off
+
+
+def _look_at_calls(model: Any, told: list[str]) -> Callable[[], None]:
+    look = CallLook(list(model))
+    look.begin()
+
+    def end() -> None:
+        told.extend("seen" for _ in look.calls)
+        look.end()
+
+    return end
+
+
+def _observe(model: Any, told: list[str]) -> Callable[[], None]:
+    recording: Any = SimpleNamespace(
+        objects=SimpleNamespace(model=None), looks=SimpleNamespace(modules=None)
+    )
+    look = Observation(recording)
+    look.root_called(model, 1)
+
+    def end() -> None:
+        look.root_left(model, failed=True)
+
+    def note(*_: object) -> None:
+        told.append("noted")
+
+    look._note = note  # type: ignore[method-assign]
+    return end
+
+
+@pytest.mark.parametrize("begin", [_watch, _look_at_calls, _observe])
+def test_a_copy_has_a_hook_that_does_nothing(begin: Begin) -> None:
+    """It knows nothing of probing, and who looks at the model is not told of its calls."""
+    model, told, x = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), list[str](), ones(1, 2)
+    end = begin(model, told)
+    assert any(is_ours(hook) for _, hooks in hooks_on(model[0]) for hook in hooks.values())
+    pickled = pickle.dumps(model)
+    assert b"probing" not in pickled
+    for copied in (pickle.loads(pickled), copy.deepcopy(model)):
+        copied(x)
+        assert pickle.dumps(copied)
+    assert not told
+    model(x)
+    end()
+    assert told
+    assert not list(hooks_on(model[0]))
