@@ -152,7 +152,7 @@ class Actions:
         kept.word = self._record.begin(kept.number, kept.sender, kept.name, kept.arguments)
         try:
             ask_hooks("act", kept.name, kept.arguments)
-            self._settle(kept, self._take_turn(kept))
+            self._take_turn(kept)
             kept.future.set_result(kept.to_message())
         except ProbingError as error:
             state = "timed out" if isinstance(error, ActTimedOut) else "refused"
@@ -169,8 +169,8 @@ class Actions:
         if not kept.prepared.done():
             kept.prepared.set_exception(error)
 
-    def _take_turn(self, kept: PendingAction) -> Outcome:
-        """Wait for those before it, then carry it out.
+    def _take_turn(self, kept: PendingAction) -> None:
+        """Wait for those before it, then carry it out, and say so before the next one looks.
 
         Raises:
             ActTimedOut: They take too long.
@@ -180,7 +180,7 @@ class Actions:
             raise ActTimedOut(kept.limit_s)
         try:
             kept.refuse_unwanted()
-            return self._carry_out(kept, kept.since + kept.limit_s)
+            self._settle(kept, self._carry_out(kept, kept.since + kept.limit_s))
         finally:
             self._turn.release()
 
