@@ -2,12 +2,14 @@
 
 Rules of this file: reads code objects and runs none. What Python does at an instruction is certain,
 where a source file may have changed since; what an object is reached by is told only where that is
-a name with attributes behind it. The names of instructions are those of Python 3.10 to 3.14.
+a name with attributes behind it, and still leads to it. The names of instructions are those of
+Python 3.10 to 3.14.
 """
 
 from __future__ import annotations
 
 import dis
+import functools
 from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -31,6 +33,8 @@ _BEFORE_SPECIAL = 5
 and __aenter__."""
 _ENDS = frozenset({"RETURN_VALUE", "RERAISE", "RAISE_VARARGS", "JUMP_FORWARD", "JUMP_ABSOLUTE"})
 _MOST_CLEANUP = 40
+_SETS = ("STORE_", "DELETE_")
+_SETS_FIRST = "STORE_FAST_LOAD_FAST"
 _MOST_CACHE = 22
 """Bytes of an instruction with its cache, at most."""
 
@@ -76,6 +80,12 @@ class CodeReader:
         self._all = list(dis.get_instructions(code)) if is_short else []
         self._index = {instruction.offset: n for n, instruction in enumerate(self._all)}
 
+    @functools.cached_property
+    def _entries(self) -> list[Any] | None:
+        """Which handler is for which instructions; None before Python 3.11, which has no table."""
+        parse = getattr(dis, "_parse_exception_table", None)
+        return None if parse is None else parse(self._code)
+
     def awaited(self, lasti: int, methods: frozenset[str] = _TAKES) -> Expression | None:
         """What is taken by the instruction at an offset; None where it takes nothing.
 
@@ -108,7 +118,10 @@ class CodeReader:
                     yield instruction.argval, expression, self._line(at)
 
     def taken(self, lasti: int) -> Iterator[Taken]:
-        """What has been taken and not given back by the time the instruction at an offset runs."""
+        """What has been taken and not given back by the time the instruction at an offset runs.
+
+        Not what cannot be told by now: where its block lends it, or may lead to another object.
+        """
         for block in self._blocks(lasti):
             handler = self._index.get(block.handler)
             if handler is None:
@@ -119,8 +132,34 @@ class CodeReader:
                 if "WITH_EXCEPT_START" in names
                 else self._released_at(handler, block)
             )
-            if found is not None:
+            if found is not None and not self._is_other(found.expression, block):
                 yield found
+
+    def _is_other(self, expression: Expression, block: _Block) -> bool:
+        """Whether a block gives an object back itself, or sets what its expression consists of."""
+        for at in self._inside(block):
+            name, value = self._all[at].opname, self._all[at].argval
+            if name.startswith(_SETS):
+                values = value if type(value) is tuple else (value,)
+                values = values[:1] if name == _SETS_FIRST else values
+                parts = expression.path if name.endswith("_ATTR") else (expression.root,)
+                if not set(parts).isdisjoint(values):
+                    return True
+            if expression in self._called(at, _GIVES_BACK):
+                return True
+        return False
+
+    def _inside(self, block: _Block) -> Iterator[int]:
+        """The instructions in a block, those of further blocks inside it included."""
+        if self._entries is None:
+            flow = self._blocks_by_flow()
+            yield from (self._index[o] for o, blocks in flow.items() if block in blocks)
+            return
+        for entry in self._entries:
+            if any(around.handler == block.handler for around in self._blocks(entry.start)):
+                for offset in range(entry.start, entry.end, 2):
+                    if offset in self._index:
+                        yield self._index[offset]
 
     def _entered(self, block: _Block) -> Taken | None:
         """What a ``with`` has entered: by the last instruction before its block that enters."""
@@ -185,10 +224,10 @@ class CodeReader:
 
     def _blocks(self, lasti: int) -> list[_Block]:
         """The blocks that an offset is in, the innermost first."""
-        parse = getattr(dis, "_parse_exception_table", None)
-        if parse is None:
+        entries = self._entries
+        if entries is None:
             return self._blocks_by_flow().get(lasti, [])
-        entries, found = parse(self._code), list[_Block]()
+        found = list[_Block]()
         offset = lasti
         for _ in entries:
             entry = next((e for e in entries if e.start <= offset < e.end), None)

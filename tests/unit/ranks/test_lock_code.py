@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+from typing import Any
 
 import pytest
 
@@ -24,3 +25,42 @@ def test_a_script_with_annotations() -> None:
     (at,) = (one.offset for one in dis.get_instructions(code) if one.argval == "work")
     (taken,) = CodeReader(code).taken(at)
     assert (str(taken.expression), taken.lineno) == ("lock", 3)
+
+
+def _at_work(function: str) -> list[str]:
+    """What a function has taken by the time it calls ``work()``."""
+    scope: dict[str, Any] = {}
+    exec(function, scope)
+    code = scope["f"].__code__
+    instructions = list(dis.get_instructions(code))
+    named = next(n for n, one in enumerate(instructions) if one.argval == "work")
+    call = next(one for one in instructions[named:] if one.opname.startswith("CALL"))
+    return [str(taken.expression) for taken in CodeReader(code).taken(call.offset)]
+
+
+@pytest.mark.parametrize(
+    ("body", "taken"),
+    [
+        ("with node.lock:\n  node = node.next\n  work()", []),
+        ("with node.lock:\n  node.lock = node.next\n  work()", []),
+        ("with node.lock as node:\n  work()", []),
+        ("with lock:\n  lock.release()\n  work()\n  lock.acquire()", []),
+        ("with lock:\n  try:\n   lock = node\n  finally:\n   work()", []),
+        (
+            "while node:\n  with node.lock:\n   node.value = a = work()\n  node = node.next",
+            ["node.lock"],
+        ),
+        ("for lock in node:\n  with lock:\n   a = 1\n   work(lock)\n lock = node", ["lock"]),
+        (
+            "lock.acquire()\n try:\n  if node: return\n  work()\n finally:\n  lock.release()",
+            ["lock"],
+        ),
+        ("with lock:\n  with node:\n   node = 3\n  work(node)", ["lock"]),
+    ],
+)
+def test_what_a_name_leads_to_no_more_is_not_told(body: str, taken: list[str]) -> None:
+    """A block that gives its lock back itself, or sets a name anew that led to it, tells nothing.
+
+    What is set after the block, in the block around it, or of another name, changes nothing.
+    """
+    assert _at_work(f"def f(node, lock):\n {body}\n") == taken
