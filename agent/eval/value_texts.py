@@ -1,31 +1,47 @@
 """The value of an eval's last expression as text.
 
 Rules of this file: the text is the value's own ``repr`` as long as that is short; of what can be
-huge, only the beginning is made into text at all. Interruptions pass through.
+huge, only the beginning is made into text at all: a training may be held meanwhile, and a ``repr``
+in C cannot be interrupted. What is derived from a built-in container is read as that is.
+Interruptions pass through.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 from ..sources.numbers.tensor_texts import is_tensor, tensor_text
 from .code import EvalInterrupted, name_of
 
 _MOST_ITEMS = 1000
+_MOST_ITEMS_IN_ALL = 20_000
 _MOST_TENSORS = 50
+"""Also of one value in all, however they are nested."""
 _MOST_INNER_TENSORS = (3, 8)
 """How many tensors of a container are shown within another one, of a list and of a dictionary."""
 _DEEPEST = 8
+_LONGEST_STRING = 10_000
+"""Of one that stands within another value."""
 _LONGEST_INT_BITS = 12_000
 """Python itself refuses to write longer ones in decimal."""
-_ENDS: dict[type, tuple[str, str]] = {
+_STRINGS: tuple[Any, ...] = (str, bytes, bytearray)
+_PLAIN = (list, tuple, dict, set)
+_ENDS: dict[Any, tuple[str, str]] = {
     list: ("[", "]"),
     tuple: ("(", ")"),
     dict: ("{", "}"),
+    OrderedDict: ("{", "}"),
     set: ("{", "}"),
-    frozenset: ("frozenset({", "})"),
+    frozenset: ("{", "}"),
+    deque: ("[", "]"),
+    array: ("[", "]"),
+    type({}.keys()): ("[", "]"),
+    type({}.values()): ("[", "]"),
+    type({}.items()): ("[", "]"),
 }
 
 
@@ -47,51 +63,101 @@ def _text(value: Any, limit: int) -> tuple[str, int]:
     """The text of a value; what is known to be left out of a long string."""
     if is_tensor(value):
         return tensor_text(value), 0
-    if type(value) in (str, bytes) and len(value) > limit:
-        return repr(value[:limit]), len(value) - limit
-    return (repr(value) if _is_short(value, [_MOST_ITEMS]) else _shortened(value, 0)), 0
+    base = _base_of(value, _STRINGS)
+    if base is not None and base.__len__(value) > limit:
+        return repr(base.__getitem__(value, slice(limit))), base.__len__(value) - limit
+    is_short = base is not None or _is_short(value, [_MOST_ITEMS])
+    return (repr(value) if is_short else _Shortened().text(value, 0)), 0
+
+
+def _base_of(value: object, kinds: Iterable[Any]) -> Any:
+    """The built-in type among some that a value is of, or is derived from; None for another."""
+    mro: tuple[type, ...] = type.__dict__["__mro__"].__get__(type(value))
+    return next((kind for kind in mro if kind in kinds), None)
+
+
+def _parts(value: Any, base: Any) -> Iterator[Any]:
+    """The items of a container; pairs of a dictionary. Runs none of its own code."""
+    return iter(base.items(value) if issubclass(base, dict) else base.__iter__(value))
+
+
+def _fields_of(value: Any, base: Any) -> tuple[str, ...]:
+    """The names of a tuple's items, where its class gives them: as namedtuple, and torch's own."""
+    fields = getattr(type(value), "__match_args__", ()) if base is tuple else ()
+    return fields if fields and len(fields) == tuple.__len__(value) else ()
 
 
 def _is_short(value: Any, left: list[int], depth: int = 0) -> bool:
-    """Whether a value holds few items and no tensor, as far as it is made of plain containers."""
-    kind = type(value)
-    if kind is int:
+    """Whether a value holds few items and no tensor, as far as it is made of known containers."""
+    if type(value) is int:
         return bool(value.bit_length() <= _LONGEST_INT_BITS)
-    if kind not in _ENDS:
+    base = _base_of(value, _STRINGS)
+    if base is not None:
+        return bool(base.__len__(value) <= _LONGEST_STRING)
+    base = _base_of(value, _ENDS)
+    if base is None:
         return not is_tensor(value)
-    left[0] -= len(value)
+    left[0] -= base.__len__(value)
     if left[0] < 0:
         return False
-    items = value.values() if kind is dict else value
-    return depth > _DEEPEST or all(_is_short(item, left, depth + 1) for item in list(items))
+    items = list(_parts(value, base))
+    if issubclass(base, dict):
+        items = list(chain.from_iterable(items))
+    return depth > _DEEPEST or all(_is_short(item, left, depth + 1) for item in items)
 
 
-def _shortened(value: Any, depth: int) -> str:
-    """The text of a container, with the first of its items and tensors in one line each."""
-    kind = type(value)
-    if is_tensor(value):
-        return f"<{tensor_text(value, is_inner=True)}>"
-    if kind is int and value.bit_length() > _LONGEST_INT_BITS:
-        return f"<int of {value.bit_length():,} bits>"
-    if kind not in _ENDS:
-        return repr(value)
-    begin, end = _ENDS[kind]
-    if depth > _DEEPEST:
-        return f"{begin}...{end}"
-    texts = list(_items(value, depth + 1))
-    if len(value) > len(texts):
-        texts.append(f"... {len(value) - len(texts):,} more")
-    comma = "," if kind is tuple and len(texts) == 1 else ""
-    joint = ",\n " if depth == 0 and any("<Tensor" in t or "<Param" in t for t in texts) else ", "
-    return f"{begin}{joint.join(texts)}{comma}{end}"
+class _Shortened:
+    """Writes one value, with the first of its items and tensors in one line each."""
 
+    def __init__(self) -> None:
+        self._items_left = _MOST_ITEMS_IN_ALL
+        self._tensors_left = _MOST_TENSORS
 
-def _items(value: Any, depth: int) -> Iterable[str]:
-    pairs = type(value) is dict
-    first = list(islice(value.items() if pairs else value, _MOST_ITEMS))
-    room = _MOST_TENSORS if depth == 1 else _MOST_INNER_TENSORS[pairs]
-    for item in first:
-        inner = item[1] if pairs else item
-        room -= is_tensor(inner)
-        if room >= 0 or not is_tensor(inner):
-            yield f"{item[0]!r}: {_shortened(inner, depth)}" if pairs else _shortened(inner, depth)
+    def text(self, value: Any, depth: int) -> str:
+        """The text of a value, or of a part of it."""
+        kind = type(value)
+        if is_tensor(value):
+            return f"<{tensor_text(value, is_inner=True)}>"
+        if kind is int and value.bit_length() > _LONGEST_INT_BITS:
+            return f"<int of {value.bit_length():,} bits>"
+        base = _base_of(value, _STRINGS)
+        if base is not None and base.__len__(value) > _LONGEST_STRING:
+            more = f"... {base.__len__(value) - _LONGEST_STRING:,} more"
+            return f"{base.__getitem__(value, slice(_LONGEST_STRING))!r}{more}"
+        base = _base_of(value, _ENDS)
+        if base is None or not base.__len__(value):
+            return repr(value)
+        return self._container(value, base, depth)
+
+    def _container(self, value: Any, base: Any, depth: int) -> str:
+        kind, length = type(value), base.__len__(value)
+        begin, end = _ENDS[base]
+        if _fields_of(value, base):
+            begin = f"{name_of(value)}{begin}"
+        elif kind not in _PLAIN:
+            begin, end = f"{name_of(value)}({begin}", f"{end})"
+        if depth > _DEEPEST:
+            return f"{begin}...{end}"
+        texts = list(self._items(value, base, depth + 1))
+        if length > len(texts):
+            texts.append(f"... {length - len(texts):,} more")
+        comma = "," if kind is tuple and len(texts) == 1 else ""
+        has_tensor = any("<Tensor" in text or "<Param" in text for text in texts)
+        joint = ",\n " if depth == 0 and has_tensor else ", "
+        return f"{begin}{joint.join(texts)}{comma}{end}"
+
+    def _items(self, value: Any, base: Any, depth: int) -> Iterator[str]:
+        is_dict, fields = issubclass(base, dict), _fields_of(value, base)
+        room = _MOST_TENSORS if depth == 1 else _MOST_INNER_TENSORS[is_dict]
+        for at, item in enumerate(list(islice(_parts(value, base), _MOST_ITEMS))):
+            if not self._items_left:
+                return
+            parts = item if is_dict else (item,)
+            tensors = sum(map(is_tensor, parts))
+            if tensors > min(room, self._tensors_left):
+                continue
+            room -= tensors
+            self._tensors_left -= tensors
+            self._items_left -= 1
+            text = ": ".join([self.text(part, depth) for part in parts])
+            yield f"{fields[at]}={text}" if fields else text
