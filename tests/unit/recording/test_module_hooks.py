@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from probing.agent.sources.actions.bypass import CallLook
 from probing.agent.sources.calls.observation import Observation
 from probing.agent.sources.leaks.hook_counts import hooks_on, is_ours
 from probing.agent.sources.numbers.nonfinite.finite_hooks import Hooks
+from probing.agent.sources.numbers.nonfinite.numerics import NumericsWatch
 
 pytestmark = pytest.mark.torch
 
@@ -53,16 +55,13 @@ def _observe(model: Any, told: list[str]) -> Callable[[], None]:
     recording: Any = SimpleNamespace(
         objects=SimpleNamespace(model=None), looks=SimpleNamespace(modules=None)
     )
-    look = Observation(recording)
+    look: Any = Observation(recording)
+    look._note = lambda *_: told.append("noted")
     look.root_called(model, 1)
 
     def end() -> None:
         look.root_left(model, failed=True)
 
-    def note(*_: object) -> None:
-        told.append("noted")
-
-    look._note = note  # type: ignore[method-assign]
     return end
 
 
@@ -82,3 +81,13 @@ def test_a_copy_has_a_hook_that_does_nothing(begin: Begin) -> None:
     end()
     assert told
     assert not list(hooks_on(model[0]))
+
+
+def test_torch_says_nothing_of_a_tensor_that_is_pickled() -> None:
+    """The hook on its gradient is not meant to be pickled along, and torch knows that."""
+    tensor, watch = ones(1, requires_grad=True), NumericsWatch.__new__(NumericsWatch)
+    call: Any = None
+    tensor.register_hook(watch._gradient_hook(call, "x", None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert pickle.loads(pickle.dumps(tensor)) == 1

@@ -44,7 +44,7 @@ ITEMS = [Item() for _ in range(MANY)]
         (deque(ITEMS), "deque([item, item, "),
         (Own(ITEMS), "Own([item, item, "),
         (OrderedDict(enumerate(ITEMS)), "OrderedDict({0: item, 1: item, "),
-        (defaultdict(int, enumerate(ITEMS)), "defaultdict({0: item, 1: item, "),
+        (defaultdict(Item, enumerate(ITEMS)), "defaultdict({0: item, 1: item, "),
         (Counter(ITEMS), "Counter({item: 1, item: 1, "),
         (dict(enumerate(ITEMS)).values(), "dict_values([item, item, "),
         (dict(enumerate(ITEMS)).items(), "dict_items([(0, item), (1, item), "),

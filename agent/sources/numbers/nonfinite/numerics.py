@@ -277,12 +277,12 @@ class NumericsWatch(ArmedJob):
                 self._tensor_handles.append(tensor.register_hook(hook))
 
     def _gradient_hook(self, call: WatchedCall, name: str, place: tuple[int, int] | None) -> Any:
-        @sys.modules["torch"].utils.hooks.unserializable_hook  # else it warns of a pickled tensor
         def hook(gradient: Tensor) -> None:
             if self._is_on and gradient is not None:
                 self._run(self._gradient_came, call, name, gradient, place)
 
-        return hook
+        # Else torch warns where such a tensor is pickled.
+        return sys.modules["torch"].utils.hooks.unserializable_hook(hook)
 
     def _gradient_came(
         self, call: WatchedCall, name: str, gradient: Tensor, place: tuple[int, int] | None
