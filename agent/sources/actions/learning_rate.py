@@ -78,7 +78,9 @@ class LearningRate:
         seen: set[int] = set()
         try:
             for rates in self._rates:
-                rates.change(seen)
+                rates.plan(seen)
+            for rates in self._rates:
+                rates.ledger.carry_out()
         except BaseException:
             for rates in self._rates:
                 rates.ledger.roll_back()
@@ -123,7 +125,10 @@ class LearningRate:
         self._successors.end()
         replaced = self._successors.have_replaced
         gone = [r for r in self._rates if (o := r.optimizer()) is None or replaced(o)]
-        undone = [rates.take_back() for rates in self._rates if rates not in gone]
+        there = [rates for rates in self._rates if rates not in gone]
+        for rates in there:
+            rates.look()
+        undone = [rates.take_back() for rates in there]
         return Undone(
             tuple([change for one in undone for change in one.changes]),
             tuple([change for one in undone for change in one.overwritten]),
@@ -176,6 +181,7 @@ class _Rates:
         self._name = name
         self._class = type(optimizer).__name__
         self._bases: list[tuple[weakref.ref[Any], str, list[Any]]] = []
+        self._scaled: list[float] = []
 
     @property
     def schedulers(self) -> list[Any]:
@@ -203,11 +209,11 @@ class _Rates:
         """What gives a scheduler's list, which holds nothing but numbers."""
         return lambda: values
 
-    def change(self, seen: set[int]) -> None:
-        """Change them.
+    def plan(self, seen: set[int]) -> None:
+        """Plan what they are to be.
 
         Args:
-            seen: The groups and schedulers that have been changed, by identity: one may be of an
+            seen: The groups and schedulers that are planned for, by identity: one may be of an
                 optimizer, and of another one that is wrapped around it.
         """
         groups = self.groups
@@ -218,11 +224,11 @@ class _Rates:
             seen.add(id(group))
             value = self._asked.value
             new = number_of(group["lr"]) * factors[index] if value is None else value
-            self.ledger.set("lr", self._group(index), "lr", new, group=index)
+            self.ledger.plan("lr", self._group(index), "lr", new, group=index)
             for key in _OF_GROUPS:
                 if is_number(group.get(key)):
                     wanted = number_of(group[key]) * factors[index]
-                    self.ledger.set(key, self._group(index), key, wanted, group=index)
+                    self.ledger.plan(key, self._group(index), key, wanted, group=index)
         for scheduler in self.schedulers:
             if id(scheduler) not in seen:
                 seen.add(id(scheduler))
@@ -244,8 +250,14 @@ class _Rates:
         """From what to what."""
         return self._named(self.ledger.changes())
 
+    def look(self) -> None:
+        """See what there is now, before the rates of any optimizer are taken back."""
+        optimizer: Any = self.optimizer()
+        self._scaled = rates_of(optimizer)
+        self.ledger.look(self._carries)
+
     def take_back(self) -> Undone:
-        """As it would be by now, where the change is still there."""
+        """As it would be by now, where the change was still there."""
         scale = self._asked.scale
 
         def factor(before: float, after: float) -> float:
@@ -253,11 +265,10 @@ class _Rates:
                 return 1 / scale
             return before / after if after else 1.0
 
+        undone = self.ledger.undo(factor)
         optimizer: Any = self.optimizer()
-        scaled = rates_of(optimizer)
-        undone = self.ledger.undo(factor, self._carries)
         for scheduler in self.schedulers:
-            _tell_scheduler(scheduler, scaled, rates_of(optimizer))
+            _tell_scheduler(scheduler, self._scaled, rates_of(optimizer))
         return Undone(self._named(undone.changes), self._named(undone.overwritten))
 
     def told_replaced(self) -> str:
@@ -324,11 +335,11 @@ class _Rates:
                 for index, factor in enumerate(factors):
                     new = number_of(values[index]) * factor
                     what = "" if attribute == _LAST else f"{attribute} of {name},"
-                    self.ledger.set(what, self._list(values), index, new, group=index)
+                    self.ledger.plan(what, self._list(values), index, new, group=index)
         for attribute in _SCALARS:
             is_there = is_number(own.get(attribute)) and own[attribute] != 0
             if is_there and len(set(factors)) == 1:
-                self.ledger.set(f"{attribute} of {name}", weakref.ref(scheduler), attribute,
+                self.ledger.plan(f"{attribute} of {name}", weakref.ref(scheduler), attribute,
                                 own[attribute] * factors[0])  # fmt: skip
 
 
@@ -354,15 +365,23 @@ class _Held:
     def put_in(self, optimizer: Optimizer) -> None:
         """A step begins."""
         self.give_back(optimizer)  # of a step that has raised
-        saved = self._saved.setdefault(id(optimizer), [])
-        for group in optimizer.param_groups:
-            own = number_of(group["lr"])
+        found = [(g, number_of(g["lr"])) for g in optimizer.param_groups if not self._is_held(g)]
+        for group, own in found:  # all are read by now: one tensor may be the rate of several
             value = self._asked.value
-            new = own * (self._asked.scale or 0.0) if value is None else value
-            write(group, "lr", new)
-            saved.append((group, own, number_of(group["lr"])))
-        if saved:
-            self._recording.objects.held_lr[id(optimizer)] = saved[0][2]
+            write(group, "lr", own * (self._asked.scale or 0.0) if value is None else value)
+        self._saved[id(optimizer)] = [(g, own, number_of(g["lr"])) for g, own in found]
+        if optimizer.param_groups:
+            now = number_of(optimizer.param_groups[0]["lr"])
+            self._recording.objects.held_lr[id(optimizer)] = now
+
+    def _is_held(self, group: dict[str, Any]) -> bool:
+        """Whether the rate is in place already, by the step of an optimizer around this one."""
+        places = {id(group), id(group["lr"])}  # it may have but the tensor in common
+        return any(
+            places & {id(one), id(one["lr"])} and number_of(one["lr"]) == ours
+            for saved in self._saved.values()
+            for one, _, ours in saved
+        )
 
     def give_back(self, optimizer: Optimizer) -> None:
         """A step has ended."""

@@ -59,13 +59,31 @@ class _Entry(NamedTuple):
     after: float
 
 
+class _Looked(NamedTuple):
+    """A place as an undo finds it.
+
+    Attributes:
+        is_ours: Whether it still carries the change.
+    """
+
+    entry: _Entry
+    there: Any
+    now: float
+    is_ours: bool
+
+
 class Ledger:
-    """Numbers that were changed, in the order in which they were."""
+    """Numbers that are changed, in the order in which they were planned.
+
+    One tensor may be in many places, as a rate that all groups share: so all are read before the
+    first is written, and that tensor is changed once.
+    """
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
+        self._looked: list[_Looked] = []
 
-    def set(
+    def plan(
         self,
         what: str,
         holder: Callable[[], Any],
@@ -74,7 +92,7 @@ class Ledger:
         *,
         group: int | None = None,
     ) -> None:
-        """Give a number another value.
+        """Have a number get another value.
 
         Args:
             what: What it is called; nothing for one that follows from others, and is not told.
@@ -82,11 +100,17 @@ class Ledger:
                 what is kept for an undo must not keep an optimizer alive.
             group: The parameter group that it is of.
         """
-        there = holder()
-        before = number_of(read(there, key))
-        write(there, key, value)
-        after = number_of(read(there, key))
-        self._entries.append(_Entry(what, group, holder, key, before, after))
+        before = number_of(read(holder(), key))
+        self._entries.append(_Entry(what, group, holder, key, before, value))
+
+    def carry_out(self) -> None:
+        """Write what was planned."""
+        there = [(e, holder) for e in self._entries if (holder := e.holder()) is not None]
+        for entry, holder in there:
+            write(holder, entry.key, entry.after)
+        self._entries = [
+            entry._replace(after=number_of(read(holder, entry.key))) for entry, holder in there
+        ]
 
     def roll_back(self) -> None:
         """Everything as it was, because not everything could be changed."""
@@ -99,28 +123,34 @@ class Ledger:
         """From what to what."""
         return _told(self._entries)
 
-    def undo(
-        self,
-        factor: Callable[[float, float], float],
-        carries: Callable[[Any, Any, bool], bool],
-    ) -> Undone:
-        """Take back what still carries the change.
+    def look(self, carries: Callable[[Any, Any, bool], bool]) -> None:
+        """See what there is now, before anything is taken back: in this ledger or in another.
 
         Args:
-            factor: What a number that has moved on since is multiplied by, made of what it was
-                before the action and right after it.
             carries: Whether a place, by its holder and key, still carries the change, which may
                 have moved on as it would; its last argument says whether it has moved at all. One
                 that does not has been overwritten, and is somebody else's.
         """
-        undone, left = [], []
         found = [
             (entry, there, number_of(read(there, entry.key)))
             for entry in self._entries
             if (there := entry.holder()) is not None
         ]
-        ours = [carries(there, entry.key, now != entry.after) for entry, there, now in found]
-        for (entry, there, now), is_ours in zip(found, ours, strict=True):
+        self._looked = [
+            _Looked(entry, there, now, carries(there, entry.key, now != entry.after))
+            for entry, there, now in found
+        ]
+
+    def undo(self, factor: Callable[[float, float], float]) -> Undone:
+        """Take back what carried the change as it was looked at.
+
+        Args:
+            factor: What a number that has moved on since is multiplied by, made of what it was
+                before the action and right after it.
+        """
+        undone, left = [], []
+        looked, self._looked = self._looked, []
+        for entry, there, now, is_ours in looked:
             if is_ours:
                 is_same = now == entry.after
                 value = entry.before if is_same else now * factor(entry.before, entry.after)
