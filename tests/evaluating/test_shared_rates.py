@@ -130,14 +130,14 @@ def test_a_held_tensor_is_the_scripts_again_after_each_step() -> None:
     assert _step(optimizer, parameters) == [1.0, 1.0]
 
 
-class Around(torch.optim.Optimizer):
+class Around(torch.optim.Optimizer):  # type: ignore[misc, name-defined]
     """An optimizer around another one, whose groups it shares, as Lookahead."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__(inner.param_groups, {"lr": 0.1})
         self.inner, self.param_groups = inner, inner.param_groups
 
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> None:
         """The other one's."""
         self.inner.step()
 

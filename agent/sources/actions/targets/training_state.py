@@ -7,6 +7,7 @@ keeps is seen as the file is read back.
 
 from __future__ import annotations
 
+import copy
 import random
 import sys
 from typing import TYPE_CHECKING, Any
@@ -103,16 +104,19 @@ def _copied(value: Any, storages: dict[int, Any]) -> Any:
             return value.detach().cpu().clone()
         storage = value.untyped_storage()
         if storage.data_ptr() not in storages:
-            copy = storage.cpu()
-            storages[storage.data_ptr()] = copy if copy is not storage else storage.clone()
-        copy = torch.empty(0, dtype=value.dtype)
-        copy.set_(
+            host = storage.cpu()
+            storages[storage.data_ptr()] = host if host is not storage else storage.clone()
+        taken = torch.empty(0, dtype=value.dtype)
+        taken.set_(
             storages[storage.data_ptr()], value.storage_offset(), value.size(), value.stride()
         )
-        return copy
+        taken = taken.conj() if value.is_conj() else taken
+        return torch._neg_view(taken) if value.is_neg() else taken
     if isinstance(value, dict):
-        parts = {key: _copied(part, storages) for key, part in value.items()}
-        return type(value)(parts) if type(value) is not dict else parts
+        alike = {} if type(value) is dict else copy.copy(value)  # with a default, or `_metadata`
+        for key, part in value.items():
+            alike[key] = _copied(part, storages)
+        return alike
     if type(value) in {list, tuple}:
         return type(value)(_copied(part, storages) for part in value)
     return value
