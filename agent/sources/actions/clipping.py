@@ -1,6 +1,7 @@
 """Clips the norm of all gradients before every optimizer step.
 
-Rules of this file: never waits for the device; gradients whose norm is not finite are left as they
+Rules of this file: never waits for the device, but to sum up a sparse gradient that has rows of one
+index apart, as the optimizer does next. Gradients whose norm is not finite are left as they
 are, since to divide by such a norm would only spread it. Under AMP the gradients are those that the
 optimizer steps with: unscaled, or compared with the limit times the scale where it unscales them
 itself.
@@ -14,13 +15,16 @@ from typing import Any
 
 from ....errors import ActRefused
 from ....messages.about.act import Clip
-from ..torch_types import Optimizer, Tensor
+from ..numbers.gradient_tensors import parameters_of
+from ..torch_types import Optimizer
 from .ledger import Applied
 from .moments.step_hooks import StepHooks, exchange
 from .targets.scene import Scene
 
 _EPSILON = 1e-6
 """As torch.nn.utils.clip_grad_norm_ has it."""
+_SINGLE = 4
+"""The bytes of a float32."""
 _WHAT = "gradient norm is clipped to"
 
 
@@ -72,12 +76,12 @@ class Clipping:
 def clip(optimizer: Optimizer, max_norm: float) -> None:
     """Clip the gradients that an optimizer is about to step with."""
     torch = sys.modules["torch"]
-    gradients = gradients_of(optimizer)
+    gradients = [p.grad for p in parameters_of(optimizer) if p.grad is not None]
     if not gradients:
         return
     with torch.no_grad():
         device = gradients[0].device
-        norms = [torch.linalg.vector_norm(g.float()).to(device) for g in gradients]
+        norms = [_norm(gradient).to(device, torch.float32) for gradient in gradients]
         total = torch.linalg.vector_norm(torch.stack(norms))
         limit = max_norm
         scale = getattr(optimizer, "grad_scale", None)
@@ -86,15 +90,12 @@ def clip(optimizer: Optimizer, max_norm: float) -> None:
         factor = (limit / (total + _EPSILON)).clamp(max=1.0)
         factor = torch.where(torch.isfinite(total), factor, torch.ones_like(factor))
         for gradient in gradients:
-            gradient.mul_(factor.to(gradient.device))
+            numbers = gradient._values() if gradient.is_sparse else gradient
+            numbers.mul_(factor.to(numbers.device))
 
 
-def gradients_of(optimizer: Optimizer) -> list[Any]:
-    """The gradients that an optimizer is about to step with."""
-    parameters = (p for group in optimizer.param_groups for p in group["params"])
-    return [_values(p.grad) for p in parameters if p.grad is not None]
-
-
-def _values(gradient: Tensor) -> Any:
-    """The numbers of a gradient; of a sparse one those that are stored."""
-    return gradient._values() if gradient.is_sparse else gradient
+def _norm(gradient: Any) -> Any:
+    """The Euclidean norm, where the gradient is; of half precision in float32."""
+    numbers = gradient.coalesce().values() if gradient.is_sparse else gradient
+    is_half = numbers.dtype.itemsize < _SINGLE
+    return sys.modules["torch"].linalg.vector_norm(numbers.float() if is_half else numbers)

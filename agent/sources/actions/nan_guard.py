@@ -193,7 +193,7 @@ class _Guard:
         torch: Any = sys.modules["torch"]
         places, gradients = [], []
         for place, parameter in enumerate(parameters):
-            gradient = _readable(parameter.grad, torch)
+            gradient = numbers_of(parameter.grad, torch)
             if gradient is not None and gradient.numel():
                 places.append(place)
                 gradients.append(gradient)
@@ -333,12 +333,14 @@ def _is_left_to_scaler(optimizer: Optimizer) -> bool:
     return overflow is not None and bool(overflow)
 
 
-def _readable(gradient: Any, torch: ModuleType) -> Any:
+def numbers_of(gradient: Any, torch: ModuleType) -> Any:
     """The numbers of a gradient that are here; None where they cannot be read."""
     if gradient is None:
         return None
     here = getattr(gradient, "_local_tensor", gradient)  # of a DTensor, what this rank has of it
     here = here._values() if here.is_sparse else here
+    if type(here) is torch.Tensor and here.is_complex():
+        here = torch.view_as_real(here.detach().resolve_conj())
     return here if is_plain(here, torch) else None
 
 
