@@ -57,7 +57,7 @@ class Actions:
         self._agent = agent
         self._record = ActionRecord(agent)
         self._kept: list[PendingAction] = []
-        self._hooks: dict[str, StepHooks] = {}
+        self._hooks: list[StepHooks] = []
         self._searches: Searches | None = None
         self._rings: dict[str, RingWriter] = {}
         self._lock = threading.Lock()
@@ -125,7 +125,7 @@ class Actions:
         with self._lock:
             for kept in self._kept:
                 kept.is_cancelled = True
-        for hooks in self._hooks.values():
+        for hooks in list(self._hooks):
             hooks.end()
         if self._hooks and self._agent.training.is_moving():
             self._take_hooks_off()
@@ -138,7 +138,7 @@ class Actions:
         from ..sources.actions.moments.step_start import StepStart
 
         def take_off() -> None:
-            for hooks in self._hooks.values():
+            for hooks in list(self._hooks):
                 hooks.take_off()
 
         training = self._agent.training
@@ -203,13 +203,13 @@ class Actions:
         applied, step = found[0]
         applied = action.finish(scene, applied, until)
         with self._lock:
-            kept.undo, kept.kind = applied.undo, applied.kind
+            kept.undo, kept.kind, kept.hooks = applied.undo, applied.kind, applied.hooks
+            kept.optimizers = applied.optimizers
         notes = applied.notes
         if not is_at_call:
             notes += ("applied as a step's optimizer had stepped, before its scheduler could",)
-        is_in_force = applied.kind is not None and applied.kind in self._hooks
         return Outcome(
-            "in force" if is_in_force else "done",
+            "in force" if kept.is_in_force else "done",
             step,
             applied.changes,
             notes,
@@ -282,23 +282,20 @@ class Actions:
             self._uncover(undone)
         if kept.kind is not None:
             with self._lock:
-                alike = (k for k in reversed(self._kept) if k is not kept and k.kind == kept.kind)
-                kept.replaced = next((k for k in alike if k.can_be_undone), None)
-            if kept.replaced is not None:
-                kept.replaced.replaced_by = kept
-                self._restate(kept.replaced, "done")
+                kept.replaced = [k for k in self._kept if k is not kept and k.is_alike(kept)]
+            for below in kept.replaced:
+                below.replaced_by.append(kept)
+                self._restate(below, "in force" if below.is_in_force else "done")
 
     def _uncover(self, undone: PendingAction) -> None:
         """What an action stood over is as it was before."""
-        below = undone.replaced
-        if below is not None:
-            below.replaced_by = None
-            if below.kind in self._hooks:
-                self._restate(below, "in force")
+        for below in undone.replaced:
+            below.replaced_by.remove(undone)
+            self._restate(below, "in force" if below.is_in_force else "done")
 
     def _restate(self, kept: PendingAction, state: str) -> None:
-        """An action stands otherwise now."""
-        if kept.outcome is not None:
+        """An action stands so now."""
+        if kept.outcome is not None and kept.outcome.state != state:
             kept.outcome = kept.outcome._replace(state=state)
             self._record.end(kept.word, kept.outcome)
 

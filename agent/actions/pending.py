@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import shlex
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ActRefused
 from ...messages.about.act import Act, Asked, Prepared, Undo
@@ -21,7 +22,7 @@ from ..audit.request_log import Sender
 from .record import Outcome
 
 if TYPE_CHECKING:
-    from ..sources.actions.ledger import Undone
+    from ..sources.actions.ledger import Hanging, Undone
     from ..sources.actions.moments.rendezvous import Rendezvous
 
 
@@ -35,8 +36,10 @@ class PendingAction:
         rendezvous: Where they do, once it is prepared.
         undo: Takes it back; None where that has no meaning, or has been done.
         kind: What it is the one of.
-        replaced: The action of its kind before it, which it stands over.
-        replaced_by: The one that stands over it, while that does.
+        hooks: What hangs on the training by it.
+        optimizers: Those that it is on; None where it is not a matter of them.
+        replaced: The actions of its kind before it, which it stands over, if only in part.
+        replaced_by: Those that stand over it, while they do.
         taken_back: The one that it undoes.
     """
 
@@ -56,8 +59,10 @@ class PendingAction:
     outcome: Outcome | None = None
     undo: Callable[[], Undone] | None = None
     kind: str | None = None
-    replaced: PendingAction | None = None
-    replaced_by: PendingAction | None = None
+    hooks: Hanging | None = None
+    optimizers: weakref.WeakSet[Any] | None = None
+    replaced: list[PendingAction] = field(default_factory=list)
+    replaced_by: list[PendingAction] = field(default_factory=list)
     taken_back: PendingAction | None = None
 
     def to_message(self) -> Act:
@@ -81,7 +86,19 @@ class PendingAction:
     @property
     def can_be_undone(self) -> bool:
         """Whether it can be now."""
-        return self.undo is not None and self.replaced_by is None
+        return self.undo is not None and not self.replaced_by
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether anything hangs on the training by it."""
+        return self.hooks is not None and self.hooks.hangs
+
+    def is_alike(self, other: PendingAction) -> bool:
+        """Whether another one stands over it: of its kind, and on one of its optimizers."""
+        if self.undo is None or self.kind != other.kind:
+            return False
+        mine, theirs = self.optimizers, other.optimizers
+        return not mine or not theirs or any(optimizer in theirs for optimizer in mine)
 
     def refuse_unwanted(self) -> None:
         """Make sure that somebody still waits for it.
@@ -111,8 +128,8 @@ def refuse_undoing_alone(
 
 def why_not(kept: PendingAction) -> str:
     """Why an action cannot be undone, to be put behind its number."""
-    if kept.replaced_by is not None:
-        return f"has been replaced by action {kept.replaced_by.number}; undo that first"
+    if kept.replaced_by:
+        return f"has been replaced by action {kept.replaced_by[-1].number}; undo that first"
     state = kept.outcome.state if kept.outcome is not None else None
     if state in {"undone", "overwritten"}:
         return f"is {state} already"

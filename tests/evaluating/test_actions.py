@@ -78,6 +78,11 @@ def _row(job: probing.Process, number: int) -> dict[str, object]:
     return row
 
 
+def _states(job: probing.Process, acts: list[Act]) -> list[str | None]:
+    states = {act.number: act.state for act in job.acts().acts}
+    return [states[act.number] for act in acts]
+
+
 def _changes(act: Act) -> dict[str, tuple[str | None, str | None]]:
     return {change.what: (change.before, change.after) for change in act.changes}
 
@@ -199,6 +204,15 @@ def test_all_optimizers_are_acted_on_and_named(
             job.act(Lr(value=0.1, optimizer="Lion"))
         with pytest.raises(ProbingError, match="there are 2 models: "):
             job.act(KeepLayers(count=1))
+        clips = [job.act(Clip(max_norm=1.0, optimizer=name)) for name in ("opt_gen", "opt_critic")]
+        assert _states(job, clips) == ["in force", "in force"]
+        clips.append(job.act(Clip(max_norm=2.0)))
+        assert _states(job, clips) == ["done", "done", "in force"]
+        with pytest.raises(ProbingError, match=f"replaced by action {clips[2].number}"):
+            job.act(Undo(number=clips[0].number))
+        for number in (clips[2].number, clips[0].number):
+            job.act(Undo(number=number))
+        assert _states(job, clips) == ["undone", "in force", "undone"]
         act = job.act(Checkpoint(path=str(tmp_path / "pair.pt")))
         assert "gen, critic" in act.notes[0]
         state = torch.load(tmp_path / "pair.pt", weights_only=True)

@@ -63,7 +63,7 @@ class FakeScene:
     """One optimizer and the parts of its scheduler."""
 
     def __init__(self, optimizer: Any, scheduler: Any) -> None:
-        self.hooks: dict[str, Any] = {}
+        self.hooks: list[Any] = []
         self.recording = FakeRecording()
         self._optimizer, self._scheduler = optimizer, scheduler
 

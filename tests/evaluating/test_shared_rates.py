@@ -40,7 +40,7 @@ class FakeScene:
     """Some optimizers, and the schedulers of each."""
 
     def __init__(self, optimizers: list[Any], schedulers: list[Any]) -> None:
-        self.hooks: dict[str, Any] = {}
+        self.hooks: list[Any] = []
         self.recording = FakeRecording()
         self._optimizers = optimizers
         self._schedulers = schedulers

@@ -168,7 +168,7 @@ def test_bad_steps_are_skipped_warned_of_and_raised(start: Start) -> None:
 
 
 def test_only_the_optimizer_with_bad_gradients_is_skipped(start: Start) -> None:
-    """Of two models, each with its own; the other one steps."""
+    """Of two models, each with its own; the other one steps. Each may have a guard of its own."""
     guarded = start("two")
     guarded.job.act(NanGuard(do="skip"))
     steps = "int(optimizers[1].state[next(models[1].parameters())]['step'])"
@@ -177,6 +177,12 @@ def test_only_the_optimizer_with_bad_gradients_is_skipped(start: Start) -> None:
     guarded.poison(2)
     assert [r["outcome"] for r in guarded.rows()] == ["skipped", "skipped"]
     assert int(str(guarded.job.eval(code).value)) == before + 2
+    guarded.job.act(NanGuard(do="warn", optimizer="1"))
+    skipping, warning = sorted(guarded.note().split("; "), key=lambda note: "warn: " in note)
+    assert ("skip: 2 bad steps of " in skipping, "warn: 0 bad steps of " in warning) == (True, True)
+    assert skipping.partition(": ")[0] != warning.partition(": ")[0]
+    guarded.job.act(NanGuard(do="off", optimizer="1"))
+    assert guarded.note().startswith("skip: 2 bad steps of ")
 
 
 def test_a_bad_micro_batch_is_found(start: Start) -> None:

@@ -269,7 +269,7 @@ def _scene(model: nn.Module) -> Scene:
         recording=SimpleNamespace(objects=objects),
     )
     rings: Any = SimpleNamespace()  # asked for by none of these
-    return Scene(training, {}, rings, 0.0, ring=rings)
+    return Scene(training, [], rings, 0.0, ring=rings)
 
 
 def test_models_of_which_no_part_may_be_left_out_are_refused(tmp_path: Path) -> None:

@@ -223,6 +223,15 @@ class Bypasses(StepHooks):
         self.idle = idle
         self._bypasses: list[Bypass] = []
 
+    @property
+    def hangs(self) -> bool:
+        """Whether modules are stood in for."""
+        return bool(self._bypasses)
+
+    def is_on_any(self, optimizers: list[Any]) -> bool:
+        """It is no matter of optimizers: one is in the place of another."""
+        return True
+
     def put_on(self, optimizers: list[Any]) -> None:
         """Begin; what takes no part has no gradient from now on, so that no optimizer moves it."""
         self.is_on = True
@@ -232,9 +241,10 @@ class Bypasses(StepHooks):
         for parameter in self.idle:
             parameter.grad = None
 
-    def take_off(self) -> None:
+    def take_off(self, optimizers: list[Any] | None = None) -> list[Any]:
         """The modules run again."""
         self.is_on = False
         bypasses, self._bypasses = self._bypasses, []
         for bypass in reversed(bypasses):
             bypass.take_off()
+        return []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from typing import Any
 
 from ....errors import ActRefused
@@ -18,7 +19,7 @@ from ....messages.about.act import Clip
 from ..numbers.gradient_tensors import parameters_of
 from ..torch_types import Optimizer
 from .ledger import Applied
-from .moments.step_hooks import StepHooks, exchange
+from .moments.step_hooks import StepHooks, exchange, found
 from .targets.scene import Scene
 
 _EPSILON = 1e-6
@@ -48,15 +49,15 @@ class Clipping:
 
     def apply(self, scene: Scene) -> Applied:
         """Put the hook on, or take it off."""
-        old, hooks = scene.hooks.get("clip"), None
-        if self._max_norm is None and old is None:
+        hooks = None
+        if self._max_norm is None and not found(scene.hooks, "clip", self._optimizers):
             return Applied(notes=("nothing was clipped by an action before",))
         if self._max_norm is not None:
             work = functools.partial(clip, max_norm=self._max_norm)
             hooks = StepHooks("clip", f"{self._max_norm:g}", with_gradients=work)
         change, undo = exchange(scene.hooks, "clip", hooks, self._optimizers, what=_WHAT)
         notes = self._notes + self._script_notes(scene)
-        return Applied(changes=(change,), notes=notes, undo=undo, kind="clip")
+        return Applied((change,), notes, undo, "clip", hooks, weakref.WeakSet(self._optimizers))
 
     def finish(self, scene: Scene, applied: Applied, until: float) -> Applied:
         """Nothing more."""

@@ -17,7 +17,7 @@ from ....errors import ActRefused
 from ....messages.about.act import Change, Lr
 from ..torch_types import LRScheduler, Optimizer
 from .ledger import Applied, Ledger, Undone, is_number, number_of, write
-from .moments.step_hooks import StepHooks, exchange
+from .moments.step_hooks import StepHooks, exchange, found
 from .rate_watch import RateWatch, Successors, are_same, last_rates, rates_of
 from .targets.scene import Scene
 
@@ -63,10 +63,10 @@ class LearningRate:
             )
             for optimizer in self._chosen
         ]
-        held = scene.hooks.get("lr")
-        if held is not None and held.is_on and not self._asked.hold:
+        held = [one.value for one in found(scene.hooks, "lr", self._chosen) if one.is_on]
+        if held and not self._asked.hold:
             raise ActRefused(
-                f"the rate is held ({held.value})",
+                f"the rate is held ({', '.join(held)})",
                 help="Nothing was changed. `act undo` of that action ends it.",
             )
 
@@ -148,12 +148,12 @@ def _hold(asked: Lr, optimizers: list[Optimizer], named: tuple[str, ...], scene:
 
     def undo() -> Undone:
         undone = put_back()
-        recording.objects.held_lr.clear()
+        held.forget()
         return undone
 
     rates = ", ".join(f"{number_of(one.param_groups[0]['lr']):g}" for one in optimizers)
     note = f"between the steps the script still sees its own rate, now {rates}"
-    return Applied(changes=(change,), notes=(note, *named), undo=undo, kind="lr")
+    return Applied((change,), (note, *named), undo, "lr", hooks, weakref.WeakSet(optimizers))
 
 
 _REPLACED = (
@@ -360,6 +360,7 @@ class _Held:
         self._asked = asked
         self._recording = recording
         self._saved: dict[int, list[tuple[Any, float, float]]] = {}
+        self._told: set[int] = set()
         self.text = f"{asked.value:g}" if asked.scale is None else f"the script's x {asked.scale:g}"
 
     def put_in(self, optimizer: Optimizer) -> None:
@@ -373,6 +374,12 @@ class _Held:
         if optimizer.param_groups:
             now = number_of(optimizer.param_groups[0]["lr"])
             self._recording.objects.held_lr[id(optimizer)] = now
+            self._told.add(id(optimizer))
+
+    def forget(self) -> None:
+        """No optimizer steps with it any more."""
+        for key in self._told:
+            self._recording.objects.held_lr.pop(key, None)
 
     def _is_held(self, group: dict[str, Any]) -> bool:
         """Whether the rate is in place already, by the step of an optimizer around this one."""

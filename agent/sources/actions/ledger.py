@@ -7,10 +7,19 @@ where it is one, since others may hold that tensor.
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ....messages.about.act import Change
+
+
+class Hanging(Protocol):
+    """What an action has hung on the training."""
+
+    @property
+    def hangs(self) -> bool:
+        """Whether anything of it is there still."""
 
 
 class Applied(NamedTuple):
@@ -21,12 +30,16 @@ class Applied(NamedTuple):
             meaning.
         kind: What it is the one of; an older one of that kind has been replaced. None for an
             action that is over.
+        hooks: What is in force by it; None where nothing is.
+        optimizers: Those that it is on; None where it is not a matter of them.
     """
 
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     undo: Callable[[], Undone] | None = None
     kind: str | None = None
+    hooks: Hanging | None = None
+    optimizers: weakref.WeakSet[Any] | None = None
 
 
 class Undone(NamedTuple):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+import weakref
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
@@ -29,7 +30,8 @@ from ..numbers.gradient_tensors import is_plain, norms_of, parameters_of
 from ..shared.versions import version_of
 from ..torch_types import Optimizer, Tensor
 from .ledger import Applied
-from .moments.step_hooks import StepHooks, exchange
+from .moments.step_hooks import StepHooks, exchange, found
+from .targets.chosen import listed
 from .targets.scene import Scene
 
 KIND = "nan-guard"
@@ -56,7 +58,8 @@ class NanGuarding:
         """Find the optimizers, and refuse what could not be done on all ranks alike."""
         self._optimizers, self._named = scene.chosen(self._asked.optimizer)
         if self._asked.do == "off":
-            if isinstance(guarded := scene.hooks.get(KIND), _Hooks) and guarded.looks.skips:
+            guarded = found(scene.hooks, KIND, self._optimizers)
+            if any(isinstance(one, _Hooks) and one.looks.skips for one in guarded):
                 scene.refuse_alone("to end skipping")
             return
         if _skips(self._asked):
@@ -66,15 +69,15 @@ class NanGuarding:
 
     def apply(self, scene: Scene) -> Applied:
         """Put the hooks on, or take them off."""
-        old, hooks = scene.hooks.get(KIND), None
-        if self._guard is None and old is None:
+        hooks, in_force = None, scene.hooks
+        if self._guard is None and not found(in_force, KIND, self._optimizers):
             return Applied(notes=("no guard was in force",))
         if self._guard is not None:
             hooks = _Hooks(self._guard, self._asked.do)
-        change, undo = exchange(scene.hooks, KIND, hooks, self._optimizers, what=_WHAT)
-        in_force = scene.hooks
-        scene.training.on_demand[KIND] = lambda: _report(in_force.get(KIND))
-        return Applied(changes=(change,), notes=self._notes(), undo=undo, kind=KIND)
+        change, undo = exchange(in_force, KIND, hooks, self._optimizers, what=_WHAT)
+        scene.training.on_demand[KIND] = lambda: _report(in_force)
+        on = weakref.WeakSet(self._optimizers)
+        return Applied((change,), self._notes(), undo, KIND, hooks, on)
 
     def finish(self, scene: Scene, applied: Applied, until: float) -> Applied:
         """Nothing more."""
@@ -187,6 +190,10 @@ class _Guard:
             f"{most} in a row: go back to a checkpoint from before step {self.first_of_row}, with a"
             " lower learning rate"
         )
+
+    def names_of(self, optimizers: list[Optimizer]) -> list[str]:
+        """What optimizers are called."""
+        return [self._recording.objects.optimizer_names.name_of(one) for one in optimizers]
 
     def _examine(self, optimizer: Any, parameters: list[Any]) -> _Found:
         """Which gradients are not finite, and the loss."""
@@ -308,23 +315,40 @@ class _Hooks(StepHooks):
         )
         self.looks = guard
 
+    def told(self, *, by_name: bool) -> str:
+        """How it stands, in words.
+
+        Args:
+            by_name: Whether to say whose steps it looks at.
+        """
+        looks = self.looks
+        note = f"{self.value}: {looks.found} bad steps of {looks.looked}"
+        if looks.last_step is not None:
+            note += f", the last of them {looks.last_step}"
+        who = f"{listed(looks.names_of(self.optimizers))}: " if by_name else ""
+        parts = (who + note, looks.advice(), self.guard.problem)
+        return "; ".join(part for part in parts if part)
+
 
 def _skips(asked: NanGuard) -> bool:
     """Whether steps are skipped; those before the one that raises are, since else all are bad."""
     return asked.do == "skip" or (asked.do == "raise" and (asked.consecutive or 1) > 1)
 
 
-def _report(hooks: StepHooks | None) -> SourceReport | None:
-    """How the guard stands, for `status`; None where there is none."""
-    if not isinstance(hooks, _Hooks):
+def _report(in_force: list[StepHooks]) -> SourceReport | None:
+    """How the guards stand, for `status`; None where there is none."""
+    guards = [one for one in list(in_force) if isinstance(one, _Hooks)]
+    if not guards:
         return None
-    looks, fault = hooks.looks, hooks.guard.problem
-    note = f"{hooks.value}: {looks.found} bad steps of {looks.looked}"
-    if looks.last_step is not None:
-        note += f", the last of them {looks.last_step}"
-    note = "; ".join(part for part in (note, looks.advice(), fault) if part)
-    state = "failed" if hooks.guard.has_failed else "on" if hooks.is_on else "off"
-    return SourceReport(KIND, state, None, hooks.guard.faults, note)
+    notes = [one.told(by_name=len(guards) > 1) for one in guards]
+    states = [_state(one) for one in guards]
+    state = next(state for state in ("failed", "on", "off") if state in states)
+    faults = sum(one.guard.faults for one in guards)
+    return SourceReport(KIND, state, None, faults, "; ".join(notes))
+
+
+def _state(hooks: StepHooks) -> str:
+    return "failed" if hooks.guard.has_failed else "on" if hooks.is_on else "off"
 
 
 def _is_left_to_scaler(optimizer: Optimizer) -> bool:

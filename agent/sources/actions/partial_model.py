@@ -148,7 +148,7 @@ class _Part:
         """
         calls = self._calls(named)
         idle = only_inside(scene.bare_model(), [module for _, module in named])
-        others = [h for kind, h in scene.hooks.items() if kind != self._kind]
+        others = [h for h in scene.hooks if h.kind != self._kind]
         more = [p for h in others if isinstance(h, Bypasses) for p in h.idle]
         _refuse_nothing_left(scene, [*idle, *more])
         new = Bypasses(self._kind, self.value, calls, idle)
@@ -159,7 +159,7 @@ class _Part:
             f" their {len(idle)} parameters ({sum(p.numel() for p in idle):,} numbers) get no"
             " gradient"
         )
-        return Applied(changes=(change,), notes=(note,), undo=undo, kind=self._kind)
+        return Applied(changes=(change,), notes=(note,), undo=undo, kind=self._kind, hooks=new)
 
     def seen_skipped(self, applied: Applied, until: float) -> Applied:
         """Say so where nothing has been skipped."""

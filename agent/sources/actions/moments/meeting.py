@@ -34,7 +34,7 @@ class Meeting:
     """
 
     def __init__(self, training: TorchTraining, ranks: int, hold_s: float) -> None:
-        self._scene = Scene(training, {}, Searches(), 0.0, ring=_no_ring)
+        self._scene = Scene(training, [], Searches(), 0.0, ring=_no_ring)
         self._points = training.safe_points
         self._hold_s = hold_s
         self._rendezvous = Rendezvous(lambda: self._scene.place()[1])

@@ -25,6 +25,7 @@ class StepHooks:
     """Work before, and after, each step of some optimizers.
 
     Attributes:
+        kind: What it is the one of: an optimizer has one of each kind.
         is_on: Whether it is still wanted.
         value: What is in force, for the next action of the kind to tell as what was before.
     """
@@ -47,6 +48,7 @@ class StepHooks:
             after: The same, as the step has ended.
             lets_out: What the work may raise in the training.
         """
+        self.kind = kind
         self.value = value
         self.is_on = False
         self.guard = Guard(f"act {kind}", self.end)
@@ -54,26 +56,44 @@ class StepHooks:
         self._with_gradients = with_gradients
         self._after = after
         self._lets_out = lets_out
-        self._handles: list[Any] = []
+        self._handles: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
+
+    @property
+    def optimizers(self) -> list[Any]:
+        """Those that have the hooks."""
+        there = (reference() for reference in self._handles.keyrefs())
+        return [optimizer for optimizer in there if optimizer is not None]
+
+    @property
+    def hangs(self) -> bool:
+        """Whether anything of it is there still, be it wanted or not."""
+        return bool(self._handles)
+
+    def is_on_any(self, optimizers: list[Optimizer]) -> bool:
+        """Whether one of these has the hooks."""
+        return any(optimizer in self._handles for optimizer in optimizers)
 
     def put_on(self, optimizers: list[Optimizer]) -> None:
-        """Begin."""
+        """Begin, or begin with more of them."""
         self.is_on = True
         for optimizer in optimizers:
-            self._handles.append(optimizer.register_step_pre_hook(self._around))
+            handles = self._handles.setdefault(optimizer, [])
+            handles.append(optimizer.register_step_pre_hook(self._around))
             if self._after is not None:
-                self._handles.append(optimizer.register_step_post_hook(self._ended))
+                handles.append(optimizer.register_step_post_hook(self._ended))
 
     def end(self) -> None:
         """Do nothing any more; in any thread."""
         self.is_on = False
 
-    def take_off(self) -> None:
-        """Take the hooks off."""
-        self.is_on = False
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+    def take_off(self, optimizers: list[Optimizer] | None = None) -> list[Any]:
+        """Take the hooks off these, or all; returns those that had them."""
+        had = [o for o in self.optimizers if optimizers is None or o in optimizers]
+        for optimizer in had:
+            for handle in self._handles.pop(optimizer):
+                handle.remove()
+        self.is_on = self.is_on and self.hangs
+        return had
 
     def _around(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
@@ -117,8 +137,13 @@ class StepHooks:
             self.guard.fault()
 
 
+def found(hooks: list[StepHooks], kind: str, optimizers: list[Optimizer]) -> list[StepHooks]:
+    """Those of a kind that are on some of these optimizers."""
+    return [one for one in hooks if one.kind == kind and one.is_on_any(optimizers)]
+
+
 def exchange(
-    hooks: dict[str, StepHooks],
+    hooks: list[StepHooks],
     kind: str,
     new: StepHooks | None,
     optimizers: list[Optimizer],
@@ -128,33 +153,37 @@ def exchange(
 ) -> tuple[Change, Callable[[], Undone]]:
     """Put hooks in the place of those of their kind, between two steps.
 
+    What is on other optimizers stays there.
+
     Args:
+        hooks: All that are in force.
         what: What they change.
         usual: What is in force without any.
 
     Returns:
-        The change, and what puts the old ones back.
+        The change, and what puts the old ones back, where they were.
     """
-    old = _replace(hooks, kind, new, optimizers)
-    before, after = old.value if old else usual, new.value if new else None
-    references = [weakref.ref(optimizer) for optimizer in optimizers]
+    old = found(hooks, kind, optimizers)
+    lost = [(one, [weakref.ref(o) for o in one.take_off(optimizers)]) for one in old]
+    if new is not None:
+        new.put_on(optimizers)
+    _keep(hooks, new)
+    before = ", ".join(dict.fromkeys(one.value for one in old)) or usual
+    after = new.value if new else None
 
     def undo() -> Undone:
-        alive = [there for reference in references if (there := reference()) is not None]
-        _replace(hooks, kind, old, alive)
+        if new is not None:
+            new.take_off()
+        for one, references in lost:
+            one.put_on([there for reference in references if (there := reference()) is not None])
+            _keep(hooks, one)
+        _keep(hooks, None)
         return Undone((Change(what=what, before=after, after=before),))
 
     return Change(what=what, before=before, after=after), undo
 
 
-def _replace(
-    hooks: dict[str, StepHooks], kind: str, new: StepHooks | None, optimizers: list[Optimizer]
-) -> StepHooks | None:
-    """Take the old ones off and put the new ones on; returns the old ones."""
-    old = hooks.pop(kind, None)
-    if old is not None:
-        old.take_off()
-    if new is not None:
-        hooks[kind] = new
-        new.put_on(optimizers)
-    return old
+def _keep(hooks: list[StepHooks], more: StepHooks | None) -> None:
+    """Keep those that hang on something, and one more."""
+    there = [one for one in hooks if one.hangs and one is not more]
+    hooks[:] = [*there, more] if more is not None and more.hangs else there

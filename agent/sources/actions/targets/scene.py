@@ -55,7 +55,7 @@ class Scene:
     """What there is to act on.
 
     Attributes:
-        hooks: What hangs on the training by actions that are in force, by their kind.
+        hooks: What hangs on the training by actions that are in force.
         until: When nobody waits for the action any more, by the monotonic clock.
         number: The number of the action.
         ranks: How many ranks apply it at the same step; None for this one by itself.
@@ -67,7 +67,7 @@ class Scene:
     def __init__(
         self,
         training: TorchTraining,
-        hooks: dict[str, StepHooks],
+        hooks: list[StepHooks],
         searches: Searches,
         until: float,
         *,
