@@ -28,7 +28,7 @@ from ..audit.audit import ask_hooks
 from ..audit.request_log import Sender
 from ..recording.no_training import watched
 from ..state import Agent
-from .pending import PendingAction, refuse_undoing_alone, why_not
+from .pending import PendingAction, refuse_undoing_alone, still_kept, why_not
 from .place import wait_applied
 from .record import ActionRecord, Outcome
 
@@ -87,9 +87,7 @@ class Actions:
                 ranks=request.ranks,
             )
             self._kept.append(kept)
-            self._kept[:] = [
-                k for k in self._kept[:-_MOST_KEPT] if k.undo or not k.outcome
-            ] + self._kept[-_MOST_KEPT:]
+            self._kept[:] = still_kept(self._kept, _MOST_KEPT)
         try:
             start_thread("act", self._work, kept)
         except NoThread:

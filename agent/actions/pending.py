@@ -110,6 +110,25 @@ class PendingAction:
             raise ActRefused("who asked has gone, or the agent leaves")
 
 
+def still_kept(actions: list[PendingAction], most: int) -> list[PendingAction]:
+    """The last actions, and of those before them what is in hand or in force, or can be undone.
+
+    Args:
+        actions: All that are kept, the oldest first.
+        most: How many of the last, and how many of those that can be undone.
+    """
+    undoable = [kept for kept in actions if kept.undo is not None]
+    last = {kept.number for kept in (*actions[-most:], *undoable[-most:])}
+    stay: list[PendingAction] = []
+    gone: list[PendingAction] = []
+    for kept in actions:
+        stays = kept.number in last or kept.outcome is None or kept.is_in_force
+        (stay if stays else gone).append(kept)
+    for kept in gone:
+        kept.replaced = []  # which would keep those before it
+    return stay
+
+
 def refuse_undoing_alone(
     kept: PendingAction, undone: PendingAction, asked: Undo, job: str | None
 ) -> None:

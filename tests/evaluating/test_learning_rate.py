@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from probing.agent.sources.actions.learning_rate import LearningRate  # noqa: E402
-from probing.agent.sources.actions.rate_watch import RatesSet  # noqa: E402
+from probing.agent.sources.actions.rate_watch import RatesSet, RateWatch  # noqa: E402
 from probing.agent.sources.actions.targets.chosen import Chosen  # noqa: E402
 from probing.agent.sources.model.known_names import schedulers_among  # noqa: E402
 from probing.agent.sources.shared.events import Events  # noqa: E402
@@ -235,7 +235,10 @@ def test_a_rate_of_a_replaced_optimizer_is_not_taken_back(
     else:
         assert rates == pytest.approx([0.1, 0.01])
         assert undone.notes == ()
-    assert all(type(look.__self__).__name__ != "Successors" for look in events.before_step)
+    del applied, undone
+    for look in events.before_step:
+        look(trained.optimizer, (), {})
+    assert all(isinstance(look.__self__, RateWatch) for look in events.before_step)
 
 
 @pytest.mark.parametrize("asked", [Lr(scale=0.1), Lr(scale=0.1, hold=True)], ids=["once", "held"])

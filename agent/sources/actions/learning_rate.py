@@ -18,7 +18,7 @@ from ....messages.about.act import Change, Lr
 from ..torch_types import LRScheduler, Optimizer
 from .ledger import Applied, Ledger, Undone, is_number, number_of, write
 from .moments.step_hooks import StepHooks, exchange, found
-from .rate_watch import RateWatch, Successors, are_same, last_rates, rates_of
+from .rate_watch import RateWatch, are_same, last_rates, rates_of, successors_of
 from .targets.scene import Scene
 
 if TYPE_CHECKING:
@@ -85,8 +85,7 @@ class LearningRate:
             for rates in self._rates:
                 rates.ledger.roll_back()
             raise
-        self._successors = Successors(scene.recording, optimizers)
-        self._successors.begin()
+        self._successors = successors_of(scene.recording, optimizers)
         self._watches = [rates.watch(scene.recording) for rates in self._rates]
         for watch in self._watches:
             watch.begin()
@@ -122,7 +121,6 @@ class LearningRate:
 
     def _take_back(self) -> Undone:
         """As it would be by now without this action, where that is still there and in use."""
-        self._successors.end()
         replaced = self._successors.have_replaced
         gone = [r for r in self._rates if (o := r.optimizer()) is None or replaced(o)]
         there = [rates for rates in self._rates if rates not in gone]

@@ -93,39 +93,70 @@ class Successors:
     As for each fold of a cross-validation. One that steps again is in use, whatever else does.
     """
 
-    def __init__(self, recording: Recording, optimizers: list[Optimizer]) -> None:
-        self._recording = recording
-        self._known: weakref.WeakSet[Any] = weakref.WeakSet(recording.objects.made.alive())
-        self._known.update(optimizers)
-        self._later = {id(optimizer): 0 for optimizer in optimizers}
-        self._look: Callable[..., None] = self._step_begins
-        self._guard = Guard("learning rate", self.end)
+    def __init__(self, optimizers: list[Optimizer], made: list[Optimizer]) -> None:
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet([*made, *optimizers])
+        self._later: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        for optimizer in optimizers:
+            self._later[optimizer] = 0
 
-    def begin(self) -> None:
-        """Look from now on; the training must stand still."""
-        self._recording.events.before_step += (self._look,)
+    def fits(self, optimizers: list[Optimizer], made: list[Optimizer]) -> bool:
+        """Whether a look at these that begins now would know no less, and no more."""
+        are_seen = all(self._later.get(optimizer) == 0 for optimizer in optimizers)
+        return are_seen and all(optimizer in self._known for optimizer in made)
+
+    def have_replaced(self, optimizer: Optimizer) -> bool:
+        """Whether they step in the place of this one."""
+        return self._later.get(optimizer, 0) >= _SURE
+
+    def count(self, optimizer: Optimizer) -> None:
+        """One is about to step: count the steps of others since those of each."""
+        if optimizer in self._later:
+            self._later[optimizer] = 0
+        elif optimizer not in self._known:
+            for key in list(self._later):
+                self._later[key] += 1
+
+
+def successors_of(recording: Recording, optimizers: list[Optimizer]) -> Successors:
+    """Those of some optimizers, for as long as they are held; the training must stand still.
+
+    Actions share them where they can: each look is at every step.
+    """
+    made = recording.objects.made.alive()
+    for look in recording.events.before_step:
+        there = look.successors() if isinstance(look, _Look) else None
+        if there is not None and there.fits(optimizers, made):
+            return there
+    there = Successors(optimizers, made)
+    recording.events.before_step += (_Look(recording, there),)
+    return there
+
+
+class _Look:
+    """Has successors see each step, as long as somebody holds them.
+
+    Attributes:
+        successors: Gives them; None once nobody does.
+    """
+
+    def __init__(self, recording: Recording, successors: Successors) -> None:
+        self.successors = weakref.ref(successors)
+        self._events = recording.events
+        self._guard = Guard("learning rate", self.end)
 
     def end(self) -> None:
         """Look no more."""
-        self._recording.events.forget(self._look)
+        self._events.forget(self)
 
-    def have_replaced(self, optimizer: Optimizer) -> bool:
-        """Whether they step in the place of this one, which must live."""
-        return self._later[id(optimizer)] >= _SURE
-
-    def _step_begins(
+    def __call__(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         """See `Events.before_step`."""
-        self._guard.run(self._count, optimizer)
-
-    def _count(self, optimizer: Optimizer) -> None:
-        """Count the steps of others since those of each."""
-        if id(optimizer) in self._later:
-            self._later[id(optimizer)] = 0
-        elif optimizer not in self._known:
-            for key in self._later:
-                self._later[key] += 1
+        there = self.successors()
+        if there is None:
+            self.end()
+        else:
+            self._guard.run(there.count, optimizer)
 
 
 class RatesSet:
