@@ -135,7 +135,7 @@ class OwnRows:
         word = ring.next_word()
         opening: tuple[int, ...] = (time.perf_counter_ns(), get_native_id())
         if self._has_step:
-            step = self._agent.training.step()
+            step = self._agent.training.told_step()
             opening = (NULL_INT if step is None else step, *opening)
         self._pack(ring.buffer, ring.offset_of(word), word, *opening, *row, word + DONE)
         if later or self._late is not None:

@@ -76,6 +76,10 @@ class NoTraining:
         """No step is counted."""
         return None
 
+    def told_step(self) -> int | None:
+        """No step is counted."""
+        return None
+
     def watched(self) -> Recording | None:
         """There is nothing to make them from."""
         return None

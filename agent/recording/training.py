@@ -214,6 +214,10 @@ class TorchTraining:
         is_counted = self._recording.training_thread and not self._recording.awaits_step
         return self._recording.step if is_counted else None
 
+    def told_step(self) -> int | None:
+        """The step that what the script tells now belongs to; None while no model was called."""
+        return None if self.step() is None else self._recording.told_step
+
     def watched(self) -> Recording | None:
         """What live tables of models and optimizers are made from; None without torch."""
         return self._recording

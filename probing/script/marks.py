@@ -95,7 +95,7 @@ def step() -> None:
 
 
 def metric(**values: Any) -> None:
-    """Record figures of the step in progress, into python.metrics.
+    """Record figures of the step in progress, or that has just ended, into python.metrics.
 
     A tensor of one element is read without waiting for its device.
 

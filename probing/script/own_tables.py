@@ -212,7 +212,7 @@ def _wrong_sizes(rows: object, text_bytes: object) -> str | None:
 
 def _columns(columns: Mapping[str, type], width: int) -> tuple[Column, ...]:
     """The columns of a table: the step, the script's, and whose row it is and when."""
-    from ..tables.columns import SEQ, START_NS, THREAD
+    from ..tables.columns import SEQ, START_NS, THREAD, TOLD_STEP
     from ..tables.records import Column, count
 
     own = [
@@ -225,7 +225,7 @@ def _columns(columns: Mapping[str, type], width: int) -> tuple[Column, ...]:
         )
         for name, kind in columns.items()
     ]
-    step = count("step", "The training step in progress; NULL before the first.")
+    step = count("step", f"{TOLD_STEP.doc} NULL before the first step.")
     has_step = any(name.lower() == "step" for name in columns)
     begun = START_NS._replace(doc="When it was added, since the epoch.")
     return (*(() if has_step else (step,)), *own, THREAD, begun, SEQ)

@@ -13,6 +13,10 @@ STEP = count(
     " the root module.",
     bits=32,
 )
+TOLD_STEP = STEP._replace(
+    doc="The step in progress; or the one that has just ended, until the next has a batch, a call"
+    " of a model or a backward pass."
+)
 SEQ = count("seq", "The row's number in this table, from 1.")
 ROOT = text("root", "The class of its root module.")
 MODEL = Column(

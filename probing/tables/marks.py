@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, STEP, THREAD
+from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, STEP, THREAD, TOLD_STEP
 from .records import Table, closing, count, number, text
 
 SPANS = Table(
@@ -27,7 +27,7 @@ METRICS = Table(
     kind="recorded",
     doc="One row per value that the script tells by `probing.metric(name=value)`.",
     columns=(
-        STEP,
+        TOLD_STEP,
         text("name", "What the script calls it."),
         *closing(
             number("value", "The number; NULL while it is on its way from a device."),

@@ -75,6 +75,25 @@ def test_the_ring_holds_the_newest(ready: Callable[..., Target]) -> None:
     holds_the_newest(ready, 20_000)
 
 
+@pytest.mark.torch
+def test_what_is_told_behind_a_step_is_that_steps(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the next begins with a batch, a call or a pass; behind a mark of the script's not."""
+    target = program("told_steps", PROBING="1")
+    target.wait_for_output("ready")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    rows = asked(target, "SELECT name, value, step FROM metrics ORDER BY seq")
+    assert {row["name"] for row in rows} == {
+        "batch_came", "called", "passed", "stepped", "epoch_ended", "validated", "without_batch",
+        "behind_mark",
+    }  # fmt: skip
+    assert [row for row in rows if row["value"] != row["step"]] == []
+    losses = asked(target, "SELECT told, loss FROM losses JOIN steps USING (step)")
+    assert [row["told"] for row in losses] == [pytest.approx(row["loss"]) for row in losses]
+    assert len(losses) == 6
+
+
 @pytest.mark.nightly
 @pytest.mark.anypython
 def test_the_ring_holds_the_newest_of_a_million(ready: Callable[..., Target]) -> None:

@@ -329,6 +329,8 @@ class ModuleCalls:
         if shape != rows.shape:
             rows.shape = shape
             self._memory.hurry()
+        if call.has_parameters:
+            self._recording.ended_step = None
         rows.called(id(call.root), size, trains=call.has_grad and call.has_parameters)
         self._recording.objects.inputs.root_called(args, kwargs)
 
@@ -353,7 +355,7 @@ class ModuleCalls:
     def _leave_phase(self, thread: ThreadState, *, failed: bool = False) -> None:
         """The training thread is no longer in the forward pass."""
         if thread.is_evaluating:
-            thread.is_evaluating = False
+            thread.is_evaluating, self._recording.ended_step = False, None
             self._progress.evaluated()
         elif thread.native_id == self._recording.training_thread:
             self._recording.rows.phases.leave(time.perf_counter_ns())

@@ -311,6 +311,8 @@ class DataLoaders(PlainSource):
             samples, tokens = (None if n == NULL_INT else n for n in (facts.samples, facts.tokens))
             came = state == DONE and not is_exhausted
             told = Wait(wait.start_ns, took, samples, tokens, came)
+            if came:  # a loader at its end may end an epoch, of which the script tells then
+                self._recording.ended_step = None
             self._recording.rows.data_waited(told)
 
     def _leave(self, wait: _Wait) -> None:

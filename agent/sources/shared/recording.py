@@ -72,6 +72,8 @@ class Recording:
         costs: What sources do a few times per step.
         awaits_step: Whether recording began in the middle of a training and waits for the end of
             the step in progress.
+        ended_step: The step that has ended last, while nothing of the next one has been seen: no
+            batch, call of a model or backward pass. None otherwise.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Recording:
         self.session = 0
         self.costs = StepCosts()
         self.awaits_step = False
+        self.ended_step: int | None = None
 
     @property
     def step(self) -> int:
@@ -104,3 +107,9 @@ class Recording:
     @step.setter
     def step(self, number: int) -> None:
         self.now.step = number
+
+    @property
+    def told_step(self) -> int:
+        """The step that what the script tells now belongs to: scripts log when one has ended."""
+        ended = self.ended_step
+        return self.now.step if ended is None else ended

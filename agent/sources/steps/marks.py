@@ -105,6 +105,7 @@ class Marks(PlainSource):
             recording.costs.add("marks", clock() - start)
             if has_ended:
                 recording.safe_points.step_ended()
+            recording.ended_step = None  # what comes behind the script's own mark is the next step
 
     def _end_span(self, begun: object, failed: bool) -> None:  # noqa: FBT001 - as the guard calls it
         if isinstance(begun, int) and self._spans.still_holds(begun):
@@ -114,10 +115,10 @@ class Marks(PlainSource):
     def _write(self, values: dict[str, object]) -> None:
         """One row per figure."""
         recording, now = self._recording, time.perf_counter_ns()
-        thread_id = recording.threads.state.native_id
+        step, thread_id = recording.told_step, recording.threads.state.native_id
         for name, value in values.items():
             closing, number = self._metrics.no_closing(), self._number(value)
-            word = self._metrics.open_row(now, recording.step, self._number_of(name), thread_id)
+            word = self._metrics.open_row(now, step, self._number_of(name), thread_id)
             self._late.write(self._metrics, word, closing, [(self._value_at, number)])
         self._late.flush()
 

@@ -210,7 +210,7 @@ class BackwardPasses(StandInSource):
         is_inside = creates_graph and is_last_pass()
         is_functional = is_inside and not has_optimizer
         begun.creates_graph = creates_graph = creates_graph and not is_functional
-        begun.is_counted = True
+        begun.is_counted, recording.ended_step = True, None
         self._progress.pass_begins(
             begun.thread, has_optimizer=has_optimizer, creates_graph=creates_graph
         )

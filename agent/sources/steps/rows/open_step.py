@@ -110,6 +110,7 @@ class OpenStep:
             recording.rows.close(now, StepEnd(took, memory, optimizer, lr, model, models))
             trace.release_pages(word)
             self.is_open, self.trace_word = False, None
+        recording.ended_step = recording.now.step
         recording.now.step += 1 + missed
 
     def infer(self, thread_id: int, models: int) -> None:
@@ -134,4 +135,5 @@ class OpenStep:
     def abandon(self) -> None:
         """Recording stops: the rows stay open."""
         self.is_open, self.trace_word, self._inferred = False, None, None
+        self._recording.ended_step = None
         self._recording.rows.abandon()
