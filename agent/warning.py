@@ -1,4 +1,6 @@
-"""The one thing that the agent writes to the host's stderr: why it is not where it was asked to be.
+"""All that the agent writes to the host's stderr: what it was told to do and does not.
+
+It cannot start, listen or be in its place, or a variable is no setting.
 
 Rules of this file: at the start of an agent that the training was started with, and never in a
 process that it was put into. Who reads nothing of stderr holds up nothing: a pipe that is full gets

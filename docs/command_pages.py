@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import re
 from collections.abc import Iterator
+from typing import get_args
 
 import click
 from markdown_parts import anchor, bullets, grid, page, prose
@@ -17,6 +18,7 @@ from probing.cli.group import probing as cli
 from probing.cli.help.contract import EXIT_CODES, OUTPUTS, OWN_CODES
 from probing.cli.help.examples import ANSWERS
 from probing.cli.tasks import TASKS
+from probing.client.listing import State
 
 _COMMON_FROM = 5  # as many commands share an option before it is explained apart from them
 _TARGET_OPTIONS = 8  # the first of those of `probing`: whom to ask, and how
@@ -25,11 +27,15 @@ _CLI_SHARED = "Options of several commands:"
 _CONTRACT_INTRO = (
     "A program may rely on what stands here. Keys are added; none goes or changes its meaning"
     " without a line in the changelog. Answers go to stdout, and notes, progress and errors to"
-    " stderr, so that stdout of a command that has failed is empty."
+    " stderr. An exit code other than 0 does not mean that stdout is empty: `--check` answers with"
+    " what it has found, `eval` with what its code has printed before it failed, Ctrl-C leaves a"
+    " part, and of several processes the code is that of the first that failed, and the answers of"
+    " the others are there."
 )
 _CONTRACT_ERRORS = (
     "An error is one sentence on stderr that begins with `error:`, and what to do next below it."
-    " [Errors](errors.md) lists them with their codes. Beyond that:"
+    " [Errors](errors.md) lists them with their codes. What a user's code raises is none: its"
+    " traceback is on stderr, with `--json` in the answer. Beyond that:"
 )
 _CONTRACT_JSON = (
     "With `--json`, one value: an object; an `array` of objects; or `rows`, an array of objects"
@@ -37,6 +43,10 @@ _CONTRACT_JSON = (
     " itself writes an array of `{endpoint, answer}`. What was not measured is `null`; NaN and the"
     ' infinities are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. Keys that end in `_s`,'
     " `_ns` or `_bytes` are in that unit. Actions beside `act lr` answer as it does."
+)
+_CONTRACT_STATES = (
+    "`state` of `list` and `overview` is one of {}, which some screens show as `ended`. In a job it"
+    " is also `missing`."
 )
 _METAVAR = re.compile(r" [A-Z]+(?=`$)")  # said where the option is explained
 _WHICH_ERROR = "Errors and their codes: [Errors](errors.md)."
@@ -79,6 +89,7 @@ def contract_page() -> str:
         for name, output in OUTPUTS.items()
     )
     parts.append(grid(("command", "shape", "keys"), rows))
+    parts.append(_CONTRACT_STATES.format(", ".join(f"`{state}`" for state in get_args(State))))
     return page(parts)
 
 

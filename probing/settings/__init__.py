@@ -43,8 +43,8 @@ class Settings:
 
     mode: str = _setting(
         "off",
-        "`1` puts the agent into every Python process that imports torch, `all` into every"
-        " Python process, `0` into none.",
+        "`1` puts the agent into Python processes that import torch, `all` into those without"
+        " torch, too, `0` into none. Helpers, such as workers of a DataLoader, get none.",
         env="PROBING",
     )
     disable: str = _setting(
@@ -140,8 +140,8 @@ class Settings:
     )
     step_rows: int = _setting(
         16_384,
-        "Rows of python.steps, python.micro_batches and probing.overhead; 328, 128 and 80"
-        " bytes each.",
+        "Rows of python.steps, python.micro_batches, python.optimizer_steps and probing.overhead;"
+        " 328, 128, 80 and 80 bytes each.",
         minimum=64,
     )
     mark_rows: int = _setting(
