@@ -49,8 +49,9 @@ class Pace:
         age_s: How long ago it began.
         counted: How many of the newest ended steps the figures are of.
         step_s: Their median duration.
-        losses: The losses of the newest steps, oldest first; None where one is not known.
-        first_step: The step of the first of these losses.
+        losses: The losses of the newest steps, from the oldest that is known; None where one is
+            not known.
+        first_step: The step of the first of these losses; None where there are none.
         phases: What the counted steps spent in each phase, in seconds each, together the whole.
         device_s: The median time of a step on the device; None without one.
     """
@@ -138,7 +139,9 @@ def pace_of(rows: Sequence[Row], *, window: int = _WINDOW) -> Pace | None:
     ended = [row for row in rows if row["duration"] is not None]
     counted = ended[:window]
     total = math.fsum(row["duration"] for row in counted)
-    known = [row["loss"] for row in reversed(ended)]
+    of_loss = [(row["step"], row["loss"]) for row in reversed(ended)]
+    first = next((at for at, (_, loss) in enumerate(of_loss) if loss is not None), len(of_loss))
+    of_loss = of_loss[first:]
     return Pace(
         step=rows[0]["step"],
         age_s=rows[0]["age_s"],
@@ -146,8 +149,8 @@ def pace_of(rows: Sequence[Row], *, window: int = _WINDOW) -> Pace | None:
         step_s=_median([row["duration"] for row in counted]),
         tokens_per_s=_median([row["tokens_per_s"] for row in counted]),
         samples_per_s=_rate(counted, total),
-        losses=tuple(known) if any(loss is not None for loss in known) else (),
-        first_step=ended[-1]["step"] if ended else None,
+        losses=tuple(loss for _, loss in of_loss),
+        first_step=of_loss[0][0] if of_loss else None,
         phases=_phases(counted, total),
         device_s=_median([row["device_s"] for row in counted]),
     )
