@@ -15,8 +15,9 @@ def render_status(report: StatusReport, *, width: int | None, color: bool) -> st
     """The process in one line, its sources in a table, and what it costs in a sentence."""
     card = report.card
     command = escape_controls(shown_command(card.command))
-    rank = "" if card.rank is None else f", rank {card.rank} of {card.world_size}"
-    lines = [f"process {card.pid}{rank} on {card.host}: {command}"]
+    rank = "" if card.rank is None else f", rank {card.rank}"
+    of = f" of {card.world_size}" if rank and card.world_size else ""
+    lines = [f"process {card.pid}{rank}{of} on {card.host}: {command}"]
     never_began = [one for one in card.problems if one.startswith(FAILED_START)]
     if never_began and report.sources is None:
         words = f"problem: {never_began[0].rstrip('.')}; nothing is recorded"

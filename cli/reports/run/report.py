@@ -121,11 +121,12 @@ def report_of(process: Process) -> RunReport:
 
 def _facts(seen: Overview) -> list[tuple[str, str]]:
     """Who it is, as names and values."""
-    ranks = f"{seen.rank} of {seen.world_size}" if seen.rank is not None else ""
+    rank = "" if seen.rank is None else str(seen.rank)
+    of = f" of {seen.world_size}" if rank and seen.world_size else ""
     facts = (
         ("command", seen.command),
         ("process", f"{seen.pid} on {seen.host}" if seen.host else str(seen.pid)),
-        ("rank", ranks),
+        ("rank", f"{rank}{of}"),
         ("state", _state(seen)),
         ("step", "" if seen.pace is None else f"{seen.pace.step:,}"),
         ("written", time.strftime("%Y-%m-%d %H:%M:%S %z")),

@@ -9,10 +9,19 @@ import pytest
 
 from probing.cli.render.process.status import render_status
 from probing.cli.render.training.gradients import render_gradients
+from probing.cli.reports.overview import Overview
+from probing.cli.reports.run.report import _facts
 from probing.cli.reports.status_report import SourceStatus, StatusReport
 from probing.messages.card import Card
 
 pytestmark = pytest.mark.anypython
+
+
+CARD = Card(
+    pid=1, start_time=1, boot_id="", pid_namespace=0, uid=0, host="here",
+    command=("python", "train.py"), executable="", python="", version="", started_ns=0,
+    rank=None, local_rank=None, world_size=None,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -32,18 +41,13 @@ pytestmark = pytest.mark.anypython
 )
 def test_the_cost_stands_beside_its_limit(share: float, limit: float | None, says: str) -> None:
     """Within the limit says so, beyond it what is dearest; of ended runs the default is known."""
-    card = Card(
-        pid=1, start_time=1, boot_id="", pid_namespace=0, uid=0, host="here",
-        command=("python", "train.py"), executable="", python="", version="", started_ns=0,
-        rank=None, local_rank=None, world_size=None,
-    )  # fmt: skip
     sources = tuple(
         SourceStatus(source=name, state="on", table=name, cost_s=cost_s, faults=0, note=None,
                      rows=0, dropped=0)
         for name, cost_s in (("modules", 0.0002), ("memory", 0.0008), ("marks", None))
     )  # fmt: skip
     report = StatusReport(
-        card=card, sources=sources, silence=None, steps=9, cost_s=0.001, share=share, limit=limit
+        card=CARD, sources=sources, silence=None, steps=9, cost_s=0.001, share=share, limit=limit
     )
     assert says in render_status(report, width=None, color=False)
     early = dataclasses.replace(report, steps=0, cost_s=None, share=None, passes=1700)
@@ -51,6 +55,23 @@ def test_the_cost_stands_beside_its_limit(share: float, limit: float | None, say
     assert "no training step has ended after 1,700 backward passes: as their gradients" in words
     served = render_status(dataclasses.replace(early, passes=0, calls=40), width=None, color=False)
     assert "no training is seen: each of its 40 steps on record is a call of a model" in served
+
+
+@pytest.mark.parametrize(
+    ("rank", "ranks", "says"),
+    [(None, None, "1 on here"), (3, None, "1, rank 3 on here"), (3, 8, "1, rank 3 of 8 on here")],
+)
+def test_a_rank_is_one_of_so_many_as_are_known(
+    rank: int | None, ranks: int | None, says: str
+) -> None:
+    """Where RANK is set, WORLD_SIZE need not be."""
+    card = dataclasses.replace(CARD, rank=rank, world_size=ranks)
+    report = StatusReport(card=card, sources=None, silence=None, steps=0, cost_s=None, share=None)
+    assert render_status(report, width=None, color=False).startswith(f"process {says}: python")
+    seen = Overview(
+        endpoint="1", pid=1, host="here", command="", rank=rank, world_size=ranks, state="training"
+    )
+    assert dict(_facts(seen)).get("rank", "") == says[len("1, rank ") : -len(" on here")]
 
 
 def _row(norm: float) -> dict[str, Any]:
