@@ -99,22 +99,30 @@ def choose_rows(
 ) -> tuple[terminal.Screen, str, int]:
     """What a command with `statement_options` and `rows_options` writes: where, how, how many rows.
 
-    A format of the settings file gives way to all that the command line says.
-
     Raises:
         UsageError: Two formats are given, the file's suffix says none, or a terminal would get
             binary data.
     """
     screen = terminal.screen() if output is None else terminal.PLAIN
-    by_user = given_by_user(ctx, "given", given)
-    if wants_json(ctx, by_user):
-        given = "json"
-    elif output is not None:
-        given = by_user
-    form = choose_format(given, output, is_terminal=screen.is_terminal)
+    said = format_said(ctx, given, output)
+    form = choose_format(said, output, is_terminal=screen.is_terminal)
     if limit is None:
         limit = screen.rows_beside(_OTHER_LINES) if form == "table" else 0
     return screen, form, limit
+
+
+def format_said(ctx: click.Context, given: str | None, output: str | None) -> str | None:
+    """What ``--format`` or ``--json`` says; None where the suffix of ``-o`` is to say it.
+
+    A format of the settings file gives way to all that the command line says.
+
+    Raises:
+        UsageError: Two formats are given.
+    """
+    by_user = given_by_user(ctx, "given", given)
+    if wants_json(ctx, by_user):
+        return "json"
+    return given if output is None else by_user
 
 
 def wants_json(ctx: click.Context, given: str | None) -> bool:

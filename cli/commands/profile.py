@@ -10,7 +10,7 @@ from ...errors import UsageError
 from ...messages.common import MOST_STEPS
 from ..ask.replies import Replies, tell_notes
 from ..command import AskCommand
-from ..options import json_option, typed_option, wants_json
+from ..options import format_said, json_option, typed_option
 from ..output import terminal
 from ..output.files import write_file
 from ..output.formats import PROFILE_FORMATS, choose_profile_format
@@ -74,7 +74,7 @@ def command(
 
     target = asked_target(context)
     _check(context, is_sampled=hz is not None)
-    form = choose_profile_format("json" if wants_json(context, given) else given, output)
+    form = choose_profile_format(format_said(context, given, output), output)
     if form == "pprof" and output is None:
         raise UsageError("a profile for pprof is no text: add -o FILE.pb.gz.")
     if output is not None and not target.is_single:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 from click.shell_completion import CompletionItem
 
 from probing.cli import main, preferences
+from probing.cli.commands import profile
 from probing.cli.completion import complete_endpoints
 from probing.cli.group import probing as cli
 from probing.cli.output import terminal
+from probing.cli.reports import profiling
 from probing.cli.target import Target
 from probing.errors import UsageError
 from probing.history.stores.bucket import _usual_spool
@@ -120,6 +123,35 @@ def test_formats_of_the_file_give_way(write: Write) -> None:
     assert parse("4242", "memory", "-o", "x.json").params["style"] == "json"
     assert parse("4242", "status").params["style"] == "json"
     assert parse("4242", "status", "--format", "table").params["style"] == "text"
+
+
+@pytest.mark.parametrize(
+    ("words", "form"),
+    [
+        ([], "svg"),
+        (["--json"], "json"),
+        (["-o", "page.html"], "flamegraph.html"),
+        (["-o", "page.html", "--format", "table"], "table"),
+    ],
+)
+def test_the_format_of_a_profile_gives_way(
+    words: list[str], form: str, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of rows does."""
+    write('[defaults.profile]\nformat = "svg"\n')
+    chosen: list[str] = []
+
+    class Shown:
+        notes = ()
+
+        def render(self, form: str, _: object) -> str:
+            chosen.append(form)
+            return ""
+
+    monkeypatch.setattr(profiling, "ask_for_steps", lambda *_: Shown())
+    monkeypatch.setattr(profile, "write_file", lambda *_: None)
+    assert main.run([str(os.getpid()), "profile", *words]) == 0
+    assert chosen == [form]
 
 
 def test_the_environment_comes_before_the_file(
