@@ -76,7 +76,7 @@ def command(
     recorded step took is scaled with the batch.
     """
     target = asked_target(context)
-    limit = None if memory is None else parse_size(memory)
+    limit = None if memory is None else parse_size(memory, least=1)
     if largest and batch is not None:
         raise UsageError("--max looks for the batch itself; leave out --batch.")
     from ...messages.about.fit import FitRequest
@@ -147,11 +147,14 @@ def _measured(process: Process, target: Target) -> MeasuredFit:
         return measure(process, timeout_s=target.timeout_s, tell=tell)
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str, *, least: int = 0) -> int:
     """A size in bytes from what a person writes: ``80GiB``, ``80GB``, ``512M``.
 
+    Args:
+        least: The fewest bytes that make sense.
+
     Raises:
-        UsageError: It is no size.
+        UsageError: It is no size, or too small a one.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -161,4 +164,7 @@ def parse_size(text: str) -> int:
     number, unit, binary = match.groups()
     is_decimal = unit and not binary and text.strip().upper().endswith("B")
     base = 1000 if is_decimal else 1024
-    return int(float(number) * base ** _POWERS[unit.upper()])
+    size = int(float(number) * base ** _POWERS[unit.upper()])
+    if size < least:
+        raise UsageError(f"{text!r} is too small: {least} B is the least.")
+    return size

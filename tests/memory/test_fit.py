@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import weakref
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from probing.cli import main
 from probing.cli.commands.fit import parse_size
 from probing.errors import FitRefused, UsageError
 from probing.messages.about.fit import (
@@ -74,6 +76,15 @@ def test_sizes_are_read_as_people_write_them() -> None:
     assert {text: parse_size(text) for text in sizes} == sizes
     with pytest.raises(UsageError, match="not a size"):
         parse_size("much")
+
+
+@pytest.mark.anypython
+@pytest.mark.parametrize("size", ["0", "0.5B"])
+def test_nothing_fits_into_no_memory(size: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is refused before the training is held."""
+    words = [str(os.getpid()), "fit", "--batch", "2", "--memory", size]
+    assert main.run(words) == UsageError.exit_code
+    assert f"'{size}' is too small: 1 B is the least" in capfd.readouterr().err
 
 
 class Trained:
