@@ -40,6 +40,7 @@ class Question:
         max_rows: The most rows to give; 0 for all.
         screen: What stdout can show.
         budget_mib: What several processes may send together; None for the default.
+        all_by: What shows all rows, where a table leaves some out.
     """
 
     sql: str
@@ -48,6 +49,7 @@ class Question:
     max_rows: int
     screen: Screen
     budget_mib: float | None = None
+    all_by: str = "-n 0"
 
     @property
     def limit(self) -> int | None:
@@ -161,6 +163,6 @@ def _drawn(schema: Any, shown: Sequence[Any], total: int, question: Question) ->
         width=screen.width,
         color=screen.color,
         more_rows=total - len(kept),
-        all_by="-n 0",
+        all_by=question.all_by,
     )
     return f"{table}\n"

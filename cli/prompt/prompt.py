@@ -128,11 +128,15 @@ class Prompt:
     def _sql(self, statement: str) -> None:
         from ..ask.answering import Question, answer
 
-        screen = terminal.screen()
-        answer(
-            self._target,
-            Question(sql=statement, form="table", output=None, max_rows=_ROWS, screen=screen),
+        question = Question(
+            sql=statement,
+            form="table",
+            output=None,
+            max_rows=_ROWS,
+            screen=terminal.screen(),
+            all_by="`query -n 0` in a shell",
         )
+        answer(self._target, question)
 
     def _backtrace(self, options: str) -> None:
         from ..render.process.stacks import render_backtrace

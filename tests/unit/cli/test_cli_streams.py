@@ -28,6 +28,7 @@ from probing.cli.ask.feed import Feed
 from probing.cli.ask.replies import show
 from probing.cli.output.files import write_file
 from probing.cli.output.terminal import PLAIN, write_json
+from probing.cli.prompt.prompt import Prompt
 from probing.cli.render.cells import json_texts, plain_texts, short_texts
 from probing.cli.render.rows import WRITERS, arrow_file_chunks, unique_names
 from probing.cli.target import Target
@@ -161,6 +162,15 @@ def test_a_table_counts_what_it_does_not_show(capfdbinary: pytest.CaptureFixture
         *"012345",
         "… 6 more rows; -n 0 shows all",
     ]
+
+
+def test_a_prompt_names_what_shows_all(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its own `%sql` has no options."""
+    rows = FakeSource(pa.schema([("x", pa.int64())]), [pa.record_batch({"x": list(range(50))})])
+    target = aim(a=rows)
+    prompt = Prompt(target, target.connect("a"))
+    prompt._sql("FROM steps")
+    assert "… 10 more rows; `query -n 0` in a shell shows all" in capfd.readouterr().out
 
 
 def test_a_statement_that_cannot_be_stopped_ends_with_its_limit() -> None:
