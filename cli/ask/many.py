@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 _MOST_NAMED = 8
 
 
-def membership_of(target: Target, *, states: bool = False) -> Membership:
+def membership_of(target: Target, *, states: bool = False, job: str | None = None) -> Membership:
     """The processes that a command is to ask; what was noticed on the way is told on stderr.
 
     Args:
         states: Also what each of them does.
+        job: Only the processes of that job.
 
     Raises:
         ProbingError: There is none; or the command changes what it asks, and one endpoint stands
@@ -35,7 +36,7 @@ def membership_of(target: Target, *, states: bool = False) -> Membership:
     limit_s = min(FINDING_S, target.limit_s)
     with terminal.waiting_for(f"looking for the processes of {' '.join(target.typed) or 'all'}"):
         membership = find_members(
-            target.endpoints, token=target.token, timeout_s=limit_s, states=states
+            target.endpoints, token=target.token, timeout_s=limit_s, states=states, job=job
         )
     if target.changes is not None and membership.mixed:
         raise _refusal(membership, target.changes)

@@ -128,12 +128,11 @@ def _list_job(target: Target, job: str, style: str) -> None:
     """Expected ranks beside those that were seen."""
     from ..ask.many import membership_of
 
-    if not target.endpoints:
-        target = dataclasses.replace(target, endpoints=(f"job:{job}" if job else "all",))
-    membership = membership_of(target, states=True)
-    if job:
-        members = tuple(m for m in membership.members if m.job == job or m.rank is None)
-        membership = dataclasses.replace(membership, members=members)
+    if target.endpoints:
+        membership = membership_of(target, states=True, job=job or None)
+    else:
+        everywhere = (f"job:{job}" if job else "all",)
+        membership = membership_of(dataclasses.replace(target, endpoints=everywhere), states=True)
     from ..render.ranks.members import render_members
 
     write_answer(membership, style, fitted(render_members))

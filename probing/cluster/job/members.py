@@ -39,6 +39,7 @@ def find_members(
     token: str | None = None,
     timeout_s: float = 5.0,
     states: bool = False,
+    job: str | None = None,
     env: Mapping[str, str] | None = None,
     resolver: Resolver | None = None,
 ) -> Membership:
@@ -50,6 +51,7 @@ def find_members(
         token: The token of TCP requests.
         timeout_s: How long the answers of other machines are waited for.
         states: Also what each of them does; asks them all for a sign.
+        job: Only the processes of that job, and the addresses that do not answer.
         env: The environment that says where to look; this process's if not given.
         resolver: As `socket.getaddrinfo`.
 
@@ -62,6 +64,8 @@ def find_members(
     plans = where_named(
         [plan_of(word, env, resolver=resolver, timeout_s=timeout_s) for word in words]
     )
+    if job is not None:
+        plans = [dataclasses.replace(plan, job=plan.job or job) for plan in plans]
     finder = _Finder(from_env(), token, timeout_s, states=states)
     finder.ask(
         (address for plan in plans for address in plan.addresses),
@@ -69,14 +73,15 @@ def find_members(
     )
     found, missing, mixed = [], [], []
     for plan in plans:
-        members = finder.members_of(plan)
+        members = [m for m in finder.members_of(plan) if job in (None, m.job)]
         found += members
         mixed += [plan.word] if _is_mixed(plan, members) else []
         if plan.ranks is not None:
             missing += _missing_of(plan, members)
     seen, notes = sift(without_repeats(found))
     if not seen:
-        raise finder.failure or NoSuchProcess(f"for {' '.join(words)}")
+        of_job = "" if job is None else f"of job {job} "
+        raise finder.failure or NoSuchProcess(f"{of_job}for {' '.join(words)}")
     if any(plan.is_whole for plan in plans):
         missing += _missing_ranks(seen)
     notes += [*(note for plan in plans for note in plan.notes), *finder.notes]

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from probing.cli import main
 from probing.cli.commands.list_ import _tell_problems
+from probing.errors import NoSuchProcess
+from probing.linux import process
+from probing.rundir.folders import RunDirectory
+from tests.harness.cards import card_of
+
+NOBODY = 2**22 + 1
+"""The number of no process."""
 
 
 def some(count: int) -> Any:
@@ -34,3 +44,29 @@ def test_of_many_the_first_are(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().err.splitlines()
     assert len(told) == 6
     assert told[-1].startswith("note: 26 more notes like these; `probing PID status`")
+
+
+def test_the_ranks_of_a_job_are_among_themselves_where_it_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What else runs there is not the job's, and does not hide that this has ended."""
+    monkeypatch.setenv("PROBING_HOME", str(tmp_path / "home"))
+    directory = RunDirectory(tmp_path / "home")
+    here = process.start_time(os.getpid())
+    assert here is not None
+    for pid, start_time, place in (
+        (NOBODY, 1, {"rank": 0, "world_size": 3, "job": "x"}),
+        (NOBODY, 2, {"rank": 1, "world_size": 3, "job": "x"}),
+        (NOBODY, 3, {"rank": 0, "world_size": 2, "job": "y"}),
+        (os.getpid(), here, {}),
+    ):
+        folder = directory.create_folder(pid, start_time)
+        folder.write_card(card_of(pid, start_time, **place))
+    assert main.run(["-t", "all", "list", "--job", "x"]) == 0
+    told = capsys.readouterr()
+    head, _, _, *rows = told.out.splitlines()
+    assert head == "job x: 2 of 3 ranks seen"
+    assert [row.split()[0] for row in rows] == ["0", "1", "2"]
+    assert "jobs" not in told.err
+    assert main.run(["-t", "all", "list", "--job", "z"]) == NoSuchProcess.exit_code
+    assert "there is no process of job z for all" in capsys.readouterr().err
