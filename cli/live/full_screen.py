@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Any
 
 from ...errors import UsageError
+from ..output.drawing import can_draw
 from ..render.text import fit_line, harmless, visible_width
 from .keys import decode_keys
 
@@ -46,7 +47,7 @@ def check_terminal() -> None:
             "top needs a terminal, for its screen and for keys.",
             help="`probing -t all --watch 2` repeats its lines in a pipe or a file.",
         )
-    if os.environ.get("TERM", "dumb") == "dumb":
+    if not can_draw(sys.stdout):
         raise UsageError(
             "top cannot draw on this terminal: TERM is dumb or not set.",
             help="`probing -t all --watch 2` prints lines only.",

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from ..render.text import visible_width
 from ..time_limit import held_back
 from . import terminal
+from .drawing import can_draw
 
 _DEFAULT = "less"
 _NONE = frozenset({"", "cat"})
@@ -47,7 +48,7 @@ def _pager() -> str | None:
     """The pager to use; None where the answer is not to be paged."""
     if not terminal.ways.is_paged or terminal.ways.output is not None:
         return None
-    if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+    if not can_draw(sys.stdout):
         return None
     named = (os.environ.get(name) for name in ("PROBING_PAGER", "PAGER"))
     command = next((word for word in named if word is not None), _DEFAULT).strip()

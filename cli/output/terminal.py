@@ -22,6 +22,7 @@ from ...messages.frozen import dataclass
 from ..render.errors import render_error, render_note, to_paste
 from ..render.text import CONTROLS, as_json, escape_controls, fit_line, harmless, json_value
 from ..time_limit import held_back
+from .drawing import can_draw
 
 if TYPE_CHECKING:
     from .waiting import Waiting
@@ -264,7 +265,7 @@ def waiting_for(what: str) -> Iterator[None]:
 
 def start_waiting() -> None:
     """Show what is waited for where that takes long, and somebody looks."""
-    if sys.stderr.isatty() and not ways.quiet:
+    if can_draw(sys.stderr) and not ways.quiet:
         from .waiting import Waiting
 
         ways.waiting = Waiting(show_wait, clear_wait)
@@ -308,7 +309,7 @@ def progress(text: str) -> None:
     Args:
         text: The line; an empty one takes the last away.
     """
-    if sys.stderr.isatty() and not ways.quiet and not ways.lines_taken:
+    if can_draw(sys.stderr) and not ways.quiet and not ways.lines_taken:
         with _on_stderr:
             ways.is_told = bool(text)
             _draw_line(text)

@@ -1,8 +1,9 @@
 """One command again and again: `--watch SECONDS`.
 
-Rules of this file: on a terminal each look takes the place of the one before, in a pipe it follows
-it under the time of day. The first look may fail as the command would; a later one that fails is
-told, and made again. It goes on until Ctrl-C, or until the one process that is asked has ended.
+Rules of this file: on a terminal each look takes the place of the one before; in a pipe, and where
+TERM is dumb, it follows it under the time of day. The first look may fail as the command would; a
+later one that fails is told, and made again. It goes on until Ctrl-C, or until the one process that
+is asked has ended.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ...errors import ProbingError, UsageError
 from ...messages.frozen import dataclass
 from ..ask.shield import LeftToChild
 from ..output import terminal
+from ..output.drawing import can_draw
 from ..render.errors import render_error
 from ..render.text import escape_controls, fit_line
 
@@ -71,7 +73,7 @@ def repeat(look: Callable[[], Any], what: Repeated, every_s: float) -> int:
             f"--watch repeats a table or JSON, and no {what.form}.",
             help="--json writes each look as an object on one line.",
         )
-    is_drawn = sys.stdout.isatty() and what.form != "json"
+    is_drawn = can_draw(sys.stdout) and what.form != "json"
     showing: _Drawing | _Writing = _Drawing(what, every_s) if is_drawn else _Writing(what)
     with contextlib.closing(showing):
         for began in _times(every_s, showing):
