@@ -16,6 +16,7 @@ from types import FrameType
 import click
 
 from ...errors import SqlWorkerDied
+from ...linux.limited_memory import have_small_stacks
 from ...safety.parent_death import end_with_parent
 from ..output import terminal
 
@@ -57,6 +58,7 @@ def go_on_in_a_child() -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         with contextlib.suppress(ValueError, OSError):  # it is lower already
             resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, hard))
+        have_small_stacks()
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         if was_waiting:
             terminal.start_waiting()

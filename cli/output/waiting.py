@@ -7,6 +7,7 @@ stops it first.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -33,8 +34,10 @@ class Waiting:
     def start(self) -> None:
         """Begin."""
         self._end.clear()
-        self._thread = threading.Thread(target=self._work, name="waiting", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._work, name="waiting", daemon=True)
+        with contextlib.suppress(RuntimeError):  # no more threads may be had: it stays away
+            thread.start()
+            self._thread = thread
 
     def stop(self) -> None:
         """End, and take the line away."""

@@ -156,6 +156,8 @@ class QueryTimedOut(TimedOut):
         return {"is_stuck": True} if self.is_stuck else {}
 
 
+_NO_THREAD = "can't start new thread"
+"""What Python says, by which alone this can be told."""
 CLI_PACKAGES = frozenset(
     ("click", "duckdb", "numpy", "prompt_toolkit", "pyarrow", "py_spy", "rich", "tomli")
 )
@@ -188,7 +190,7 @@ def missing_library(error: ImportError) -> MissingLibrary | None:
 
 
 def told_of(error: BaseException | None, *, where: str = "") -> ProbingError:
-    """What is told of any exception: itself if it is ours, a library to install, or our fault.
+    """What is told of any exception: itself if it is ours, what is lacking here, or our fault.
 
     Args:
         where: Where it came from, as it stands behind the exception.
@@ -196,4 +198,8 @@ def told_of(error: BaseException | None, *, where: str = "") -> ProbingError:
     if isinstance(error, ProbingError):
         return error
     missing = missing_library(error) if isinstance(error, ImportError) else None
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        from .serving import NoThread
+
+        return NoThread(_NO_THREAD, is_here=True)
     return missing or InternalError(f"{type(error).__name__}: {error}{where}")

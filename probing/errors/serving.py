@@ -83,7 +83,11 @@ class Busy(Unreachable):
 
 
 class NoThread(Unreachable):
-    """The process may have no more threads, or has no memory for one."""
+    """A process may have no more threads, or has no memory for one: the asked one, or who asks.
+
+    Args:
+        is_here: Whether it is who asks.
+    """
 
     code = "no_thread"
     status = 503
@@ -92,7 +96,11 @@ class NoThread(Unreachable):
         " how many it may have. What needs no thread still works: `query`, `status`, `backtrace`."
     )
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, *, is_here: bool = False) -> None:
+        if is_here:
+            limits, _, _ = self.help.partition(" What needs")
+            super().__init__(f"probing itself could not start a thread ({why}).", help=limits)
+            return
         super().__init__(f"the process could not start a thread for it ({why}).")
 
 

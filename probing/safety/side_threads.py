@@ -26,8 +26,8 @@ _stops: list[Callable[[], object]] = []
 def start_aside(work: Callable[[], object], *, name: str) -> threading.Thread:
     """Start a thread that keeps nobody from leaving."""
     thread = threading.Thread(target=work, name=name, daemon=True)
-    _open.add(thread)
     thread.start()
+    _open.add(thread)  # one that could not be started cannot be waited for
     return thread
 
 

@@ -1,13 +1,15 @@
-"""What is left of questions as the interpreter of who asked them ends."""
+"""Threads of who asks: what is left of them as the interpreter ends, and where there are none."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
+from probing.linux.limited_memory import ENVIRONMENT
 from tests.harness.targets import DEADLINE_S, ROOT
 
 pytestmark = pytest.mark.anypython
@@ -50,6 +52,47 @@ SLOW = """
     atexit._run_exitfuncs()
     print(time.monotonic() - began < side_threads.LONGEST_S)
 """
+NONE_TO_BE_HAD = """
+    import resource, threading
+    from probing.cli.output.waiting import Waiting
+    from probing.errors.querying import told_of
+    from probing.safety.side_threads import start_aside
+
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    threading.stack_size(1 << 40)
+    waiting = Waiting(lambda _: None, lambda: None)
+    waiting.start()
+    waiting.stop()
+    try:
+        start_aside(print, name="x")
+    except RuntimeError as error:
+        print(told_of(error).message)
+        kept = error  # with its frames, as one that ends a program
+"""
+SHIELDED = """
+    import sys
+    from probing.cli.ask.shield import LeftToChild, go_on_in_a_child
+
+    try:
+        go_on_in_a_child()
+    except LeftToChild as left:
+        sys.exit(left.exit_code)
+"""
+HELPER = """
+    from probing.linux.limited_memory import limit_memory
+
+    limit_memory(512)
+"""
+THREADS = """
+    import threading
+
+    done = threading.Event()
+    for _ in range(4):
+        threading.Thread(target=done.wait, daemon=True).start()
+    done.set()
+    import numpy  # which starts threads of its own
+    print("all there")
+"""
 
 
 @pytest.mark.parametrize(
@@ -59,8 +102,27 @@ SLOW = """
 )
 def test_what_was_left_behind_ends_first(program: str, printed: str) -> None:
     """A question that was given up is in DuckDB as the program ends: it ends with 0, and soon."""
-    argv = [sys.executable, "-c", textwrap.dedent(program)]
+    assert ended(program) == (0, printed, "")
+
+
+def ended(program: str, *before: str) -> tuple[int, str, str]:
+    """How a program ends, and what it prints."""
+    argv = [*before, sys.executable, "-c", textwrap.dedent(program)]
     done = subprocess.run(
-        argv, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
+        argv, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+        env={**os.environ, **ENVIRONMENT, "OPENBLAS_NUM_THREADS": "4"},
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_thread_that_cannot_be_started_is_a_sentence() -> None:
+    """Nobody waits for it at the end, and a command goes on without its sign of life."""
+    said = "probing itself could not start a thread (can't start new thread).\n"
+    assert ended(NONE_TO_BE_HAD) == (0, said, "")
+
+
+@pytest.mark.parametrize("limits", [SHIELDED, HELPER], ids=["a command", "a helper"])
+def test_large_stacks_leave_room_for_threads(limits: str) -> None:
+    """Who asks for SQL has threads under its limit of memory, whatever `ulimit -s` says."""
+    large = ("sh", "-c", 'ulimit -s 4194304 && exec "$@"', "sh")
+    assert ended(limits + THREADS, *large) == (0, "all there\n", "")
