@@ -117,7 +117,7 @@ def test_it_answers_as_the_commands_do(served: Web, target: Target) -> None:
     assert served.rows(endpoint, seen["sql"]) == []
     catalog = served.ask("/page/catalog").json()
     assert "python.steps" in {table["name"] for table in catalog["tables"]}
-    assert all("$" not in one["sql"] for one in catalog["questions"])
+    assert not [one for one in catalog["questions"] if re.search(r"\$\w", one["sql"])]
 
 
 def test_a_statement_that_is_wrong_is_told_at_its_place(served: Web) -> None:
