@@ -1,7 +1,7 @@
 """Code that is run in a process, as its operator sees it.
 
-Rules of this file: runs at the operator's side; each method is one request to the agent, but for an
-unsafe eval, which needs none.
+Rules of this file: runs at the operator's side; each method is one request to the agent, and one more where
+it must know the limit that is set there; an unsafe eval needs none.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class RunningCode(Reached):
         if asked_s is not None:
             return asked_s
         answer = self._get(wire.SettingsAnswer, "settings", _LOST)
-        own = (float(s.value) for s in answer.settings if s.name == "eval_timeout_s")
-        return min(max(self._timeout_s, *own), _LONGEST_S)
+        own = [float(s.value) for s in answer.settings if s.name == "eval_timeout_s"]
+        return min(max([self._timeout_s, *own]), _LONGEST_S)
 
     def commit_eval(self, commit: EvalCommit) -> None:
         """Say where code of an appointment is run, or that it is run by itself."""

@@ -179,7 +179,7 @@ def _typed(sql: str) -> str:
 ACT_OPTIONS = frozenset(
     (
         *("--scale", "--hold", "--optimizer", "--async", "--consecutive", "--in", "--model"),
-        *("--except", "--alone", "--limit", "--format", "--json"),
+        *("--except", "--alone", "--limit", "-n", "--format", "--json"),
     )
 )
 """All options of `act` but those that write over a file, or have another one asked."""

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..arguments import shown_command
+from ..errors import BadSetting
 from ..linux.foreign_files import read_file
 from ..messages.frozen import dataclass
 from ..settings import Settings
@@ -81,7 +82,10 @@ def overdue(folders: Iterable[ProcessFolder]) -> list[ProcessFolder]:
     They are there still, as nothing has pruned since.
     """
     words = {name: word for name, word in os.environ.items() if name == "PROBING_KEEP_HOURS"}
-    oldest = time.time() - Settings.from_env(words).keep_hours * 3600
+    keep = Settings()
+    with contextlib.suppress(BadSetting):  # whoever prunes is told of it; these can be looked at
+        keep = Settings.from_env(words)
+    oldest = time.time() - keep.keep_hours * 3600
     return [
         folder
         for folder in folders

@@ -171,7 +171,7 @@ def test_an_agent_has_all_other_options_of_actions() -> None:
     every = {
         o for one in group.commands.values() for p in one.params for o in p.opts if o[0] == "-"
     }
-    assert every - shared - tools.ACT_OPTIONS == {"--force", "-o", "--output", "-n"}
+    assert every - shared - tools.ACT_OPTIONS == {"--force", "-o", "--output"}
 
 
 def test_a_hung_and_a_dead_process_are_asked(program: Callable[..., Target]) -> None:

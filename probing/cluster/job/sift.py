@@ -73,12 +73,16 @@ def _newest_attempt(job: str | None, members: list[Member]) -> tuple[list[Member
     """
     newest = max(member.attempt for member in members)
     there = [member for member in members if member.attempt == newest]
-    ranks = {member.rank for member in there}
+    hosts, ranks = {m.host for m in there}, {m.rank for m in there}
     size = max((member.world_size or 0 for member in there), default=0)
+    highest: dict[str, int] = {}
+    for member in members:
+        highest[member.host] = max(member.attempt, highest.get(member.host, 0))
 
     def is_of_another_node(member: Member) -> bool:
         is_open = member.rank is not None and member.rank not in ranks and member.rank < size
-        return member.attempt != newest and member.is_alive is not False and is_open
+        is_last = member.attempt == highest[member.host]
+        return is_open and is_last and member.host not in hosts
 
     others = [member for member in members if is_of_another_node(member)]
     old = [member for member in members if member.attempt != newest and member not in others]

@@ -20,6 +20,7 @@ from .statement import Single, single
 from .syntax import Syntax, Tree, bare, column_names, conjuncts, function_name, parts_of
 
 _NO_MATTER_HOW_OFTEN = frozenset({"bool_and", "bool_or", "max", "min"})
+_UNNESTING = frozenset({"generate_subscripts", "regexp_split_to_table", "unlist", "unnest"})
 _DIRECTIONS = {"ASCENDING": " ASC", "DESCENDING": " DESC", "ORDER_DEFAULT": ""}
 _NULLS = {
     **dict.fromkeys(("NULLS FIRST", "NULLS_FIRST"), " NULLS FIRST"),
@@ -142,7 +143,7 @@ def _first_rows(one: Single) -> str | None:
 
 def _unnests(part: Tree) -> bool:
     """Whether an expression makes rows of a list."""
-    return part["class"] == "FUNCTION" and function_name(part) in ("unnest", "unlist")
+    return part["class"] == "FUNCTION" and function_name(part) in _UNNESTING
 
 
 def _counts_each_once(one: Single) -> bool:
