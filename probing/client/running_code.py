@@ -1,7 +1,7 @@
 """Code that is run in a process, as its operator sees it.
 
-Rules of this file: runs at the operator's side; each method is one request to the agent, and one more where
-it must know the limit that is set there; an unsafe eval needs none.
+Rules of this file: runs at the operator's side; each method is one request to the agent, and one
+more where it must know the limit that is set there; an unsafe eval needs none.
 """
 
 from __future__ import annotations
