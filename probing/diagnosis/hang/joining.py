@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from ...messages.frozen import dataclass
 from .case import Case
 from .evidence import Doing, Kind
+from .seen.work import is_at_work
 from .waiting import chain_ends, wanted
 from .words.texts import at, call_text, ranks_text, seconds, sentence
 
@@ -157,6 +158,29 @@ def unmatched(case: Case) -> Finding | None:
             confidence="high: both waits are on record",
         )
     return None
+
+
+def doubtful(case: Case) -> Finding | None:
+    """Whether the other side of a message has come is not sure: nobody that stands still is named.
+
+    A peer that gets on is what is waited for, whether it has come to this message or not.
+    """
+    waits = [(rank, wait.call) for rank, wait in case.waits.items() if wait.is_doubtful]
+    if not waits:
+        return None
+    peers = sorted({call.peer for _, call in waits if call.peer is not None})
+    causes = tuple(peers) if all(is_at_work(case.ranks[peer]) for peer in peers) else ()
+    rank, call = max(waits, key=lambda found: found[1].age_s or 0.0)
+    verb = "sent" if call.op == "recv" else "taken"
+    return Finding(
+        kind="missing" if causes else "unknown",
+        causes=causes,
+        victims=tuple(sorted(set(case.waits) - set(causes))),
+        headline=f"Rank {rank} waits in {call_text(call)}{at(call)}, for {seconds(call.age_s)},"
+        f" which by its number rank {call.peer} has {verb}; {_places(case, [call.peer or 0])}.",
+        confidence="low: the numbers of messages agree only if both agents were there from the"
+        " first one",
+    )
 
 
 def _other_groups(case: Case, joins: Sequence[int]) -> Finding:

@@ -15,7 +15,7 @@ from .case import START_S, Case
 from .ends import gone, judge_ends, named_by_torch, without_casualties
 from .evidence import Kind, Outcome, RankEvidence, Verdict
 from .hints import hints
-from .joining import Finding, file_lock, joining, store, unmatched
+from .joining import Finding, doubtful, file_lock, joining, store, unmatched
 from .mismatches import Mismatch, first_mismatch, sequences
 from .processes import judge_process, judge_unseen
 from .seen.work import is_at_work
@@ -126,7 +126,7 @@ def _deadlock(case: Case) -> Verdict | None:
 
 def _not_asked(case: Case) -> Verdict | None:
     """All that the ranks which were asked wait for are ranks that were not."""
-    waits = [wait for wait in case.waits.values() if wait.late]
+    waits = [wait for wait in case.waits.values() if wait.late and not wait.is_doubtful]
     absent = wanted(waits)
     if not waits or absent & set(case.ranks):
         return None
@@ -269,6 +269,7 @@ _RULES: tuple[Callable[[Case], Verdict | None], ...] = (
     _waited_for,
     _named_by_torch,
     _stopped,
+    _by(doubtful),
     _same_collective,
     _by_stacks,
     slow_alone,

@@ -31,6 +31,8 @@ class Wait:
         unseen: Those of which it is not known whether they have.
         members: All ranks of the group.
         is_for_any: Whether any of them can end it, as a message from whomever does.
+        is_doubtful: Whether the peer of a message is past its other side if both have counted the
+            messages alike, which agents that came to them one after the other have not.
     """
 
     rank: int
@@ -40,6 +42,7 @@ class Wait:
     unseen: frozenset[int] = frozenset()
     members: tuple[int, ...] = ()
     is_for_any: bool = False
+    is_doubtful: bool = False
 
 
 def waits_of(ranks: Mapping[int, RankEvidence], world: Iterable[int]) -> dict[int, Wait]:
@@ -51,7 +54,7 @@ def waits_of(ranks: Mapping[int, RankEvidence], world: Iterable[int]) -> dict[in
         waits = [look.wait(rank, call) for call in _waited_in(evidence, is_over=is_over)]
         if waits:  # one that all have come to is over soon, or waits for those before it
             late = (wait for wait in waits if wait.late)
-            found[rank] = min(late, key=_is_sent_beside, default=waits[0])
+            found[rank] = min(late, key=_doubts, default=waits[0])
     return found
 
 
@@ -70,10 +73,13 @@ class _Look:
     def wait(self, rank: int, call: Call) -> Wait:
         """The wait of a rank in a call."""
         is_for_any = not call.is_collective and call.peer is None
+        is_doubtful = False
         if call.is_collective:
             late, on, unseen = self._of_collective(call)
         else:
             late, on, unseen = self._sets(self._of_message(rank, call))
+            is_doubtful = bool(late) and self._may_have_come(rank, call)
+            on = frozenset() if is_doubtful else on
         return Wait(
             rank=rank,
             call=call,
@@ -82,6 +88,7 @@ class _Look:
             unseen=unseen,
             members=self._members_of(call.group),
             is_for_any=is_for_any,
+            is_doubtful=is_doubtful,
         )
 
     def _members_of(self, name: str) -> tuple[int, ...]:
@@ -103,7 +110,7 @@ class _Look:
         return self._late[key]
 
     def _of_message(self, rank: int, call: Call) -> list[int]:
-        """Of a send or recv: its peer, unless that has come to the counterpart.
+        """Of a send or recv: its peer, unless that waits in the counterpart.
 
         Of one from any rank, those that are free to send; where none is, all that may be meant.
         """
@@ -116,15 +123,21 @@ class _Look:
         return free or [other for other in others if not self._is_done(other)] or others
 
     def _has_come(self, peer: int, rank: int, call: Call) -> bool:
-        """Whether a peer has come to the counterpart of a message of a rank."""
-        evidence, op = self._ranks.get(peer), "send" if call.op == "recv" else "recv"
+        """Whether a peer waits in the counterpart of a message of a rank, whatever its number."""
+        evidence = self._ranks.get(peer)
+        calls = _candidates(evidence) if evidence is not None else []
+        return any(_is_other_side(other, rank, call) for other in calls)
+
+    def _may_have_come(self, rank: int, call: Call) -> bool:
+        """Whether its peer has come to the counterpart by the numbers of messages.
+
+        One that was begun long ago is open on record until the peer asks for its work.
+        """
+        evidence = self._ranks.get(call.peer) if call.peer is not None else None
         return evidence is not None and any(
-            other.op == op
-            and (
-                (other.peer == rank and (other.is_open or other.seq >= call.seq))
-                or (other.peer is None and other.is_open)
-            )
+            other.is_open if other.peer is None else other.seq >= call.seq
             for other in evidence.calls
+            if _is_other_side(other, rank, call)
         )
 
     def _sends_to(self, other: int, rank: int) -> bool:
@@ -148,9 +161,15 @@ class _Look:
         return everyone, everyone - unseen if unseen else everyone, unseen
 
 
-def _is_sent_beside(wait: Wait) -> bool:
-    """Whether it is for a message on its way, which a rank mostly does not wait for by itself."""
-    return wait.call.is_async and wait.call.op == "send"
+def _is_other_side(other: Call, rank: int, call: Call) -> bool:
+    """Whether a call of the peer of a rank's message is of the other kind and between these two."""
+    ops = {other.op, call.op}
+    return ops == POINT_TO_POINT and other.group == call.group and other.peer in {rank, None}
+
+
+def _doubts(wait: Wait) -> tuple[bool, bool]:
+    """Whether it may be over, or for a message on its way, which a rank mostly does not await."""
+    return wait.is_doubtful, wait.call.is_async and wait.call.op == "send"
 
 
 def awaited(evidence: RankEvidence) -> Call | None:
@@ -207,18 +226,18 @@ def all_groups(ranks: Mapping[int, RankEvidence], world: Iterable[int]) -> dict[
 
 
 def wanted(waits: Iterable[Wait]) -> set[int]:
-    """All ranks that somebody waits for."""
-    return set().union(*{wait.late for wait in waits})
+    """All ranks that somebody waits for, without doubt."""
+    return set().union(*{wait.late for wait in waits if not wait.is_doubtful})
 
 
 def waiting_for(waits: Iterable[Wait], ranks: Iterable[int]) -> list[Wait]:
-    """Those of some waits that are for any of some ranks."""
+    """Those of some waits that are for any of some ranks, without doubt."""
     named = frozenset(ranks)
     is_for: dict[frozenset[int], bool] = {}
     for wait in (waits := tuple(waits)):
         if wait.late not in is_for:
             is_for[wait.late] = not named.isdisjoint(wait.late)
-    return [wait for wait in waits if is_for[wait.late]]
+    return [wait for wait in waits if is_for[wait.late] and not wait.is_doubtful]
 
 
 def chain_ends(waits: Mapping[int, Wait]) -> set[int]:

@@ -131,6 +131,39 @@ def test_a_message_from_any_rank() -> None:
     assert named(found) == ("same_collective", []), found.headline
 
 
+def piped(numbers: range, *, is_open: bool, group: str = "0", **facts: Any) -> Verdict:
+    """Rank 2 waits for 1, and 1 for message 13 of 0, which has begun these and is in own code."""
+    sent = tuple(
+        message("send", 1, seq=seq, is_async=True, is_open=is_open, group=group) for seq in numbers
+    )
+    sender = evidence(0, (*LATE, *sent), **facts)
+    receiver = evidence(1, (*LATE, message("recv", 0, seq=13)), doing=WAITING)
+    behind = evidence(2, (*LATE, message("recv", 1)), doing=WAITING)
+    return judge([sender, receiver, behind])
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_sender_that_is_stuck(is_open: bool) -> None:
+    """Earlier messages were taken, be they open on record still, and others go in another group."""
+    for found in (
+        piped(range(1, 13), is_open=is_open),
+        piped(range(5, 21), is_open=is_open, group="7"),
+    ):
+        assert named(found) == ("missing", [0]), found.headline
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_messages_that_are_counted_apart(is_open: bool) -> None:
+    """Where one agent came first, its numbers are ahead: nobody is blamed for them."""
+    found = piped(range(5, 21), is_open=is_open)
+    assert named(found) == ("unknown", []), found.headline
+    assert "which by its number rank 0 has sent; rank 0 is in the DataLoader" in found.headline
+    assert found.confidence.startswith("low")
+    works = Work(written_rate=1e8, is_ready=True)
+    found = piped(range(5, 21), is_open=is_open, doing=SAVING, work=works)
+    assert (*named(found), found.is_hang) == ("slow", [0], False), found.headline
+
+
 def test_a_server_whose_workers_end() -> None:
     """One that has ended in an orderly way is not to blame where others may send still."""
     ending = "it ended in an orderly way: its agent was told of the end"
