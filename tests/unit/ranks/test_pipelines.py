@@ -137,7 +137,9 @@ def test_a_wait_between_two_micro_batches_is_no_own_time() -> None:
     assert own.blocked_s == pytest.approx(0.5)
 
 
-def linked(ranks: int, peers: dict[str, int], *, steps: int = STEPS) -> list[list[int | str]]:
+def linked(
+    ranks: int, peers: dict[str, int], *, steps: int = STEPS, took_s: float = 0.0
+) -> list[list[int | str]]:
     """The cohorts of ranks that exchange messages with those so far behind them, in some steps."""
     told = [
         RankTimes(
@@ -146,7 +148,7 @@ def linked(ranks: int, peers: dict[str, int], *, steps: int = STEPS) -> list[lis
             number=rank,
             steps=tuple(Step(step=step, start_ns=0, duration_s=1.0) for step in range(STEPS)),
             collectives=tuple(
-                message(op.split()[0], (rank + by) % ranks, step, 0.0, 0.0)
+                message(op.split()[0], (rank + by) % ranks, step, 0.0, took_s)
                 for op, by in peers.items()
                 for step in range(steps)
             ),
@@ -163,8 +165,17 @@ def test_who_sends_around_a_ring_is_compared() -> None:
 
 def test_the_ends_of_a_pipeline_that_goes_around_are_told_apart() -> None:
     """An interleaved pipeline has several parts of the model on each rank, in both directions."""
-    both = {"send there": 1, "recv there": 1, "send back": -1, "recv back": -1}
+    both = {"send there": 1, "recv there": 1, "recv back": -1, "send back": -1}
     assert linked(4, both) == [[0], [1], [2], [3]]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_who_exchanges_with_its_neighbors_is_compared(ranks: int) -> None:
+    """As in a ring attention of two, or at the edges of a grid: both begin alike."""
+    sends = {"send there": 1, "send back": -1}
+    recvs = {"recv there": 1, "recv back": -1}
+    assert linked(ranks, sends | recvs) == [[*range(ranks)]]
+    assert linked(ranks, recvs | sends, took_s=1.0) == [[*range(ranks)]]
 
 
 def test_a_message_now_and_then_tells_nobody_apart() -> None:
