@@ -148,15 +148,43 @@ def test_models_of_one_class_are_told_apart(critics: Collection[int], number: st
 def test_a_wrapper_around_what_differs_is_told(
     owned: str, other: str | None, *, says: bool
 ) -> None:
-    """It keeps parameters the same, unless passes go past it or are inside of no_sync."""
-    base = {"class": "Net", "trainable": 4, "wrappers": "DistributedDataParallel"}
+    """Unless passes go past it or are inside of no_sync, or a rank alone has loaded others."""
+    base = {"class": "Net", "parameters": 4, "trainable": 4, "wrappers": "DistributedDataParallel"}
     models = [
         {**base, "model": owned},
         {**base, "model": "head", "class": "Head", "wrappers": other},
     ]
     (sign,) = _compare(_calls(0), critics=(0, 1), models=models)
     assert ("though inside of DistributedDataParallel" in sign.summary) is says
-    assert ("no_sync" in sign.fix) is says
+    assert ("or they were changed on some ranks since" in sign.summary) is says
+    assert ("no_sync" in sign.fix) is ("Load a checkpoint on all ranks" in sign.fix) is says
+
+
+@pytest.mark.parametrize(
+    ("called", "class_name", "said"),
+    [("net", "Net", "net: "), ("net", "Body", "Body: "), ("other", "Net", "")],
+)
+def test_a_model_outside_of_the_wrapper_is_told(called: str, class_name: str, said: str) -> None:
+    """By its class, or by its own name where one inside has that class; only what differs."""
+    base: Row = {"parameters": 4, "trainable": 4}
+    models = [
+        {**base, "model": "gen", "class": "Net", "wrappers": "DistributedDataParallel"},
+        {**base, "model": called, "class": class_name, "wrappers": None},
+    ]
+    (sign,) = _compare(_calls(0), critics=(0, 1), models=models)
+    assert (f", all of {said}outside of DistributedDataParallel" in sign.summary) is bool(said)
+    assert sign.fix.startswith("Wrap it, too") is bool(said)
+
+
+def test_a_frozen_model_is_not_taken_for_the_one_inside() -> None:
+    """As an average of the parameters, which is in no wrapper, and of the same class."""
+    base = {"class": "Net", "parameters": 4}
+    models = [
+        {**base, "model": "gen", "trainable": 4, "wrappers": "DistributedDataParallel"},
+        {**base, "model": "net", "trainable": 0, "wrappers": None},
+    ]
+    (sign,) = _compare(_calls(0), critics=(0, 1), models=models)
+    assert sign.summary.endswith("first net.weight")
 
 
 def test_rates_that_differ_are_told_with_what_they_do() -> None:

@@ -5,7 +5,9 @@ Rules of this file: pure functions of what the ranks tell and of what differs be
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ....cluster.ranks.differences import OPTIMIZER, PARAMETER, Difference
 from ....units import figure
@@ -21,8 +23,8 @@ _INTO_DDP = (
 _DDP = "DistributedDataParallel"
 _IN_SYNC = (
     "Let the last backward pass before each optimizer step be outside of no_sync(), with its"
-    " forward pass, which has to call the wrapper and not `.module`. Start again, or broadcast the"
-    " parameters of rank 0."
+    " forward pass, which has to call the wrapper and not `.module`. Load a checkpoint on all"
+    " ranks, or before the model is wrapped. Start again, or broadcast the parameters of rank 0."
 )
 _SAME_OPTIONS = (
     "Give the optimizers of all ranks the same options: what a scheduler is given, as the loss of"
@@ -74,11 +76,14 @@ def _rates_apart(ranks: Mapping[int, Facts]) -> str:
 
 def _outside(facts: Facts, names: Sequence[str]) -> str:
     """That what differs is outside of DistributedDataParallel, where another model is inside."""
-    rows = facts.live("models")
-    averaged = sorted({row["class"] for row in rows if row["wrappers"]})
-    left_out = sorted({row["class"] for row in rows if not row["wrappers"] and row["trainable"]})
-    own = [root for root in left_out if any(name.startswith(f"{root}.") for name in names)]
-    if not averaged or not all(name.startswith(tuple(f"{o}." for o in own)) for name in names):
+    rows = _owners(facts)
+    averaged = sorted({one.name for one in rows if _DDP in one.wrappers})
+    left_out = [one for one in rows if not one.wrappers and one.is_trainable]
+    own = sorted(
+        {one.name for one in left_out if any(name.startswith(one.heads) for name in names)}
+    )
+    heads = tuple(head for one in left_out for head in one.heads)
+    if not averaged or not own or not all(name.startswith(heads) for name in names):
         return ""
     return (
         f", all of {listed(own)}: outside of DistributedDataParallel, in which {listed(averaged)}"
@@ -89,14 +94,50 @@ def _outside(facts: Facts, names: Sequence[str]) -> str:
 def _inside(facts: Facts, names: Sequence[str]) -> str:
     """That what differs is inside of DistributedDataParallel, which has given all ranks the same.
 
-    Gradients that it averages, and optimizers with the same options, keep them the same.
+    Gradients that it averages, and optimizers with the same options, keep them the same, but for
+    what the script changes on some ranks alone.
     """
-    rows = [row for row in facts.live("models") if row["trainable"]]
-    inside = [row for row in rows if _DDP in (row["wrappers"] or "")]
-    owners = tuple(f"{row[key]}." for row in inside for key in ("model", "class"))
-    if not inside or not (len(inside) == len(rows) or all(n.startswith(owners) for n in names)):
+    rows = _owners(facts)
+    inside = [one for one in rows if _DDP in one.wrappers]
+    heads = tuple(head for one in inside for head in one.heads)
+    if not inside or not (len(inside) == len(rows) or all(n.startswith(heads) for n in names)):
         return ""
-    return f", though inside of {_DDP}: not all passes average their gradients"
+    return (
+        f", though inside of {_DDP}: either not all passes average their gradients, or they were"
+        " changed on some ranks since it was made (as by a checkpoint loaded on rank 0 alone)"
+    )
+
+
+class _Owner(NamedTuple):
+    """A model that has parameters, be they frozen.
+
+    Attributes:
+        name: Its class, or what the script calls it where others have that class.
+        heads: How the names of its parameters may begin.
+    """
+
+    name: str
+    heads: tuple[str, ...]
+    wrappers: str
+    is_trainable: bool
+
+
+def _owners(facts: Facts) -> list[_Owner]:
+    """The models of a rank."""
+    rows = [row for row in facts.live("models") if row["parameters"] != 0]
+    number = Counter(row["class"] for row in rows)
+    found = []
+    for row in rows:
+        heads = (row["model"], row["class"]) if number[row["class"]] == 1 else (row["model"],)
+        found.append(
+            _Owner(
+                name=heads[-1],
+                heads=tuple(f"{head}." for head in heads),
+                wrappers=row["wrappers"] or "",
+                is_trainable=bool(row["trainable"]),
+            )
+        )
+    return found
 
 
 def _values_of(one: Difference) -> str:
