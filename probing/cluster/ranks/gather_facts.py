@@ -8,8 +8,7 @@ tells the others.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +17,7 @@ from ...tables import ENVIRONMENT, PARAMETER_CHECKSUMS
 from ..job.outcomes import Outcome
 from .differences import PARAMETER, Fact, RankFacts
 from .naming import Rank
+from .same_models import OF_MODELS, Owners, owners_of
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _PACE = "SELECT step, duration FROM python.steps ORDER BY seq DESC LIMIT 6"
 _LEAD_S = 1.0
 """How long all ranks may need to hear of the step, beside the time that they needed just now."""
-_OF_MODELS = frozenset({PARAMETER, "buffer", "statistic"})
 _OF_A_RANK = ".batches"
 """How the names of what each rank has a number of its own end."""
 _UNNAMED = frozenset({"job"})
@@ -90,8 +89,8 @@ def gather_facts(
         is_together=True,
     )
     seen = [outcome.value for outcome in outcomes if outcome.value is not None]
-    owner_of = _owners([one.rows for one in seen])
-    return tuple(_told(one, owner_of) for one in seen), outcomes
+    owners = owners_of([one.rows for one in seen])
+    return tuple(map(_told, seen, owners)), outcomes
 
 
 def _appoint(asking: Asking) -> _Appointment:
@@ -140,7 +139,7 @@ def _tell(process: Process, rank: Rank, meet: _Appointment | None) -> _Seen:
     return _Seen(rank, facts, rows, tuple(dict.fromkeys(notes)))
 
 
-def _told(seen: _Seen, owner_of: Mapping[tuple[str, str], str]) -> Told:
+def _told(seen: _Seen, owner_of: Owners) -> Told:
     facts = RankFacts(
         rank=seen.rank,
         facts=(*seen.facts, *_checksums(seen.rows, owner_of)),
@@ -148,23 +147,6 @@ def _told(seen: _Seen, owner_of: Mapping[tuple[str, str], str]) -> Told:
         sharded=sum(row["is_shard"] for row in seen.rows),
     )
     return Told(facts, seen.notes)
-
-
-def _owners(ranks: Sequence[Sequence[dict[str, Any]]]) -> dict[tuple[str, str], str]:
-    """What each model is called before the names of its parameters, by its class and its name.
-
-    The same on all ranks, some of which may have another model besides: nothing where there is one
-    in all, else the class, and the name of those that share it, as a generator and a critic may.
-    """
-    each = [{(r["root"], r["model"]) for r in rows if r["kind"] in _OF_MODELS} for rows in ranks]
-    counts = [Counter(root for root, _ in models) for models in each]
-    alike = {root for found in counts for root, number in found.items() if number > 1}
-    several = alike or len({root for found in counts for root in found}) > 1
-    return {
-        (root, model): "" if not several else model if root in alike else root
-        for models in each
-        for root, model in models
-    }
 
 
 def _parameters(process: Process, meet: _Appointment) -> LiveRows:
@@ -193,17 +175,17 @@ def _settings(answer: Any) -> list[Fact]:
     ]
 
 
-def _checksums(
-    rows: Sequence[dict[str, Any]], owner_of: Mapping[tuple[str, str], str]
-) -> list[Fact]:
+def _checksums(rows: Sequence[dict[str, Any]], owner_of: Owners) -> list[Fact]:
     """The parameters that are whole on this rank, and what else was looked at with them."""
     facts = []
     for row in rows:
         if row["checksum"] is None or row["is_shard"]:
             continue
-        is_of_model = row["kind"] in _OF_MODELS
+        is_of_model = row["kind"] in OF_MODELS
         about = f"{row['shape']} {row['dtype']}" if is_of_model else ""
         owner = owner_of[row["root"], row["model"]] if is_of_model else row["root"]
+        if owner is None:
+            continue
         between = "." if is_of_model else " "
         facts.append(
             Fact(

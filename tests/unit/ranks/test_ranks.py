@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from probing.cluster.ranks.differences import Fact, RankFacts, compare_facts
 from probing.cluster.ranks.evaluations import fold_results
 from probing.cluster.ranks.naming import Rank, rank_words
 from probing.cluster.ranks.question import Asking
+from probing.cluster.ranks.same_models import owners_of
 from probing.cluster.ranks.stack_classes import MAIN, RankStacks, merge_stacks
 from probing.cluster.ranks.stack_tree import stack_trees
 from probing.messages.common import EvalResult, Frame
@@ -229,3 +231,31 @@ def test_equal_results_are_one_and_the_odd_one_comes_first() -> None:
     assert (most.ranks, most.is_odd, most.steps) == ((0, 2, 3), False, (3, 4))
     failed = fold_results({0: result("1"), 1: result("1", error="boom")})
     assert [(one.ranks, one.is_odd) for one in failed] == [((0,), False), ((1,), False)]
+
+
+def _checksums(**models: str) -> list[dict[str, Any]]:
+    """The rows of models of one class, each of one parameter."""
+    same = {"kind": "parameter", "root": "Net", "parameter": "w", "is_shard": False}
+    return [{**same, "model": name, "checksum": held} for name, held in models.items()]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "names"),
+    [
+        # Rank 0 has evaluated an average of the parameters before it trained.
+        ({"Net": "ema", "Net2": "1"}, {"Net": "1"}, {"Net": "Net2"}),
+        ({"Net": "ema", "Net2": "1"}, {"Net": "1", "Net2": "ema"}, {"Net": "Net2", "Net2": "Net"}),
+        # Whose other model is which, nobody knows.
+        ({"Net": "ema", "Net2": "1"}, {"Net": "1", "Net2": "best"}, {"Net": "Net2", "Net2": None}),
+        # Models that are alike keep their names, and so do those that are like no other.
+        ({"Net": "1", "Net2": "1"}, {"Net2": "1"}, {"Net2": "Net2"}),
+        ({"G": "1", "D": "9"}, {"G": "2", "D": "9"}, {"G": "G", "D": "D"}),
+        ({"Net": "ema", "Net2": "1"}, {"Net": "2"}, {"Net": "Net"}),
+    ],
+)  # fmt: skip
+def test_models_of_one_class_may_change_names(
+    first: dict[str, str], second: dict[str, str], names: dict[str, str | None]
+) -> None:
+    """Equal parameters tell which of them are the same; the names do where none are equal."""
+    _, found = owners_of([_checksums(**first), _checksums(**second)])
+    assert found == {("Net", model): name for model, name in names.items()}
