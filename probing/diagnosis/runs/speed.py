@@ -8,7 +8,9 @@ the training thread was preempted.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Container, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -35,19 +37,23 @@ _PART = 0.6
 _PHASE = 0.1
 """and a phase of the step's to be marked."""
 _MODULES = """
-SELECT module, stage, max(depth) AS depth, median(s) AS s, count(*) AS steps,
-  CASE WHEN count(*) OVER (PARTITION BY module, stage) > 1 THEN model END AS model
+SELECT module, stage, model, max(depth) AS depth, median(s) AS s, count(*) AS steps
 FROM (
-  SELECT module, root, regexp_replace(model, ' [0-9]+$', '') AS model, stage, step,
-    max(depth) AS depth, sum(duration) AS s
-  FROM python.torch_trace
-  WHERE stage IN ('forward', 'backward') AND duration IS NOT NULL
-    AND step BETWEEN {first} AND {last}
+  SELECT module, root, stage, step, max(depth) AS depth, sum(s) AS s,
+    CASE WHEN steps < {least} THEN regexp_replace(model, ' [0-9]+$', '') ELSE model END AS model
+  FROM (
+    SELECT module, root, model, stage, step, max(depth) AS depth, sum(duration) AS s,
+      count(*) OVER (PARTITION BY module, root, model, stage) AS steps
+    FROM python.torch_trace
+    WHERE stage IN ('forward', 'backward') AND duration IS NOT NULL
+      AND step BETWEEN {first} AND {last}
+    GROUP BY module, root, model, stage, step)
   GROUP BY ALL)
-GROUP BY module, root, model, stage
+GROUP BY module, root, model, stage HAVING count(*) >= {least}
 """
-"""Those of each model apart, and which it is where several have a module of that name; models that
-are made anew and so get a number (`loss 2`) are one."""
+"""Those of each model apart; models that are made anew and so get a number (`loss 2`) are one."""
+_Key: TypeAlias = tuple[str, str, str | None]
+"""A module, its stage and its model."""
 
 
 def phases(before: Run, after: Run) -> tuple[Measure, ...]:
@@ -82,7 +88,12 @@ def is_told(step: Interval) -> bool:
 
 def modules(before: Run, after: Run) -> tuple[Measure, ...]:
     """The modules that both runs have called, those first that differ most."""
-    first, second = (_module_times(run, rows) for run, rows in _with_rows(before, after))
+    times = [_module_times(run, rows) for run, rows in _with_rows(before, after)]
+    number = [Counter((module, stage) for module, stage, _ in of_run) for of_run in times]
+    several = {module for found in number for module, count in found.items() if count > 1}
+    first, second = (
+        {_module_name(key, several): time for key, time in of_run.items()} for of_run in times
+    )
     found = [
         Measure(name=name, unit="s", before=first[name][0], after=second[name][0], depth=depth)
         for name, (_, depth) in second.items()
@@ -220,22 +231,24 @@ def _with_rows(before: Run, after: Run) -> list[tuple[Run, tuple[Row, ...]]]:
     return [(before, first), (after, second)]
 
 
-def _module_times(run: Run, rows: Sequence[Row]) -> dict[str, tuple[float, int]]:
-    """What each module takes of a step, and in how many others, by module and stage."""
+def _module_times(run: Run, rows: Sequence[Row]) -> dict[_Key, tuple[float, int]]:
+    """What each module takes of a step, and in how many others it is."""
     if not rows:
         return {}
-    found = run.query(_MODULES.format(first=rows[0]["step"], last=rows[-1]["step"]))
-    return {
-        _module_name(row): (row["s"], row["depth"])
-        for row in found
-        if row["steps"] >= LEAST_STEPS // 2
-    }
+    first, last = rows[0]["step"], rows[-1]["step"]
+    found = run.query(_MODULES.format(first=first, last=last, least=LEAST_STEPS // 2))
+    return {(row["module"], row["stage"], row["model"]): (row["s"], row["depth"]) for row in found}
 
 
-def _module_name(row: Row) -> str:
-    """A module, of which model it is where that is told, and the stage."""
-    of = "" if row["model"] is None else f" of {row['model']}"
-    return f"{row['module']}{of} {row['stage']}"
+def _module_name(key: _Key, several: Container[tuple[str, str]]) -> str:
+    """A module, of which model it is where several of a run have one of that name, and the stage.
+
+    Args:
+        several: Those modules, with their stages.
+    """
+    module, stage, model = key
+    of = f" of {model}" if model is not None and (module, stage) in several else ""
+    return f"{module}{of} {stage}"
 
 
 def _module(

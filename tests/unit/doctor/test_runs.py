@@ -356,6 +356,26 @@ def test_modules_of_two_models_are_compared_apart() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("model", ["Net 2", "d"])
+def test_a_second_model_is_not_taken_for_a_part_of_the_first(model: str) -> None:
+    """Nor for one made anew where it lasts and has no name but its class; one run alone has it."""
+
+    def trace(*models: tuple[str, float]) -> dict[str, Rows]:
+        return {
+            "torch_trace": [
+                {"step": step, "module": "net.0", "stage": "forward", "duration": s, "depth": 1,
+                 "duration_ns": round(s * 1e9), "root": "Net", "model": name}
+                for step in range(5, 200) for name, s in models
+            ]
+        }  # fmt: skip
+
+    one = run("1", tables=trace(("Net", 0.02)))
+    for first, second in [(("Net", 0.02), (model, 0.05)), ((model, 0.05), ("Net", 0.02))]:
+        found = compared(one, run("2", tables=trace(first, second)))
+        (measure,) = found.modules
+        assert (measure.name, measure.ratio) == ("net.0 of Net forward", 1.0)
+
+
 def test_nothing_is_said_of_what_was_not_compared() -> None:
     """Neither is as fast without steps of one; none is set up alike where nothing is kept."""
     found = compared(run("1", count=0, environment={}), run("2"))
