@@ -167,7 +167,7 @@ class Cursor:
             table = self._asked.query(sql).to_arrow()
         except ProbingError as error:
             raise _translated(error) from error
-        from .sql.answer import python_values  # here: pyarrow is loaded by now
+        from .sql.answer.values import python_values  # here: pyarrow is loaded by now
 
         self.description = [
             (field.name, str(field.type), None, None, None, None, None) for field in table.schema

@@ -10,28 +10,19 @@ from __future__ import annotations
 
 import importlib
 import io
-import re
 import weakref
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from ..errors import MissingLibrary, Unreachable, UsageError
-from ..messages.common import TRUNCATED_KEY
-from ..messages.frozen import InNotebooks
+from ...errors import MissingLibrary, Unreachable, UsageError
+from ...messages.common import TRUNCATED_KEY
+from ...messages.frozen import InNotebooks
+from .values import may_be_times, python_values
 
 _BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError)
 """What pyarrow raises over bytes that are no IPC stream, or not all of one."""
-_MAY_BE_TIMES = re.compile("time|date|duration")
-_NOT_IN_PYTHON = (OverflowError, ValueError)
-"""What pyarrow raises over a value that Python has no object for: its dates end with year 9999."""
-_ENDLESS = {
-    f"<value out of range: {sign}{most}>": f"{sign}infinity"
-    for sign in ("", "-")
-    for most in (2**31 - 1, 2**63 - 1)
-}
-"""The first and the last date or time of DuckDB, as Arrow writes them."""
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
@@ -95,7 +86,7 @@ class Rows(InNotebooks):
         `infinity`, is a text.
         """
         table = self.to_arrow()
-        if not any(_MAY_BE_TIMES.search(str(field.type)) for field in table.schema):
+        if not any(may_be_times(field.type) for field in table.schema):
             rows: list[dict[str, Any]] = table.to_pylist()
             return rows
         names, columns = table.column_names, map(python_values, table.columns)
@@ -223,51 +214,6 @@ class Answer(Rows):
         columns = ", ".join(f"{field.name} {field.type}" for field in self.schema)
         rows = "not read yet" if self._table is None else f"{self._table.num_rows:,} rows"
         return f"<Answer: {rows}; {columns}>"
-
-
-def python_values(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column as Python's own; see `Rows.to_pylist`.
-
-    pyarrow gives a time of nanoseconds as an object of pandas, or an error where that is missing.
-    """
-    if not (pa.types.is_nested(column.type) and _MAY_BE_TIMES.search(str(column.type))):
-        try:
-            return list(_in_microseconds(column).to_pylist())
-        except _NOT_IN_PYTHON:
-            pass
-    return [_python_value(scalar) for scalar in column]
-
-
-def _python_value(scalar: pa.Scalar) -> Any:
-    """One of them, of a nested one part by part."""
-    kind = scalar.type
-    if not scalar.is_valid:
-        return None
-    if pa.types.is_struct(kind):
-        return {name: _python_value(part) for name, part in scalar.items()}
-    if pa.types.is_map(kind):
-        pairs = [(pair[0], pair[1]) for pair in scalar.values]
-        return [(_python_value(key), _python_value(value)) for key, value in pairs]
-    if pa.types.is_nested(kind) and not pa.types.is_union(kind):
-        return [_python_value(part) for part in scalar.values]
-    try:
-        return _in_microseconds(scalar).as_py()
-    except _NOT_IN_PYTHON:
-        if pa.types.is_timestamp(kind):
-            scalar = scalar.cast(pa.timestamp(kind.unit))
-        text = str(scalar.cast(pa.string()))
-        return _ENDLESS.get(text, text)
-
-
-def _in_microseconds(values: Any) -> Any:
-    """An array or a scalar; one of nanoseconds loses them."""
-    kind = values.type
-    if getattr(kind, "unit", None) != "ns":
-        return values
-    shorter = pa.time64("us") if pa.types.is_time(kind) else pa.duration("us")
-    if pa.types.is_timestamp(kind):
-        shorter = pa.timestamp("us", kind.tz)
-    return values.cast(shorter, safe=False)
 
 
 def _need(library: str) -> Any:

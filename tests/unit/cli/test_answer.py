@@ -106,6 +106,28 @@ def test_times_are_python_s_own() -> None:
     assert dbapi.Connection(Asked()).execute(sql).fetchall() == [tuple(row.values())]
 
 
+@pytest.mark.parametrize(
+    ("sql", "value"),
+    [
+        ("'-infinity'::TIMESTAMP_NS", "-infinity"),
+        ("['infinity'::TIMESTAMP_NS]", ["infinity"]),
+        ("'infinity'::TIMESTAMP_S", "infinity"),
+        ("'290000-02-29 01:02:03'::TIMESTAMP_S", "290000-02-29 01:02:03"),
+        ("'290000-01-01 00:00:00.25+00'::TIMESTAMPTZ", "290000-01-01 00:00:00.250000+00:00"),
+        ("'5000000-12-31'::DATE", "5000000-12-31"),
+        ("'290000-01-01 (BC)'::DATE", "-289999-01-01"),
+        ("[union_value(t := make_timestamp_ns(1000))]", [dt.datetime(1970, 1, 1, 0, 0, 0, 1)]),  # noqa: DTZ001
+    ],
+)
+def test_times_that_python_has_not_are_texts(sql: str, value: object) -> None:
+    """Also those that Arrow has no text for; and what a union has is of no other library."""
+    table = duckdb.connect().sql(f"SELECT unnest([{sql}, NULL]) AS a").to_arrow_table()
+    rows = Answer(TableSource(table)).rows()
+    assert rows == [{"a": value}, {"a": None}]
+    if isinstance(value, list):
+        assert type(rows[0]["a"][0]) is type(value[0])
+
+
 def test_other_libraries_take_an_answer_as_it_is() -> None:
     """DuckDB and pyarrow read it by the Arrow C stream protocol, more than once."""
     answer = Answer(TableSource())
