@@ -160,8 +160,9 @@ class CollectiveCalls(PlainSource):
         self.rows.poll(time.perf_counter_ns())
         unseen = [group for group in self.groups.all() if group.has_unseen()]
         if unseen:
-            self._misses = self.kernels.is_on
+            was_on = self.kernels.is_on
             self.kernels.start()
+            self._misses = was_on or not self.kernels.is_on  # not where they can never be
             if not self._misses:
                 self.groups.count_anew()
 
