@@ -281,14 +281,19 @@ class Actions:
         if kept.kind is not None:
             with self._lock:
                 kept.replaced = [k for k in self._kept if k is not kept and k.is_alike(kept)]
-            for below in kept.replaced:
-                below.replaced_by.append(kept)
+                found = list(kept.replaced)
+                for below in found:
+                    below.replaced_by.append(kept)
+            for below in found:
                 self._restate(below, "in force" if below.is_in_force else "done")
 
     def _uncover(self, undone: PendingAction) -> None:
         """What an action stood over is as it was before."""
-        for below in undone.replaced:
-            below.replaced_by.remove(undone)
+        with self._lock:
+            found, undone.replaced = undone.replaced, []
+            for below in found:
+                below.replaced_by.remove(undone)
+        for below in found:
             self._restate(below, "in force" if below.is_in_force else "done")
 
     def _restate(self, kept: PendingAction, state: str) -> None:

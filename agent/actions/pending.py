@@ -125,6 +125,8 @@ def still_kept(actions: list[PendingAction], most: int) -> list[PendingAction]:
         stays = kept.number in last or kept.outcome is None or kept.is_in_force
         (stay if stays else gone).append(kept)
     for kept in gone:
+        for below in kept.replaced:
+            below.replaced_by.remove(kept)  # which nobody could undo first any more
         kept.replaced = []  # which would keep those before it
     return stay
 

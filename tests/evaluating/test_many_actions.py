@@ -63,8 +63,22 @@ def _action(number: int, *, hangs: bool = False, is_over: bool = True) -> Pendin
 def test_what_can_be_undone_is_bounded() -> None:
     """The last are kept, undone ones beside them, and whatever is in hand or in force."""
     actions = [_action(1, hangs=True), _action(2, is_over=False), *map(_action, range(3, 13))]
-    actions[4].replaced = [actions[3]]
+    actions[4].replaced, actions[3].replaced_by = [actions[3]], [actions[4]]
     for kept in actions[-2:]:
         kept.undo = None
     assert [kept.number for kept in still_kept(actions, MOST)] == [1, 2, 6, 7, 8, 9, 10, 11, 12]
     assert actions[4].replaced == []
+
+
+def test_what_stands_below_a_forgotten_action_can_be_undone() -> None:
+    """As a clip in force on one optimizer, which another action ended on the other long ago."""
+    actions = [_action(1, hangs=True), *map(_action, range(2, 10))]
+    below, *_, last = actions
+    for above in (actions[1], last):
+        above.replaced.append(below)
+        below.replaced_by.append(above)
+    kept = still_kept(actions, MOST)
+    assert actions[1] not in kept
+    assert below.replaced_by == [last]
+    below.replaced_by.remove(last)
+    assert below.can_be_undone
