@@ -153,9 +153,13 @@ def test_a_generator_is_behind_its_critic_and_not_before_it(critic: Callable[[],
     groups = {"opt_g": list(generator.parameters()), "opt_c": list(judge.parameters())}
     inputs = torch.randn(2, 4)
     loss = judge(generator(inputs)).mean() + 0.1 * generator(inputs).square().mean()
-    assert behind(groups, [loss]).get("opt_c") == frozenset({"opt_g"})
-    assert not behind(groups, [loss]).get("opt_g")
-    assert not behind(groups, [judge(generator(inputs).detach()).mean()]).get("opt_c")
+    found = behind(groups, [loss])
+    assert found is not None
+    assert found.get("opt_c") == frozenset({"opt_g"})
+    assert not found.get("opt_g")
+    found = behind(groups, [judge(generator(inputs).detach()).mean()])
+    assert found is not None
+    assert not found.get("opt_c")
 
 
 def test_what_a_head_has_left_in_features_may_be_meant_for_them() -> None:
@@ -174,3 +178,44 @@ def test_what_a_head_has_left_in_features_may_be_meant_for_them() -> None:
         left.steps(name)
         found = {left.take(parameter, parameter.grad) for parameter in groups[name]}
         assert found == {None}
+
+
+class Link:
+    """A node of a graph, or the end of one; counts how many are looked at."""
+
+    looks = 0
+
+    def __init__(self, below: Link | None = None) -> None:
+        self._below = below
+
+    @property
+    def grad_fn(self) -> Link:
+        """As of a loss."""
+        return self
+
+    @property
+    def next_functions(self) -> tuple[tuple[Link, int], ...]:
+        """As of a node of torch's."""
+        Link.looks += 1
+        return () if self._below is None else ((self._below, 0),)
+
+
+@pytest.mark.parametrize("bound", ["_MOST_NODES", "_LONGEST_S"])
+def test_a_graph_that_is_too_large_is_looked_at_once_and_not_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    """Nothing is known of its passes then, and those after it begin at once."""
+    from probing.agent.sources.numbers import left_passes
+
+    monkeypatch.setattr(left_passes, bound, 0 if bound == "_LONGEST_S" else 10)
+    loss, Link.looks = Link(), 0
+    for _ in range(1000):
+        loss = Link(loss)
+    groups: dict[str, list[Any]] = {"opt_c": [], "opt_g": []}
+    left = left_passes.LeftPasses()
+    assert left_passes.behind(groups, [loss]) is None
+    assert Link.looks <= 20
+    left.begins([loss], groups)
+    looks = Link.looks
+    left.begins([loss], groups)
+    assert Link.looks == looks

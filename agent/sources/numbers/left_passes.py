@@ -9,6 +9,7 @@ gather together.
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ from .gradient_tensors import is_zero
 Groups = Mapping[str, Sequence[Any]]
 """The parameters of each optimizer, by its name."""
 _MOST_NODES = 50_000
+_LONGEST_S = 0.05
+"""What looking at a graph may cost the training thread."""
 _MADE_OF = 3
 """A weight may be computed from so many parameters, as weight norm and low ranks do."""
 _NONE: frozenset[Any] = frozenset()
@@ -51,10 +54,12 @@ class LeftPasses:
     def __init__(self) -> None:
         self._made: dict[int, _Made] = {}
         self._behind: Mapping[str, frozenset[str]] = {}
+        self._has_given_up = False
 
     def begins(self, losses: Iterable[Any], groups: Groups) -> None:
         """A backward pass begins: what the script has changed since the last is of that no more."""
-        self._behind = behind(groups, losses) if len(groups) > 1 else {}
+        found = behind(groups, losses) if len(groups) > 1 and not self._has_given_up else {}
+        self._behind, self._has_given_up = found or {}, self._has_given_up or found is None
         for parameters in groups.values():
             for parameter in parameters:
                 gradient, made = parameter.grad, self._made.get(id(parameter))
@@ -121,24 +126,28 @@ class _Below(NamedTuple):
         return next(iter(self.owners)) if is_weight else None
 
 
-def behind(groups: Groups, losses: Iterable[Any]) -> dict[str, frozenset[str]]:
+def behind(groups: Groups, losses: Iterable[Any]) -> dict[str, frozenset[str]] | None:
     """The optimizers whose parameters some losses reach through those of each.
 
     So it is where a weight of the one meets an input that depends on the other. Nothing is known of
-    very large graphs, nor of what is computed anew in the backward pass.
+    what is computed anew in the backward pass.
+
+    Returns:
+        By the name of each, the others; None for a graph that is too large to be looked at.
     """
     owner_of = {id(parameter): name for name, own in groups.items() for parameter in own}
     below: dict[Any, _Below] = {}
     found: dict[str, frozenset[str]] = {}
     todo = [node for loss in losses if (node := node_of(loss)) is not None]
+    until = time.thread_time() + _LONGEST_S
     while todo:
+        if len(todo) + len(below) > _MOST_NODES or time.thread_time() > until:
+            return None
         node = todo[-1]
         inputs = [one for one, _ in node.next_functions if one is not None]
         new = [one for one in inputs if one not in below]
         if new and node not in below:
             todo += new
-            if len(todo) + len(below) > _MOST_NODES:
-                return {}
             continue
         todo.pop()
         parts = [below[one] for one in inputs]
