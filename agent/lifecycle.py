@@ -32,7 +32,7 @@ from ..settings.values import unknown_in
 from .crash.crashes import CrashRecorder
 from .genuine import genuine, has_own_threads
 from .leaving import Arrival, Leaving, remains, unload, wait_for_threads
-from .listener import Listener, Serving, attend
+from .listener import Listener, Serving, attend, keeps_actions
 from .recording.safe_points import AGENT_THREAD_PREFIX
 from .recording.training_thread import correct_main_thread
 from .state import Agent, int_from_env
@@ -265,6 +265,7 @@ def renew(home: str = "") -> None:
             return
         gone, settings = running.agent.folder.path, running.agent.settings
         home = home or lasting_home(settings)
+        ended = "".join(f"; {action} has ended" for action in running.agent.in_force())
         stop()
         arrival = running.arrival._replace(late=True, is_early=False)
         try:
@@ -272,13 +273,13 @@ def renew(home: str = "") -> None:
         except Exception:
             report_failed_start(home=home)
             raise
-        agent.problems.append(f"{gone} was removed while it ran: the record begins anew")
+        agent.problems.append(f"{gone} was removed while it ran: the record begins anew{ended}")
         agent.write_card()
 
 
 def _renew_soon() -> None:
     """Start anew where that is due, in a thread of its own: the agent's has to end."""
-    if _running is None or not has_gone(_running.agent.folder):
+    if _running is None or not has_gone(_running.agent.folder) or keeps_actions(_running.agent):
         return
     if has_own_threads():
         name = f"{AGENT_THREAD_PREFIX}anew"

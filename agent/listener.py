@@ -38,6 +38,10 @@ _LOOK_S = 0.01
 """How often it is looked whether the server is there."""
 _MOST_WAITING = 8
 """Connections that are held until then; the next ones stay in the kernel's queue."""
+_KEPT = (
+    "its run folder was removed, and it begins no new one by itself as long as an action of `act`"
+    " is in force, which ends with that: `probing attach` has it do so"
+)
 _PING = b"GET /v1/ping "
 
 
@@ -267,6 +271,18 @@ def attend(agent: Agent, renew: Callable[[], None]) -> float:
     waits: list[float | None] = []
     try_each((lambda: waits.append(agent.keep_environment()), renew))
     return min([_ATTEND_S, *(wait_s for wait_s in waits if wait_s is not None)])
+
+
+def keeps_actions(agent: Agent) -> bool:
+    """Whether an agent whose run folder has gone begins no new one before it is told to.
+
+    What is in force would end, and on each rank at another step.
+    """
+    if not agent.in_force():
+        return False
+    if _KEPT not in agent.problems:
+        agent.problems.append(_KEPT)
+    return True
 
 
 def _block_signals() -> None:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from .live.kept_environment import KeptEnvironment
     from .recording.training import TorchTraining
 
-
 _RINGS_MIB = 64
 """What rings take together where the settings do not say."""
 _MAKING_S = 1.0
@@ -64,6 +63,7 @@ class Agent:
         places: Folders of the operator's who attached: they hold what may be missing here.
         wake: Has the agent's thread look for what is due, from any thread.
         depart: Makes ready to leave the process, keeping the record or not.
+        in_force: The actions that hang on the training now, and end with the agent.
     """
 
     def __init__(self, settings: Settings, folder: ProcessFolder) -> None:
@@ -91,6 +91,7 @@ class Agent:
         self._changes: ChangeRecord | None = None
         self._environment: KeptEnvironment | None = None
         self.wake: Callable[[], None] = lambda: None
+        self.in_force: Callable[[], list[str]] = list
         self._hold = Hold()
         self._extensions: Extensions | None = None
 
@@ -359,8 +360,7 @@ class Agent:
             BadSetting: It cannot be changed, or not to that value.
         """
         self.settings = self.settings.with_value(name, text)
-        changed = find(name).name
-        self._changed.add(changed)
+        self._changed.add(changed := find(name).name)
         if changed == "recording" and self.settings.recording:
             self.training.start(late=True)
         elif changed == "recording":

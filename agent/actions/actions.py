@@ -62,6 +62,7 @@ class Actions:
         self._rings: dict[str, RingWriter] = {}
         self._lock = threading.Lock()
         self._turn = threading.Lock()
+        agent.in_force = self.in_force
 
     def submit(self, request: ActRequest, sender: Sender) -> PendingAction:
         """Begin with an action.
@@ -117,6 +118,11 @@ class Actions:
         """The last actions."""
         with self._lock:
             return Acts(acts=tuple([kept.to_message() for kept in self._kept]))
+
+    def in_force(self) -> list[str]:
+        """What hangs on the training now."""
+        with self._lock:
+            return [f"{k.name} (action {k.number})" for k in self._kept if k.is_in_force]
 
     def close(self) -> None:
         """End what waits and what is in force, and wait a little for hooks to be taken off."""

@@ -12,9 +12,9 @@ from .numbers import folder_name, own_number
 
 _END = ".ring (deleted)"
 ANEW = (
-    "Its agent begins a new one within a minute of running Python code, and `probing attach {pid}`"
-    " has it do so now. PROBING_HOME on a disk keeps it, or `loginctl enable-linger` where a logout"
-    " removed it."
+    "Its agent begins a new one within a minute of running Python code, unless an action of `act`"
+    " is in force, which ends with that. `probing attach {pid}` has it do so now. PROBING_HOME on a"
+    " disk keeps it, or `loginctl enable-linger` where a logout removed it."
 )
 
 

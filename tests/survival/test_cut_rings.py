@@ -101,13 +101,15 @@ def test_a_ring_that_is_removed_is_missed(training: Target) -> None:
 @pytest.mark.fault("R6")
 def test_a_run_folder_that_is_removed_is_made_anew(training: Target, fault: faults.Reached) -> None:
     """As a logout removes it: an attach has the agent begin a new record, which says so."""
-    old = training.folder.path
+    old, pid = training.folder.path, str(training.pid)
+    assert training.run(pid, "act", "clip", "1.0").returncode == 0
     shutil.rmtree(training.home)
     done = training.run("attach", str(training.pid))
     assert done.returncode == 0, done.stderr
     training.wait_for_step(3)
     fault.equals("run folder removed: exit code", None, training.process.poll())
-    assert f"{old} was removed while it ran: the record begins anew" in training.run("list").stderr
+    told = " ".join(training.run("list").stderr.split())
+    assert f"{old} was removed while it ran: the record begins anew; clip (action 1) has" in told
     assert training.run(str(training.pid), "eval", "6 * 7").stdout == "42\n"
     left = training.run(str(training.pid), "detach")
     assert left.returncode == 0, left.stderr

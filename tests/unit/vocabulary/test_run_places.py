@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from probing.agent import lifecycle
 from probing.agent.listener import attend
 from probing.attach.attach import attach
 from probing.client.listing import list_processes, summarize_stranger
@@ -26,6 +28,7 @@ from probing.rundir.removed import removal
 from probing.server.liveness import has_gone
 from probing.server.sockets import bind_unix
 from probing.settings import Settings
+from tests.harness.targets import DEADLINE_S
 from tests.unit.vocabulary.test_run_folders import card_of
 
 pytestmark = pytest.mark.anypython
@@ -167,6 +170,25 @@ def test_the_folder_is_looked_at_every_minute() -> None:
         assert wait_s(SimpleNamespace(keep_environment=lambda due_s=due_s: due_s)) == expected
     assert wait_s(SimpleNamespace()) == 60
     assert len(looks) == 5
+
+
+@pytest.mark.parametrize(("in_force", "is_begun"), [([], True), (["clip (action 1)"], False)])
+def test_no_action_in_force_is_ended_for_a_new_record(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    in_force: list[str],
+    is_begun: bool,
+) -> None:
+    """Each rank would end it at another step: who attaches has it end. That is told, once."""
+    begun = threading.Event()
+    folder = made(tmp_path, _NO_PID, 7)
+    agent = SimpleNamespace(folder=folder, problems=[], in_force=lambda: in_force)
+    monkeypatch.setattr(lifecycle, "_running", SimpleNamespace(agent=agent))
+    monkeypatch.setattr(lifecycle, "renew", begun.set)
+    for _ in range(2):
+        lifecycle._renew_soon()
+        assert begun.wait(DEADLINE_S if is_begun else 0) == is_begun
+    assert len(agent.problems) == len(in_force)
 
 
 def test_a_record_that_is_kept_no_longer_is_not_listed(
