@@ -174,7 +174,8 @@ class span(ContextDecorator):  # noqa: N801 - called like a function, as context
         """What has begun here last; else what has begun last, as a generator may end elsewhere."""
         here = _open_here.get()
         try:
-            of_here = [one for one in self._begun if one in here]
+            # Of a copy: other threads end theirs meanwhile, and a list walked then skips some.
+            of_here = [one for one in self._begun.copy() if one in here]
             begun = (of_here or self._begun)[-1]
             self._begun.remove(begun)
         except (IndexError, ValueError):  # nothing has begun, or another thread has ended it

@@ -8,7 +8,8 @@ import copy
 import inspect
 import pickle
 import threading
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextvars import Context
 from itertools import count
 from typing import Any
 
@@ -70,6 +71,32 @@ def test_one_span_in_two_threads_is_a_row_of_each(kept: Kept) -> None:
     thread.join()
     assert kept.begun == [("load", 0), ("load", 0)]
     assert kept.ended == [(0, True), (1, False)]
+
+
+def test_a_span_ends_its_own_row_while_other_threads_end_theirs(kept: Kept) -> None:
+    """As one begun before it is ended just while it looks for its own."""
+    shared = probing.span("load")
+
+    def in_a_thread(call: Callable[[], object]) -> None:
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+
+    class OfHere(tuple[Any, ...]):
+        __slots__ = ()
+
+        def __contains__(self, one: object) -> bool:
+            if not kept.ended:
+                in_a_thread(lambda: first.run(shared.__exit__, None))
+            return super().__contains__(one)
+
+    first, last = Context(), Context()
+    first.run(shared.__enter__)
+    with shared:
+        in_a_thread(lambda: last.run(shared.__enter__))
+        marks._open_here.set(OfHere(marks._open_here.get()))
+    last.run(shared.__exit__, None)
+    assert [row for row, _ in kept.ended] == [0, 1, 2]
 
 
 def test_one_span_in_two_tasks_is_a_row_of_each(kept: Kept) -> None:
