@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -41,7 +42,9 @@ def _generator(function: Callable[..., Any], enter: Enter) -> Callable[..., Any]
         with enter():
             return (yield from function(*args, **kwargs))
 
-    return inner
+    code: types.CodeType | None = getattr(function, "__code__", None)
+    is_awaitable = code is not None and code.co_flags & inspect.CO_ITERABLE_COROUTINE
+    return types.coroutine(inner) if is_awaitable else inner
 
 
 def _asynchronous_generator(function: Callable[..., Any], enter: Enter) -> Callable[..., Any]:

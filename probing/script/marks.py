@@ -139,9 +139,9 @@ class span(ContextDecorator):  # noqa: N801 - called like a function, as context
         self._name = str(name)
         self._begun: list[_Begun] = []
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A copy is another one of that name, in which nothing has begun."""
-        return type(self), (self._name,)
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy is another one like it, in which nothing has begun."""
+        return {**self.__dict__, "_begun": []}
 
     def _recreate_cm(self) -> span:
         """Each call of a decorated function is a span of its own."""

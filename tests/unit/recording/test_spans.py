@@ -8,6 +8,7 @@ import copy
 import inspect
 import pickle
 import threading
+import types
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextvars import Context
 from itertools import count
@@ -171,6 +172,23 @@ def test_a_generator_is_a_span_until_it_has_run(kept: Kept) -> None:
     assert kept.ended == [(0, False)]
 
 
+def test_a_generator_that_can_be_awaited_still_can(kept: Kept) -> None:
+    """As one of `types.coroutine` can, and what is awaited in it."""
+
+    @probing.span("fetch")
+    @types.coroutine
+    def fetch() -> Generator[Any, Any, int]:
+        yield from asyncio.sleep(0).__await__()
+        assert kept.ended == []
+        return 7
+
+    async def ask() -> int:
+        return await fetch()
+
+    assert asyncio.run(ask()) == 7
+    assert kept.ended == [(0, False)]
+
+
 def test_an_asynchronous_generator_is_a_span_until_it_has_run(kept: Kept) -> None:
     """What is sent, thrown and closed gets to it."""
     told: list[object] = []
@@ -213,6 +231,24 @@ def test_what_holds_an_open_span_can_be_copied(kept: Kept) -> None:
             with made:
                 pass
     assert [name for name, _ in kept.begun] == ["save"] * 3
+
+
+class Placed(probing.span):
+    """A span of the job's own kind, which is made of something else than a name."""
+
+    def __init__(self, *, place: int) -> None:
+        super().__init__(f"at {place}")
+        self.place = [place]
+
+
+def test_a_copied_span_is_of_its_kind_and_keeps_what_it_has(kept: Kept) -> None:
+    """Whatever its class is made with; what has begun in it stays the other one's."""
+    mine = Placed(place=3)
+    with mine:
+        for made in (copy.copy(mine), copy.deepcopy(mine), pickle.loads(pickle.dumps(mine))):
+            assert (type(made), made.place) == (Placed, [3])
+            made.__exit__(None)
+        assert kept.ended == []
 
 
 def test_spans_that_never_end_hold_nothing_up(kept: Kept) -> None:
