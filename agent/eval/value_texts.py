@@ -9,9 +9,10 @@ Interruptions pass through.
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict, deque
+from collections import OrderedDict, UserDict, UserList, deque
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import Any
 
 from ..sources.numbers.tensor_texts import is_tensor, tensor_text
@@ -24,17 +25,22 @@ _MOST_TENSORS = 50
 _MOST_INNER_TENSORS = (3, 8)
 """How many tensors of a container are shown within another one, of a list and of a dictionary."""
 _DEEPEST = 8
+_DEEPEST_WHOLE = 50
+"""How deep what is nested in a short value is looked at."""
 _LONGEST_STRING = 10_000
 """Of one that stands within another value."""
 _LONGEST_INT_BITS = 12_000
 """Python itself refuses to write longer ones in decimal."""
 _STRINGS: tuple[Any, ...] = (str, bytes, bytearray)
 _PLAIN = (list, tuple, dict, set)
+_DICTS: tuple[Any, ...] = (dict, OrderedDict, MappingProxyType)
+_WRAPPERS: tuple[Any, ...] = (UserDict, UserList)
 _ENDS: dict[Any, tuple[str, str]] = {
     list: ("[", "]"),
     tuple: ("(", ")"),
     dict: ("{", "}"),
     OrderedDict: ("{", "}"),
+    MappingProxyType: ("{", "}"),
     set: ("{", "}"),
     frozenset: ("{", "}"),
     deque: ("[", "]"),
@@ -67,7 +73,7 @@ def _text(value: Any, limit: int) -> tuple[str, int]:
     if base is not None and base.__len__(value) > limit:
         return repr(base.__getitem__(value, slice(limit))), base.__len__(value) - limit
     is_short = base is not None or _is_short(value, [_MOST_ITEMS])
-    return (repr(value) if is_short else _Shortened().text(value, 0)), 0
+    return (repr(value) if is_short else _Shortened(limit).text(value, 0)), 0
 
 
 def _base_of(value: object, kinds: Iterable[Any]) -> Any:
@@ -78,7 +84,15 @@ def _base_of(value: object, kinds: Iterable[Any]) -> Any:
 
 def _parts(value: Any, base: Any) -> Iterator[Any]:
     """The items of a container; pairs of a dictionary. Runs none of its own code."""
-    return iter(base.items(value) if issubclass(base, dict) else base.__iter__(value))
+    return iter(base.items(value) if base in _DICTS else base.__iter__(value))
+
+
+def _unwrapped(value: Any) -> Any:
+    """What a UserDict or UserList is around, as which it writes itself; else the value."""
+    if _base_of(value, _WRAPPERS) is None:
+        return value
+    within = object.__getattribute__(value, "__dict__").get("data")
+    return within if type(within) in _PLAIN else value
 
 
 def _fields_of(value: Any, base: Any) -> tuple[str, ...]:
@@ -87,8 +101,14 @@ def _fields_of(value: Any, base: Any) -> tuple[str, ...]:
     return fields if fields and len(fields) == tuple.__len__(value) else ()
 
 
-def _is_short(value: Any, left: list[int], depth: int = 0) -> bool:
-    """Whether a value holds few items and no tensor, as far as it is made of known containers."""
+def _is_short(value: Any, left: list[int], around: tuple[int, ...] = ()) -> bool:
+    """Whether a value holds few items and no tensor, as far as it is made of known containers.
+
+    Args:
+        left: How many more items it may hold.
+        around: The containers that it is within; one in itself is no more than its own text says.
+    """
+    value = _unwrapped(value)
     if type(value) is int:
         return bool(value.bit_length() <= _LONGEST_INT_BITS)
     base = _base_of(value, _STRINGS)
@@ -97,37 +117,50 @@ def _is_short(value: Any, left: list[int], depth: int = 0) -> bool:
     base = _base_of(value, _ENDS)
     if base is None:
         return not is_tensor(value)
+    if id(value) in around:
+        return True
     left[0] -= base.__len__(value)
-    if left[0] < 0:
+    if left[0] < 0 or len(around) > _DEEPEST_WHOLE:
         return False
     items = list(_parts(value, base))
-    if issubclass(base, dict):
+    if base in _DICTS:
         items = list(chain.from_iterable(items))
-    return depth > _DEEPEST or all(_is_short(item, left, depth + 1) for item in items)
+    return all(_is_short(item, left, (*around, id(value))) for item in items)
 
 
 class _Shortened:
-    """Writes one value, with the first of its items and tensors in one line each."""
+    """Writes one value, with the first of its items and tensors in one line each.
 
-    def __init__(self) -> None:
+    Args:
+        limit: How many characters of it are wanted.
+    """
+
+    def __init__(self, limit: int) -> None:
+        # What is left out is counted at the end of the text, which so stays within the limit.
+        self._characters_left = limit - min(limit // 2, 2 * _LONGEST_STRING)
         self._items_left = _MOST_ITEMS_IN_ALL
         self._tensors_left = _MOST_TENSORS
 
     def text(self, value: Any, depth: int) -> str:
         """The text of a value, or of a part of it."""
-        kind = type(value)
+        value = _unwrapped(value)
+        base = _base_of(value, _ENDS)
+        if base is not None and base.__len__(value):
+            return self._container(value, base, depth)
+        text = self._single(value)
+        self._characters_left -= len(text) + 2
+        return text
+
+    def _single(self, value: Any) -> str:
         if is_tensor(value):
             return f"<{tensor_text(value, is_inner=True)}>"
-        if kind is int and value.bit_length() > _LONGEST_INT_BITS:
+        if type(value) is int and value.bit_length() > _LONGEST_INT_BITS:
             return f"<int of {value.bit_length():,} bits>"
         base = _base_of(value, _STRINGS)
         if base is not None and base.__len__(value) > _LONGEST_STRING:
             more = f"... {base.__len__(value) - _LONGEST_STRING:,} more"
             return f"{base.__getitem__(value, slice(_LONGEST_STRING))!r}{more}"
-        base = _base_of(value, _ENDS)
-        if base is None or not base.__len__(value):
-            return repr(value)
-        return self._container(value, base, depth)
+        return repr(value)
 
     def _container(self, value: Any, base: Any, depth: int) -> str:
         kind, length = type(value), base.__len__(value)
@@ -147,10 +180,10 @@ class _Shortened:
         return f"{begin}{joint.join(texts)}{comma}{end}"
 
     def _items(self, value: Any, base: Any, depth: int) -> Iterator[str]:
-        is_dict, fields = issubclass(base, dict), _fields_of(value, base)
+        is_dict, fields = base in _DICTS, _fields_of(value, base)
         room = _MOST_TENSORS if depth == 1 else _MOST_INNER_TENSORS[is_dict]
         for at, item in enumerate(list(islice(_parts(value, base), _MOST_ITEMS))):
-            if not self._items_left:
+            if not self._items_left or self._characters_left <= 0:
                 return
             parts = item if is_dict else (item,)
             tensors = sum(map(is_tensor, parts))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
-from types import SimpleNamespace
+from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque, namedtuple
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,6 +48,9 @@ ITEMS = [Item() for _ in range(MANY)]
         (Counter(ITEMS), "Counter({item: 1, item: 1, "),
         (dict(enumerate(ITEMS)).values(), "dict_values([item, item, "),
         (dict(enumerate(ITEMS)).items(), "dict_items([(0, item), (1, item), "),
+        (MappingProxyType(dict(enumerate(ITEMS))), "mappingproxy({0: item, 1: item, "),
+        (UserDict(enumerate(ITEMS)), "{0: item, 1: item, "),
+        (UserList(ITEMS), "[item, item, "),
         (Pair(1, ITEMS), "Pair(first=1, second=[item, "),
         ([[[*ITEMS[:40]] for _ in range(40)] for _ in range(40)], "[[[item, item, "),
     ],
@@ -73,10 +76,37 @@ def test_of_a_long_string_the_beginning_is_written(value: Any) -> None:
     assert not omitted
 
 
+def test_of_what_is_nested_too_deep_nothing_is_written() -> None:
+    """However many items are there."""
+    value: Any = ITEMS
+    for _ in range(60):
+        value = [value]
+    Item.written = 0
+    text, _ = represent(value, LIMIT)
+    assert text == "[[[[[[[[[[...]]]]]]]]]]"
+    assert not Item.written
+
+
+def test_no_more_is_written_than_is_shown() -> None:
+    """Of long items, of which each container holds few enough; the text says how many follow."""
+    item, long = Item(), "x" * 9_000
+    text, omitted = represent([[{long: item} for _ in range(900)] for _ in range(4)], 100_000)
+    assert (text.endswith(" more], ... 3 more]"), omitted) == (True, 0)
+    assert 80_000 < len(text) < 100_000
+
+
+IN_ITSELF: list[Any] = [1]
+IN_ITSELF.append(IN_ITSELF)
+
+
 @pytest.mark.parametrize(
     "value",
     [
         Own([1]),
+        IN_ITSELF,
+        [[[[[[[[[[[[1]]], {2: 3}]]]]]]]]],
+        UserDict(a=UserList([1])),
+        MappingProxyType({1: 2}),
         OrderedDict(a=1),
         Pair(1, [2]),
         {1: set(), 2: (3,)},
