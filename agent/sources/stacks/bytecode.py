@@ -8,6 +8,7 @@ Python 3.10 to 3.14.
 
 from __future__ import annotations
 
+import bisect
 import dis
 import functools
 from collections.abc import Iterator
@@ -77,14 +78,32 @@ class CodeReader:
     def __init__(self, code: CodeType) -> None:
         self._code = code
         is_short = len(code.co_code) <= _MOST_CODE
-        self._all = list(dis.get_instructions(code)) if is_short else []
-        self._index = {instruction.offset: n for n, instruction in enumerate(self._all)}
+        self._all = list[dis.Instruction]()
+        self._index: dict[int, int] = {}
+        for instruction in dis.get_instructions(code) if is_short else ():
+            self._index[instruction.offset] = len(self._all)
+            if instruction.opname != "EXTENDED_ARG":  # a part of the next one, to which jumps lead
+                self._all.append(instruction)
 
     @functools.cached_property
     def _entries(self) -> list[Any] | None:
         """Which handler is for which instructions; None before Python 3.11, which has no table."""
         parse = getattr(dis, "_parse_exception_table", None)
         return None if parse is None else parse(self._code)
+
+    @functools.cached_property
+    def _begins(self) -> dict[int, int]:
+        """Where the first instruction of each handler's block is."""
+        return {entry.target: entry.start for entry in reversed(self._entries or ())}
+
+    @functools.cached_property
+    def _within(self) -> dict[int, list[range]]:
+        """The offsets in the block of each handler, those of further blocks inside it included."""
+        found: dict[int, list[range]] = {}
+        for entry in self._entries or ():
+            for handler in {block.handler for block in self._blocks(entry.start)}:
+                found.setdefault(handler, []).append(range(entry.start, entry.end, 2))
+        return found
 
     def awaited(self, lasti: int, methods: frozenset[str] = _TAKES) -> Expression | None:
         """What is taken by the instruction at an offset; None where it takes nothing.
@@ -152,14 +171,11 @@ class CodeReader:
     def _inside(self, block: _Block) -> Iterator[int]:
         """The instructions in a block, those of further blocks inside it included."""
         if self._entries is None:
-            flow = self._blocks_by_flow()
+            flow = self._blocks_by_flow
             yield from (self._index[o] for o, blocks in flow.items() if block in blocks)
             return
-        for entry in self._entries:
-            if any(around.handler == block.handler for around in self._blocks(entry.start)):
-                for offset in range(entry.start, entry.end, 2):
-                    if offset in self._index:
-                        yield self._index[offset]
+        for offsets in self._within.get(block.handler, ()):
+            yield from (self._index[offset] for offset in offsets if offset in self._index)
 
     def _entered(self, block: _Block) -> Taken | None:
         """What a ``with`` has entered: by the last instruction before its block that enters."""
@@ -226,18 +242,18 @@ class CodeReader:
         """The blocks that an offset is in, the innermost first."""
         entries = self._entries
         if entries is None:
-            return self._blocks_by_flow().get(lasti, [])
+            return self._blocks_by_flow.get(lasti, [])
         found = list[_Block]()
         offset = lasti
-        for _ in entries:
-            entry = next((e for e in entries if e.start <= offset < e.end), None)
-            if entry is None:
+        for _ in entries:  # which are sorted, and do not overlap
+            place = bisect.bisect_right(entries, offset, key=lambda entry: entry.start) - 1
+            if place < 0 or offset >= entries[place].end:
                 break
-            start = min(e.start for e in entries if e.target == entry.target)
-            found.append(_Block(start, entry.target))
-            offset = entry.target
+            offset = entries[place].target
+            found.append(_Block(self._begins[offset], offset))
         return found
 
+    @functools.cached_property
     def _blocks_by_flow(self) -> dict[int, list[_Block]]:
         """The same of every offset before Python 3.11, where blocks are opened and closed."""
         found: dict[int, list[_Block]] = {}

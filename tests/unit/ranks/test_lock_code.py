@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dis
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -64,3 +66,40 @@ def test_what_a_name_leads_to_no_more_is_not_told(body: str, taken: list[str]) -
     What is set after the block, in the block around it, or of another name, changes nothing.
     """
     assert _at_work(f"def f(node, lock):\n {body}\n") == taken
+
+
+def test_a_long_block() -> None:
+    """What a block of hundreds of instructions has taken is found as that of a short one."""
+    body = "  node.value = 1\n" * 200
+    assert _at_work(f"def f(node, lock):\n with lock:\n{body}  work()\n") == ["lock"]
+
+
+def _cost(tries: int) -> int:
+    """How many instructions run until it is told what a function of many blocks has taken."""
+    body = "".join(
+        f"  try:\n   work({n})\n  except ValueError:\n   a = {n}\n" for n in range(tries)
+    )
+    scope: dict[str, Any] = {}
+    exec(f"def f(lock):\n with lock:\n{body}", scope)
+    reader, ran = CodeReader(scope["f"].__code__), 0
+    calls = [o.offset for o in dis.get_instructions(scope["f"]) if o.opname.startswith("CALL")]
+
+    def count(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal ran
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        ran += event == "opcode"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        taken = list(reader.taken(calls[tries // 2]))
+    finally:
+        sys.settrace(before)
+    assert [str(one.expression) for one in taken] == ["lock"]
+    return ran
+
+
+def test_many_blocks_cost_as_much_as_their_instructions() -> None:
+    """Four times the blocks are read in about four times as much, not in its square."""
+    assert _cost(48) < 6 * _cost(12)
