@@ -103,7 +103,8 @@ class Waits:
         }
 
     def _awaited(self, ident: int, wait: _Wait) -> Awaited:
-        held = self._holder(wait) if wait.notice is None else self._teller(ident, wait.notice)
+        notice = wait.notice
+        held = self._holder(ident, wait) if notice is None else self._teller(ident, notice)
         return Awaited(
             kind=wait.kind,
             what=wait.what,
@@ -212,8 +213,8 @@ class Waits:
         more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
         return _Held(None, who=f"held by {', '.join(texts)}{more}")
 
-    def _holder(self, wait: _Wait) -> _Held:
-        """Who has what is waited for."""
+    def _holder(self, waiter: int, wait: _Wait) -> _Held:
+        """Who has what a thread waits for."""
         if wait.module is not None:
             return _Held(wait.owner, self._importing(wait.owner, wait.module))
         if wait.lock is None:
@@ -233,7 +234,9 @@ class Waits:
             return _Held(wait.owner, who=None if wait.owner else _UNKNOWN_OWNER)
         ident, frame, taken = found[0]
         since = line_of(frame, taken.lineno)
-        return _Held(ident, since, taken.is_certain or wait.owner is not None)
+        # An attribute may lead to another lock than when this very thread took what it led to.
+        is_certain = taken.is_certain and not (ident == waiter and taken.expression.path)
+        return _Held(ident, since, is_certain or wait.owner is not None)
 
     def _holding(self, lock: object) -> list[tuple[int, FrameType, Taken]]:
         """Where threads have taken a lock that they have not given back."""
@@ -245,14 +248,17 @@ class Waits:
         return self._taken.get(id(lock), [])
 
     def _taken_by(self, ident: int) -> Iterator[tuple[FrameType, Taken, Any]]:
-        """What a thread has taken; not what a condition gives back while it is waited for."""
+        """What a thread has taken; not what a condition that it waits for, or a call, gave back."""
         frames = self._stacks[ident]
         lent = [lock_of(local(frame, "self")) for frame in frames if frame.f_code is _WAIT]
-        for frame in filter(may_hold, frames):
-            for taken in self._reader(frame).taken(frame.f_lasti):
+        for frame in frames:
+            for taken in self._reader(frame).taken(frame.f_lasti) if may_hold(frame) else ():
                 held = lock_of(value_of(frame, taken.expression))
                 if not any(one is held for one in lent):
                     yield frame, taken, held
+            if "release" in frame.f_code.co_names:
+                given = self._reader(frame).lent(frame.f_lasti)
+                lent += [lock_of(value_of(frame, expression)) for expression in given]
 
     def _importing(self, ident: int | None, module: str) -> str | None:
         """The line at which a thread imports a module."""

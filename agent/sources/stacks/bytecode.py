@@ -154,6 +154,16 @@ class CodeReader:
             if found is not None and not self._is_other(found.expression, block):
                 yield found
 
+    def lent(self, lasti: int) -> list[Expression]:
+        """What it has given back by then, and not before that taken itself: its callers had."""
+        found: dict[Expression, list[bool]] = {}
+        for at in range(self._at(lasti) or 0):
+            given = self._called(at, _GIVES_BACK)
+            for expression in given or self._called(at, _TAKES):
+                found.setdefault(expression, []).append(bool(given))
+        awaited = self.awaited(lasti)
+        return [one for one, gives in found.items() if gives[0] and (gives[-1] or one == awaited)]
+
     def _is_other(self, expression: Expression, block: _Block) -> bool:
         """Whether a block gives an object back itself, or sets what its expression consists of."""
         for at in self._inside(block):
