@@ -25,7 +25,6 @@ from ..ring import peek as ring_peek
 from ..rundir.attach_order import AttachFiles
 from ..rundir.folders import ProcessFolder, from_env
 from ..rundir.pruning import overdue
-from ..rundir.removed import ANEW, removal
 from ..stacks import text as stacks
 
 State = Literal[
@@ -130,6 +129,8 @@ def summarize_stranger(pid: int) -> ProcessSummary | None:
         return summarize(place.folder)
     obstacle = find_obstacle(pid)
     role, parent = _role(pid)
+    from ..rundir.removed import ANEW, removal
+
     gone = removal(pid)
     return ProcessSummary(
         pid=pid,

@@ -38,7 +38,6 @@ from ..reach.transport import ask
 from ..rundir import contained
 from ..rundir.attach_order import AttachFiles, reason_of
 from ..rundir.folders import ProcessFolder, directory_of, from_env
-from ..rundir.removed import ANEW, removal
 from ..safety import off_switch
 
 if TYPE_CHECKING:
@@ -208,6 +207,8 @@ def _no_agent(pid: int) -> ProbingError:
     owner = process.owner(pid)
     if owner not in (None, os.getuid()):
         return NotProbed(pid, f"it is user {owner}'s, whose agents are not ours to ask")
+    from ..rundir.removed import ANEW, removal
+
     gone = removal(pid)
     if gone is not None:
         return NotProbed(pid, gone, help=ANEW.format(pid=pid))

@@ -100,7 +100,11 @@ class LiveTooLarge(SqlError):
 
 
 class SqlWorkerDied(SqlError):
-    """The statement killed the helper process that ran it; the training process is not touched."""
+    """The statement killed the helper process that ran it; the training process is not touched.
+
+    Attributes:
+        is_killed: Whether it was killed from outside, as by the kernel's OOM killer.
+    """
 
     code = "sql_worker_died"
     status = 500
@@ -110,6 +114,7 @@ class SqlWorkerDied(SqlError):
     )
 
     def __init__(self, how: str, *, has_begun: bool = True) -> None:
+        self.is_killed = "signal 9" in how
         what = "the statement ended the SQL worker process"
         super().__init__(f"{what if has_begun else 'the SQL worker process did not start'} ({how})")
 

@@ -279,6 +279,27 @@ def test_what_earlier_statements_had_is_no_reason_to_refuse_one(folder: ProcessF
     with_worker(folder, test, query_memory_mib=256)
 
 
+def test_what_is_left_of_earlier_statements_ends_no_other(
+    folder: ProcessFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that dies of its second statement may do so for the first: a new one answers."""
+    real = WorkerProcess.ask
+
+    async def dying(worker: WorkerProcess, request: WorkerRequest) -> None:
+        if worker.asked == 1:
+            os.kill(worker.pid, signal.SIGSEGV)
+        await real(worker, request)
+
+    async def test(worker: SqlWorker) -> None:
+        monkeypatch.setattr(WorkerProcess, "ask", dying)
+        await ask(worker, "SELECT 1 AS n")
+        before = idle_pid(worker)
+        assert (await ask(worker, "SELECT 2 AS n")).to_pylist() == [{"n": 2}]
+        assert idle_pid(worker) != before
+
+    with_worker(folder, test)
+
+
 @pytest.mark.parametrize(
     "sql",
     [

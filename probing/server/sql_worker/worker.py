@@ -120,15 +120,20 @@ class SqlWorker:
     async def _has_room(
         self, worker: WorkerProcess, question: WorkerRequest, limit_s: float, deadline: float
     ) -> bool:
-        """Run a statement; False where it found too little, of which a new worker has more.
+        """Run a statement; False where a new worker has more room for it, or may not die of it.
 
-        An allocator keeps what earlier statements had.
+        An allocator keeps what earlier statements had, and what one of them has left behind may
+        end the worker in the next.
         """
         try:
             await self._run(worker, question, limit_s, deadline)
-        except RemoteError as error:
-            if error.code != SqlTooLarge.code or worker.asked == 1:
+        except (RemoteError, SqlWorkerDied) as error:
+            is_old = worker.asked > 1
+            is_its_own = isinstance(error, SqlWorkerDied) and not error.is_killed
+            if not is_old or not (is_its_own or error.code == SqlTooLarge.code):
                 raise
+            if is_its_own:
+                self._ends.append(asyncio.get_running_loop().time())
             return False
         return True
 
