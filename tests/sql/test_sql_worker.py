@@ -274,7 +274,7 @@ def test_what_earlier_statements_had_is_no_reason_to_refuse_one(folder: ProcessF
             answer = await ask(worker, f"SELECT length(repeat('x', {size})) AS n")
             assert answer.to_pylist() == [{"n": size}]
             pids.add(idle_pid(worker))
-        assert len(pids) == 2, pids
+        assert 1 < len(pids) < 4, pids
 
     with_worker(folder, test, query_memory_mib=256)
 
