@@ -100,11 +100,7 @@ class LiveTooLarge(SqlError):
 
 
 class SqlWorkerDied(SqlError):
-    """The statement killed the helper process that ran it; the training process is not touched.
-
-    Attributes:
-        is_killed: Whether it was killed from outside, as by the kernel's OOM killer.
-    """
+    """The statement killed the helper process that ran it; the training process is not touched."""
 
     code = "sql_worker_died"
     status = 500
@@ -114,7 +110,6 @@ class SqlWorkerDied(SqlError):
     )
 
     def __init__(self, how: str, *, has_begun: bool = True) -> None:
-        self.is_killed = "signal 9" in how
         what = "the statement ended the SQL worker process"
         super().__init__(f"{what if has_begun else 'the SQL worker process did not start'} ({how})")
 

@@ -127,13 +127,14 @@ class SqlWorker:
         """
         try:
             await self._run(worker, question, limit_s, deadline)
-        except (RemoteError, SqlWorkerDied) as error:
-            is_old = worker.asked > 1
-            is_its_own = isinstance(error, SqlWorkerDied) and not error.is_killed
-            if not is_old or not (is_its_own or error.code == SqlTooLarge.code):
+        except SqlWorkerDied:
+            if worker.asked == 1 or not worker.has_failed():
                 raise
-            if is_its_own:
-                self._ends.append(asyncio.get_running_loop().time())
+            self._ends.append(asyncio.get_running_loop().time())
+            return False
+        except RemoteError as error:
+            if worker.asked == 1 or error.code != SqlTooLarge.code:
+                raise
             return False
         return True
 

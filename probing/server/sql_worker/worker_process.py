@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 
 from ...errors import BadRequest, SqlWorkerDied
@@ -96,6 +97,10 @@ class WorkerProcess:
     def is_gone(self) -> bool:
         """Whether it has ended; one that is dying is gone only with its last thread."""
         return self._apart.is_gone()
+
+    def has_failed(self) -> bool:
+        """Whether it has ended by itself: not by whoever kills, such as the kernel's OOM killer."""
+        return self._apart.code not in (None, -signal.SIGKILL)
 
     @property
     def is_starting(self) -> bool:
