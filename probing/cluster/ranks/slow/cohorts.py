@@ -58,13 +58,18 @@ def _kinds(one: RankTimes, *, is_linked: bool) -> Hashable:
     return one.rank if is_of_none else (one.job, kinds)
 
 
-def _begins(one: RankTimes) -> Iterator[tuple[int, str]]:
-    """With whom a rank exchanges messages, and how these begin in most steps."""
-    by_step: dict[int, dict[int, list[Collective]]] = {}
+def _messages(one: RankTimes) -> dict[int, dict[int, list[Collective]]]:
+    """The messages of a rank, by whom it exchanges them with, and by step."""
+    found: dict[int, dict[int, list[Collective]]] = {}
     for c in one.collectives:
         if c.op in MESSAGES and c.peer is not None:
-            by_step.setdefault(c.peer, {}).setdefault(c.step, []).append(c)
-    for peer, steps in by_step.items():
+            found.setdefault(c.peer, {}).setdefault(c.step, []).append(c)
+    return found
+
+
+def _begins(one: RankTimes) -> Iterator[tuple[int, str]]:
+    """With whom a rank exchanges messages, and how these begin in most steps."""
+    for peer, steps in _messages(one).items():
         yield peer, Counter(map(_beginning, steps.values())).most_common(1)[0][0]
 
 
@@ -82,15 +87,10 @@ def _beginning(messages: Sequence[Collective]) -> str:
 
 def _links(one: RankTimes, begins: _Beginnings) -> Iterator[tuple[Hashable, int]]:
     """In which way a rank exchanges messages in most steps, and with whom."""
-    steps: dict[int, set[int]] = {}
-    ops: dict[int, set[str]] = {}
-    for c in one.collectives:
-        if c.op in MESSAGES and c.peer is not None:
-            steps.setdefault(c.peer, set()).add(c.step)
-            ops.setdefault(c.peer, set()).add(c.op)
-    for peer, own in ops.items():
-        if 2 * len(steps[peer]) < len(one.steps):
+    for peer, steps in _messages(one).items():
+        if 2 * len(steps) < len(one.steps):
             continue
+        own = {c.op for messages in steps.values() for c in messages}
         # What goes one way tells by itself who comes first; in a ring nobody does.
         is_after = len(own) > 1 and one.number is not None and peer > one.number
         its_own = begins.get((one.job, peer, one.number))
