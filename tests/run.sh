@@ -62,6 +62,28 @@ checks() {
     check $bin/lint-imports
 }
 
+all_checks() {
+    checks
+    check $bin/mypy
+    check $bin/python docs/generate.py --check
+}
+
+# Runs the first of its arguments beside the others, and prints last what it had to say.
+beside() {
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    {
+        $1
+        [ -z "$failed" ]
+    } >"$log" 2>&1 &
+    begun=$!
+    shift
+    "$@"
+    wait $begun || failed="$failed
+  the checks: see above"
+    cat "$log"
+}
+
 tests() {
     # What all workers and commands would compile at once is compiled meanwhile, the tests' assertions too.
     {
@@ -91,8 +113,7 @@ used=$($bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 case "${1:-}" in
 quick)
-    checks
-    check $bin/python -m pytest -q -n 2 --dist loadfile -m "not slow" tests/unit
+    beside checks check $bin/python -m pytest -q -n 2 --dist loadfile -m "not slow" tests/unit
     ;;
 ends)
     on_pythons "$(other_versions | sed -n '1p;$p' | sort -u)" -m "anypython and not slow" || true
@@ -104,19 +125,7 @@ trainings)
     TESTS_TRACE_TRAININGS=1 counted
     ;;
 "")
-    log=$(mktemp)
-    trap 'rm -f "$log"' EXIT
-    {
-        checks
-        check $bin/mypy
-        check $bin/python docs/generate.py --check
-        [ -z "$failed" ]
-    } >"$log" 2>&1 &
-    beside=$!
-    if [ -n "${COVERAGE:-}" ]; then counted; else tests; fi
-    wait $beside || failed="$failed
-  the checks: see above"
-    cat "$log"
+    if [ -n "${COVERAGE:-}" ]; then beside all_checks counted; else beside all_checks tests; fi
     ;;
 *)
     check $bin/python -m pytest "$@"

@@ -12,15 +12,17 @@ COURSE: tuple[Question, ...] = (
         name="classes",
         doc="Which kinds of modules take most of a step?",
         sql="""
-WITH last AS (SELECT step FROM python.steps WHERE duration IS NOT NULL
-  ORDER BY seq DESC LIMIT $steps)
+WITH last AS (SELECT rank, host, pid, step FROM python.steps WHERE duration IS NOT NULL
+  QUALIFY row_number() OVER (PARTITION BY rank, host, pid ORDER BY seq DESC) <= $steps)
 SELECT class, count(DISTINCT module) AS modules,
   round(sum(duration) FILTER (stage = 'forward') * 1e3 / (SELECT count(*) FROM last), 3)
     AS forward_ms,
   round(sum(duration) FILTER (stage = 'backward') * 1e3
-    / count(DISTINCT step) FILTER (stage = 'backward'), 3) AS backward_ms
-FROM python.torch_trace
-WHERE stage IN ('forward', 'backward') AND duration IS NOT NULL AND step IN (FROM last)
+    / count(DISTINCT concat_ws(' ', calls.rank, host, pid, step)) FILTER (stage = 'backward'), 3)
+    AS backward_ms
+FROM python.torch_trace calls JOIN last USING (host, pid, step)
+WHERE stage IN ('forward', 'backward') AND duration IS NOT NULL
+  AND calls.rank IS NOT DISTINCT FROM last.rank
 GROUP BY class ORDER BY forward_ms DESC NULLS LAST
 """,
         parameters={"steps": "20"},

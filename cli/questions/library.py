@@ -56,7 +56,8 @@ OWN_TIMES = _OWN_TIMES.format(who=_OF_ONE)
 host's clock, over the last steps that have ended; its share of them; and how many models have a
 module of that name. Models that are made anew and so get a number (`loss 2`) count as one."""
 
-_LAST = "(FROM python.steps WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT $steps)"
+_LAST = """(FROM python.steps WHERE duration IS NOT NULL
+  QUALIFY row_number() OVER (PARTITION BY rank, host, pid ORDER BY seq DESC) <= $steps)"""
 
 _SUMS = " UNION ALL ".join(
     f"SELECT '{phase.replace('_', ' ')}' AS phase, sum({phase}_s) AS s FROM last"  # noqa: S608
@@ -99,9 +100,11 @@ FROM sums WHERE s > 0 ORDER BY s DESC
         name="last-steps",
         doc="How were the last steps?",
         sql="""
-SELECT step, round(duration * 1e3, 1) AS ms, loss, grad_norm, lr,
+SELECT step, rank, round(duration * 1e3, 1) AS ms, loss, grad_norm, lr,
   round(tokens_per_s) AS tokens_per_s
-FROM python.steps WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT $count
+FROM python.steps WHERE duration IS NOT NULL
+QUALIFY row_number() OVER (PARTITION BY rank, host, pid ORDER BY seq DESC) <= $count
+ORDER BY seq DESC, rank
 """,
         parameters={"count": "20"},
     ),

@@ -68,11 +68,14 @@ FROM python.batches WHERE duration IS NOT NULL GROUP BY loader, worker ORDER BY 
         name="collective-kinds",
         doc="What do ranks send each other in a step?",
         sql="""
-SELECT op, process_group, group_size, count(*) AS times,
-  round(count(*) / greatest(count(DISTINCT step), 1), 1) AS times_a_step,
-  round(sum(bytes) / greatest(count(DISTINCT step), 1) / 1048576, 3) AS mib_a_step,
-  round(sum(wait_ns) / 1e6 / greatest(count(DISTINCT step), 1), 3) AS waited_ms_a_step
-FROM python.collectives GROUP BY op, process_group, group_size
+SELECT op, process_group, group_size, sum(times) AS times,
+  round(sum(times) / count(*), 1) AS times_a_step,
+  round(sum(bytes) / count(*) / 1048576, 3) AS mib_a_step,
+  round(sum(wait_ns) / 1e6 / count(*), 3) AS waited_ms_a_step
+FROM (SELECT op, process_group, group_size, count(*) AS times, sum(bytes) AS bytes,
+    sum(wait_ns) AS wait_ns
+  FROM python.collectives GROUP BY op, process_group, group_size, rank, host, pid, step)
+GROUP BY op, process_group, group_size
 ORDER BY waited_ms_a_step DESC NULLS LAST
 """,
     ),
@@ -102,9 +105,12 @@ GROUP BY device, part ORDER BY device, from_step
         name="device-modules",
         doc="Which modules take most of the accelerator's time?",
         sql="""
-SELECT module, class, root, stage, count(*) AS calls, round(avg(device_s) * 1e3, 3) AS ms,
-  round(sum(device_s) * 1e3 / count(DISTINCT step), 3) AS ms_a_step
-FROM python.device_times GROUP BY module, class, root, stage
+SELECT module, class, root, stage, sum(calls) AS calls, round(sum(s) * 1e3 / sum(timed), 3) AS ms,
+  round(sum(s) * 1e3 / count(*), 3) AS ms_a_step
+FROM (SELECT module, class, root, stage, count(*) AS calls, count(device_s) AS timed,
+    sum(device_s) AS s
+  FROM python.device_times GROUP BY module, class, root, stage, rank, host, pid, step)
+GROUP BY module, class, root, stage
 ORDER BY ms_a_step DESC LIMIT $count
 """,
         parameters={"count": "20"},

@@ -20,7 +20,7 @@ def asked(sql: str, ranks: Mapping[int, Mapping[str, Rows]], **given: str) -> li
     """What a statement says of ranks whose rows are these; each numbers its own."""
     engine = duckdb.connect()
     engine.execute("CREATE SCHEMA python; USE memory.python")
-    for name in ("steps", "torch_trace", "evaluations"):
+    for name in ("steps", "torch_trace", "evaluations", "collectives", "device_times"):
         added = {"host": "node", "job": "night"}
         rows = [
             {**added, "rank": rank, "pid": 7, "seq": seq, **row}

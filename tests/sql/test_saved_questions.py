@@ -125,7 +125,7 @@ def test_tables_need_no_schema(stopped: Target) -> None:
 def test_a_pipe_gets_a_table(stopped: Target) -> None:
     """As a terminal does, so that `| less` and a file show what was seen before."""
     done = said(stopped, "@last-steps", "-p", "count=2")
-    assert done.stdout.split()[:2] == ["step", "ms"]
+    assert done.stdout.split()[:3] == ["step", "rank", "ms"]
     assert len(done.stdout.splitlines()) == 4
 
 

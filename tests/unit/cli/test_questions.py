@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -71,7 +72,7 @@ def test_a_statement_comes_from_where_it_is(tmp_path: Path) -> None:
     assert statement_of("SELECT 1", None) == "SELECT 1"
     assert statement_of(str(path), None, ["n=4"]) == "SELECT (4) AS n\n"
     assert statement_of(None, str(path), ["n=4"]) == "SELECT (4) AS n\n"
-    assert "LIMIT (7)" in statement_of("@last-steps", None, ["count=7"])
+    assert "<= (7)" in statement_of("@last-steps", None, ["count=7"])
     assert statement_of("SELECT '$5'", None) == "SELECT '$5'"
     with pytest.raises(UsageError, match="cannot read"):
         statement_of(str(tmp_path / "none.sql"), None)
@@ -196,3 +197,32 @@ def test_modules_of_two_models_are_two() -> None:
         "net.0 of d": (3, 0.05), "Gen": (3, 0.015), "Disc": (3, 0.015), "net.0 of g": (3, 0.01),
         "Loss": (3, 0.001),
     }  # fmt: skip
+
+
+def test_a_step_is_one_of_one_rank() -> None:
+    """The last steps are each rank's own, and what is told of a step is divided by all of them."""
+    sent = {"op": "all_reduce", "process_group": "g", "group_size": 2, "bytes": 1 << 20}
+    made = {"module": "fc", "class": "Linear", "root": "Net", "stage": "forward"}
+    ranks = {
+        rank: {
+            "steps": ended(range(steps)),
+            "torch_trace": [row for step in range(steps) for row in calls(step, "Net", ("a", 5))],
+            "collectives": [{**sent, "step": step} for step in range(steps) for _ in range(3)],
+            "device_times": [
+                {**made, "step": step, "device_s": 0.001} for step in range(steps) for _ in range(3)
+            ],
+        }
+        for rank, steps in enumerate((9, 6))
+    }
+
+    def answers(name: str, **given: str) -> list[dict[str, Any]]:
+        return asked(find_question(name).sql, ranks, **given)
+
+    steps = [(row["step"], row["rank"]) for row in answers("last-steps", count="2")]
+    assert steps == [(8, 0), (7, 0), (5, 1), (4, 1)]
+    (kind,) = answers("collective-kinds")
+    assert (kind["times"], kind["times_a_step"], kind["mib_a_step"]) == (45, 3.0, 3.0)
+    (module,) = answers("device-modules", count="20")
+    assert (module["calls"], module["ms"], module["ms_a_step"]) == (45, 1.0, 3.0)
+    one = asked(find_question("classes").sql, {0: ranks[0]}, steps="2")
+    assert answers("classes", steps="2") == one
