@@ -27,7 +27,7 @@ def command(context: click.Context, *, endpoint: str | None, port: int, allow_ev
 
     Prints a link for a browser on this machine, and serves until Ctrl-C. Without an endpoint, of
     all processes of this machine; a run folder shows a run that has ended. The link holds a token
-    that only this page uses, and no request leaves the machine. From another one: `ssh -L
+    that only this page uses, and no request leaves the machine. From another one: `ssh -t -L
     PORT:127.0.0.1:PORT HOST`, with the same --port.
 
     It asks processes as the commands do, and looks no more often than 2 % of a processor pays for.

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import click
 
@@ -98,9 +99,10 @@ def file_for(given: str, recording: Recording, card: Card, *, is_single: bool) -
     Raises:
         UsageError: There is no such folder.
     """
+    host = quote(card.host, safe="")
     rank = "" if card.rank is None else f"-rank{card.rank}"
     step = f"-step{recording.marks[-1][0]}" if recording.marks else ""
-    own = f"{rank}-pid{card.pid}{step}"
+    own = f"-{host}{rank}-pid{card.pid}{step}"
     path = Path(given)
     if given.endswith(os.sep) and not path.is_dir():
         raise UsageError(f"there is no folder {given}.")

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 
 from ..errors import ProbingError, Unreachable
 from ..page import page_file
@@ -61,7 +63,21 @@ def _serve(options: argparse.Namespace) -> None:
     settings = Settings.from_env(os.environ)
     server = WebServer(settings, processes, options.port, may_eval=options.allow_eval)
     end_by_signals(server.stop)
+    threading.Thread(target=_end_with_reader, args=(server.stop,), daemon=True).start()
     server.run(_tell)
+
+
+def _end_with_reader(stop: Callable[[], None]) -> None:
+    """Stop when nobody can read stdout any more, and no terminal is there to type Ctrl-C in.
+
+    So ends what `ssh HOST probing web` has begun with the connection: sshd sends it no signal.
+    """
+    if sys.stdin is None or sys.stdin.isatty() or sys.stdout.isatty():
+        return
+    ends = select.poll()
+    ends.register(sys.stdout.fileno(), 0)  # errors and hang-ups are always told
+    ends.poll()
+    stop()
 
 
 def _tell(link: str) -> None:

@@ -25,6 +25,8 @@ from .ended import Ended, command_of, ended_member
 
 _EVERY_S = 1.0
 _FINDING_S, _LIMIT_S = 5.0, 3.0
+_MOST_GONE = 200
+"""So many that have ended stay in the list, the newest: a page may be open over very many runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +174,22 @@ class Processes:
 
 
 def _with_ended(before: Sequence[Member], now: Sequence[Member]) -> tuple[Member, ...]:
-    """Those of now, and those of before that are not seen any more: their records answer."""
+    """Those of now, and those of before that are not seen any more: their records answer.
+
+    None whose rank another process of the job has now, as after a restart; nor that a rank is
+    missing whose record is there.
+    """
     there = {member.endpoint for member in now}
-    gone = [member for member in before if member.endpoint not in there]
-    return (*now, *(dataclasses.replace(member, is_alive=False) for member in gone))
+    taken = {(m.job, m.rank) for m in now if m.state == "seen" and m.rank is not None}
+    gone = [
+        dataclasses.replace(member, is_alive=False)
+        for member in before
+        if member.endpoint not in there
+        and member.state == "seen"
+        and (member.job, member.rank) not in taken
+    ]
+    recorded = {(member.job, member.rank) for member in gone}
+    return (
+        *(m for m in now if m.state != "missing" or (m.job, m.rank) not in recorded),
+        *gone[:_MOST_GONE],
+    )

@@ -7,6 +7,8 @@ import json
 import re
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +21,14 @@ from probing.errors import PageMissing
 from probing.page import page_file
 from probing.web.__main__ import main
 from probing.web.routes import DATA_ROUTES, PageQuestion
-from tests.harness.targets import Target, run_command, start_program, wait_until
+from tests.harness.targets import (
+    DEADLINE_S,
+    Target,
+    clean_env,
+    run_command,
+    start_program,
+    wait_until,
+)
 from tests.harness.web import Web, needs_page, web
 
 pytestmark = [pytest.mark.anypython, needs_page]
@@ -191,6 +200,21 @@ def test_it_ends_quietly(target: Target, tmp_path: Path, number: signal.Signals)
         assert started.errors == ""
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", started.port))
+
+
+def test_it_ends_with_who_reads_its_link(tmp_path: Path) -> None:
+    """As at the other end of ssh: without a terminal no signal comes when that is gone."""
+    argv = [sys.executable, "-m", "probing", "web"]
+    with subprocess.Popen(
+        argv, env=clean_env(tmp_path / "home"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as started:
+        assert started.stdout is not None
+        try:
+            assert started.stdout.readline().startswith(b"http://127.0.0.1:")
+            started.stdout.close()
+            assert started.wait(DEADLINE_S) == 0
+        finally:
+            started.kill()
 
 
 def test_it_waits_for_processes_to_come(tmp_path: Path) -> None:

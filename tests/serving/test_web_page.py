@@ -109,6 +109,15 @@ def test_the_token_leaves_the_address_at_once(page: Browser, served: Web) -> Non
     assert not [one for one in page.requests if served.token in one.partition("#")[0]]
 
 
+def test_a_new_link_opens_in_the_tab_of_an_old_one(blank: Browser, served: Web) -> None:
+    """It differs behind `#` alone, and its token is taken at once."""
+    blank.open(served.link.replace(served.token, "0" * 64))
+    blank.wait_for("document.querySelector('[role=alert]')")
+    blank.evaluate(f"location.hash = '#token={served.token}'")
+    blank.wait_for("document.querySelector('tr[data-endpoint]')")
+    assert served.token not in blank.evaluate("location.href")
+
+
 def test_processes_and_steps(page: Browser) -> None:
     """A training's row says what it does; its plots zoom by the mouse, and the address says how."""
     page.wait_for("document.querySelector('tr[data-endpoint] .state.good')")
@@ -295,6 +304,10 @@ def test_questions_by_sql(page: Browser) -> None:
     page.wait_for("document.querySelector('.grid tbody tr:last-child')?.ariaRowIndex === '1000000'")
     click(page, "Plot")
     page.wait_for("document.querySelector('.uplot canvas')")
+    view(page, "sql", sql="SELECT range AS a, -range AS b FROM range(10)")
+    page.wait_for("document.querySelector('.cm-content').textContent.includes('AS b')")
+    click(page, "Run")
+    page.wait_for("document.querySelector('.u-legend')?.textContent.match(/a.*b/s)")
     view(page, "sql", sql="SELECT stpe FROM python.steps")
     page.wait_for("document.querySelector('.cm-content').textContent.includes('stpe')")
     click(page, "Run")
@@ -405,8 +418,13 @@ def test_a_report_is_whole_in_one_file(blank: Browser, target: Target, tmp_path:
     path = tmp_path / "run.html"
     done = target.run(str(target.pid), "report", "-o", str(path))
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    blank.open(path.as_uri())
-    blank.wait_for(PLOTS)
+    refused = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('no'); } })"
+    script = blank.call("Page.addScriptToEvaluateOnNewDocument", source=refused)
+    try:
+        blank.open(path.as_uri())  # as in a sandboxed frame, where nothing can be kept
+        blank.wait_for(PLOTS)
+    finally:
+        blank.call("Page.removeScriptToEvaluateOnNewDocument", **script)
     blank.wait_for("document.querySelector('.icicle canvas').height > 50")
     assert "hit = 'module'" in blank.text()
     assert "Findings" in blank.text()

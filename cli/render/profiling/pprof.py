@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ....profiling import Samples
 
-_PLACE = re.compile(r"^(?P<name>.*?) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
-"""A frame of Python code, as samples have them: its function, and where that is."""
+_PLACE = re.compile(r"^(?!thread \()(?P<name>.*?) \((?P<file>[^()]*?|/.*?)(?::(?P<line>\d+))?\)$")
+"""A frame, as samples have them: its function, and where that is; of no thread, whose name may end
+so, too."""
 _NS = 1_000_000_000
 _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _TEXT, _DURATION, _PERIOD_TYPE, _PERIOD = (
     1, 2, 4, 5, 6, 10, 11, 12,

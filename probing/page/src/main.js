@@ -105,5 +105,6 @@ function NoToken() {
 }
 
 takeToken();
+addEventListener("hashchange", () => takeToken() && location.reload()); // a new link, opened in this tab
 const root = document.getElementById("page");
 if (root) render(hasToken() ? html`<${Page} />` : html`<${NoToken} />`, root);

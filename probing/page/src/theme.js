@@ -1,6 +1,7 @@
 /** Dark and light, and the colours that mean something. */
 
 import { useEffect, useState } from "preact/hooks";
+import { keepText, keptText } from "./kept.js";
 
 const KEY = "probing.theme";
 const QUERY = matchMedia("(prefers-color-scheme: dark)");
@@ -20,7 +21,7 @@ export const PHASES = [
 
 /** @returns {"dark" | "light"} */
 function themeNow() {
-  const chosen = localStorage.getItem(KEY);
+  const chosen = keptText("localStorage", KEY);
   if (chosen === "dark" || chosen === "light") return chosen;
   return QUERY.matches ? "dark" : "light";
 }
@@ -41,7 +42,7 @@ export function useTheme() {
   }, []);
   document.documentElement.dataset.theme = theme;
   const change = () => {
-    localStorage.setItem(KEY, theme === "dark" ? "light" : "dark");
+    keepText("localStorage", KEY, theme === "dark" ? "light" : "dark");
     setTheme(themeNow());
   };
   return [theme, change];

@@ -400,20 +400,21 @@ def test_two_recordings_are_compared_by_category_and_place() -> None:
 
 
 def test_no_two_processes_write_the_same_file(tmp_path: Path) -> None:
-    """Ranks, processes and steps have names of their own, unless one process is given a name."""
+    """Machines, ranks, processes and steps have their own, unless one process is given a name."""
     card = Card(
         pid=10, start_time=1, boot_id="", pid_namespace=0, uid=0, host="h", command=(),
         executable="", python="", version="", started_ns=0, rank=0, local_rank=0, world_size=2,
     )  # fmt: skip
-    cards = [card, replace(card, rank=1), replace(card, pid=11, rank=None)]
+    cards = [card, replace(card, rank=1), replace(card, pid=11, rank=None), replace(card, host="g")]
     names = [file_for("m.pickle", RECORDING, card, is_single=False) for card in cards]
     assert names == [
-        "m-rank0-pid10-step9.pickle",
-        "m-rank1-pid10-step9.pickle",
-        "m-pid11-step9.pickle",
+        "m-h-rank0-pid10-step9.pickle",
+        "m-h-rank1-pid10-step9.pickle",
+        "m-h-pid11-step9.pickle",
+        "m-g-rank0-pid10-step9.pickle",
     ]
     inside = file_for(str(tmp_path), RECORDING, cards[0], is_single=True)
-    assert inside == str(tmp_path / "memory-rank0-pid10-step9.pickle")
+    assert inside == str(tmp_path / "memory-h-rank0-pid10-step9.pickle")
     assert file_for("m.pickle", RECORDING, cards[0], is_single=True) == "m.pickle"
     with pytest.raises(UsageError, match="no folder"):
         file_for("nowhere/", RECORDING, cards[0], is_single=True)

@@ -9,7 +9,7 @@ import pytest
 from probing.cluster.job.membership import Member, missing_member
 from probing.errors import NoSuchProcess
 from probing.rundir.folders import RunDirectory
-from probing.web.processes import Processes, Target
+from probing.web.processes import Processes, Target, _with_ended
 from tests.harness.cards import card_of
 
 pytestmark = pytest.mark.anypython
@@ -41,3 +41,20 @@ def test_an_ended_rank_has_a_job(tmp_path: Path) -> None:
     assert ranks_asked([*others, member(1, 8)], folder.path, "/5") == [(0, 5), (1, 8)]
     with pytest.raises(NoSuchProcess):
         ranks_asked(others, folder.path, "/nobody")
+
+
+def test_who_is_seen_no_more_is_asked_unless_its_rank_is_another_process() -> None:
+    """After a restart only the new ranks are a job; one that is gone is not missing, too."""
+    missing = missing_member(1, job="gpt", world_size=2, attempt=0)
+
+    def seen(*looks: list[Member]) -> list[tuple[int | None, int | None, bool]]:
+        members: tuple[Member, ...] = ()
+        for now in looks:
+            members = _with_ended(members, now)
+        return [(m.rank, m.pid, m.is_alive) for m in members]
+
+    old, new = [member(0, 5), member(1, 6)], [member(0, 7), member(1, 8)]
+    assert seen(old, new) == [(0, 7, True), (1, 8, True)]
+    assert seen(old, [member(0, 5), missing]) == [(0, 5, True), (1, 6, False)]
+    assert seen([member(0, 5), missing], old) == [(0, 5, True), (1, 6, True)]
+    assert seen(old, [], [member(0, 9, job="else")])[1:] == [(0, 5, False), (1, 6, False)]

@@ -11,8 +11,9 @@ const DIGITS = [0, 3, 6, 9];
 const DAY_MS = 86_400_000n;
 /** The last millisecond that a Date can hold. */
 const LAST_MS = 8_640_000_000_000_000n;
-/** What DuckDB writes for the infinities of dates and timestamps. */
-const FOREVER = [2n ** 31n - 1n, 2n ** 63n - 1n];
+/** What DuckDB writes for the infinities of dates, in days, and of timestamps. */
+const FOREVER_DAYS = 2n ** 31n - 1n;
+const FOREVER = 2n ** 63n - 1n;
 
 /**
  * Has a batch, and all in it, give values as they are.
@@ -59,7 +60,7 @@ function converterOf(batch) {
  * @param {bigint} unit In milliseconds.
  */
 function dateText(value, unit) {
-  return endless(value) ?? dayText(value * unit);
+  return endless(value, unit === 1n ? FOREVER : FOREVER_DAYS) ?? dayText(value * unit);
 }
 
 /**
@@ -70,12 +71,15 @@ function dateText(value, unit) {
 function timestampText(value, digits, zone) {
   const day = 86_400n * 10n ** BigInt(digits);
   const time = ((value % day) + day) % day;
-  return endless(value) ?? `${dayText(((value - time) / day) * DAY_MS)}T${timeText(time, digits)}${zone}`;
+  return endless(value, FOREVER) ?? `${dayText(((value - time) / day) * DAY_MS)}T${timeText(time, digits)}${zone}`;
 }
 
-/** @param {bigint} value */
-function endless(value) {
-  if (!FOREVER.includes(value < 0n ? -value : value)) return null;
+/**
+ * @param {bigint} value
+ * @param {bigint} forever
+ */
+function endless(value, forever) {
+  if ((value < 0n ? -value : value) !== forever) return null;
   return value < 0n ? "-infinity" : "infinity";
 }
 

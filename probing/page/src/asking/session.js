@@ -1,5 +1,7 @@
 /** What the page asks its server, with the token of the link that it was opened by. */
 
+import { keepText, keptText } from "../kept.js";
+
 const KEY = "probing.token";
 
 /** An error that the server has told, with what to do next. */
@@ -13,17 +15,21 @@ export class Told extends Error {
   }
 }
 
-/** Takes the token out of the address, where it stands once, and keeps it for this tab. */
+/**
+ * Takes the token out of the address, where it stands once, and keeps it for this tab.
+ * @returns {boolean} Whether there was one.
+ */
 export function takeToken() {
   const found = /^#token=([0-9a-f]+)$/.exec(location.hash);
-  if (!found) return;
-  sessionStorage.setItem(KEY, found[1]);
+  if (!found) return false;
+  keepText("sessionStorage", KEY, found[1]);
   history.replaceState(null, "", location.pathname);
+  return true;
 }
 
 /** @returns {boolean} Whether this tab was opened by a link with a token. */
 export function hasToken() {
-  return sessionStorage.getItem(KEY) !== null;
+  return keptText("sessionStorage", KEY) !== null;
 }
 
 /**
@@ -35,7 +41,7 @@ export function hasToken() {
  */
 export async function ask(what, body, signal) {
   /** @type {Record<string, string>} */
-  const headers = { Authorization: `Bearer ${sessionStorage.getItem(KEY) ?? ""}` };
+  const headers = { Authorization: `Bearer ${keptText("sessionStorage", KEY) ?? ""}` };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const method = body === undefined ? "GET" : "POST";
   let answer;

@@ -70,3 +70,17 @@ export function shortPath(file) {
  * @param {string} file
  */
 export const isLibrary = (file) => /site-packages|dist-packages|lib\/python3|\.so(?:\.|$)|^<frozen /.test(file) || !/\.py$|^[/<]/.test(file);
+
+/** So many digits are told of a tick, or more where two would read alike. */
+const DIGITS = [3, 4, 5, 6, 8];
+
+/**
+ * @param {(number | null)[]} ticks On a scale of powers those that have no room for a text are null.
+ * @param {(value: number, digits?: number) => string} format
+ * @returns {string[]} Their texts, no two of them alike.
+ */
+export function ticksText(ticks, format) {
+  const told = ticks.filter((tick) => tick !== null);
+  const all = DIGITS.map((digits) => ticks.map((tick) => (tick === null ? "" : format(tick, digits))));
+  return all.find((texts) => new Set(texts.filter(Boolean)).size === told.length) ?? all[0];
+}

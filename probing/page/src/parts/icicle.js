@@ -19,7 +19,7 @@ const TOP = 20;
 /**
  * @param {{drawn: Boxes, paint: (box: Box) => string, search: string, theme: string,
  *   range: Range, setRange: (range: Range) => void, told: (box: Box) => string, whole?: number,
- *   format?: (value: number) => string, name?: string, turn?: number}} properties `whole`: where the longest of several
+ *   format?: (value: number, digits?: number) => string, name?: string, turn?: number}} properties `whole`: where the longest of several
  *   ends; `turn`: with each other one the next box is gone to that the search means.
  */
 export function Icicle({ drawn, paint, search, theme, range, setRange, told, whole = drawn.end, format = secondsText, name = "calls of the step over time", turn = 0 }) {

@@ -1,6 +1,6 @@
 /** Draws boxes of time: what is too narrow to be seen by itself is drawn with what is beside it. */
 
-import { secondsText } from "../asking/units.js";
+import { secondsText, ticksText } from "../asking/units.js";
 import { visible } from "../html.js";
 
 export const LANE = 20;
@@ -15,7 +15,7 @@ const LEAST_LONG_S = 20;
  * @typedef {import("../views/step/step_boxes.js").Box} Box
  * @typedef {{drawn: import("../views/step/step_boxes.js").Boxes, paint: (box: Box) => string,
  *   search: string, range: {from: number, to: number}, width: number, height: number, top: number,
- *   ink: Record<"line" | "faint" | "bad" | "ink", string>, seen: Box | null, format: (value: number) => string}} Picture
+ *   ink: Record<"line" | "faint" | "bad" | "ink", string>, seen: Box | null, format: (value: number, digits?: number) => string}} Picture
  */
 
 /**
@@ -149,13 +149,15 @@ function drawTimes(context, { range, width, height, ink, format }) {
   context.strokeStyle = ink.line;
   context.lineWidth = 1;
   context.fillStyle = ink.faint;
-  for (let at = Math.ceil(range.from / every) * every; at <= range.to; at += every) {
+  const first = Math.ceil(range.from / every);
+  const ticks = Array.from({ length: Math.max(0, Math.floor(range.to / every) - first + 1) }, (_, index) => Number(((first + index) * every).toPrecision(12)));
+  const texts = ticksText(ticks, format);
+  ticks.forEach((at, index) => {
     const x = Math.round(((at - range.from) / span) * width) + 0.5;
     context.beginPath();
     context.moveTo(x, 0);
     context.lineTo(x, height);
     context.stroke();
-    const words = format(Number(at.toPrecision(6)));
-    if (x + 3 + context.measureText(words).width <= width) context.fillText(words, x + 3, 9);
-  }
+    if (x + 3 + context.measureText(texts[index]).width <= width) context.fillText(texts[index], x + 3, 9);
+  });
 }

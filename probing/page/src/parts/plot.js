@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { numberText } from "../asking/units.js";
+import { numberText, ticksText } from "../asking/units.js";
 import { html } from "../html.js";
 import { colorOf, themeShown } from "../theme.js";
 import { usePaper } from "./paper.js";
@@ -25,8 +25,6 @@ const WHOLE = Array.from({ length: 15 }, (_, power) => [1, 2, 2.5, 5].map((one) 
 const LARGE_FROM = 1e30;
 const LARGE = Array.from({ length: 280 }, (_, power) => [1, 2, 5].map((one) => Number(`${one}e${power + 28}`))).flat();
 const MOST_DECADES = 6;
-/** So many digits are told of a tick, or more where two would read alike. */
-const DIGITS = [3, 4, 5, 6, 8];
 
 /** @param {Plotted} plotted */
 export function Plot(plotted) {
@@ -34,7 +32,7 @@ export function Plot(plotted) {
   const drawn = useRef(/** @type {uPlot | null} */ (null));
   const current = useRef(plotted);
   current.current = plotted;
-  const shape = [plotted.curves.map((curve) => curve.label).join(), plotted.theme, Boolean(plotted.isLog), isHuge(plotted)].join("|");
+  const shape = [plotted.curves.map((curve) => curve.label).join(), plotted.theme, plotted.xName, Boolean(plotted.isLog), isHuge(plotted)].join("|");
   useEffect(() => {
     const node = place.current;
     if (!node) return;
@@ -51,7 +49,11 @@ export function Plot(plotted) {
     };
   }, [shape]);
   useEffect(() => {
-    drawn.current?.setData(dataOf(plotted));
+    const plot = drawn.current;
+    // Where a person has zoomed and the view does not see to it, the newer values are behind it.
+    const isZoomed = plot && !plotted.zoom && isWithin(plot);
+    plot?.setData(dataOf(plotted), !isZoomed);
+    if (isZoomed) plot.redraw();
   }, [plotted.x, plotted.curves]);
   useEffect(() => {
     drawn.current?.redraw(false);
@@ -61,6 +63,13 @@ export function Plot(plotted) {
     <figcaption>${plotted.name} ${plotted.extra}</figcaption>
     <div ref=${place}></div>
   </figure>`;
+}
+
+/** @param {uPlot} plot Whether it shows a part of what it has. */
+function isWithin(plot) {
+  const [x] = plot.data;
+  const { min, max } = plot.scales.x;
+  return x.length > 1 && min != null && max != null && (min > x[0] || max < x[x.length - 1]);
 }
 
 /**
@@ -154,17 +163,6 @@ function decadesOf({ isLog }) {
       return powers.length > 1 ? powers : [least, most];
     },
   };
-}
-
-/**
- * @param {(number | null)[]} ticks On a scale of powers those that have no room for a text are null.
- * @param {(value: number | null, digits?: number) => string} format
- * @returns {string[]} Their texts, no two of them alike.
- */
-function ticksText(ticks, format) {
-  const told = ticks.filter((tick) => tick !== null);
-  const all = DIGITS.map((digits) => ticks.map((tick) => (tick === null ? "" : format(tick, digits))));
-  return all.find((texts) => new Set(texts.filter(Boolean)).size === told.length) ?? all[0];
 }
 
 /**

@@ -1,1 +1,1 @@
-SELECT module, sum(flops) / nullif(sum(calls), 0) AS flops FROM python.modules WHERE flops > 0 GROUP BY module
+SELECT model, module, sum(flops) / nullif(sum(calls), 0) AS flops FROM python.modules WHERE flops > 0 GROUP BY model, module

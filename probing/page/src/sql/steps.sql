@@ -2,7 +2,7 @@ WITH w AS (
   SELECT greatest(1, ceil((max(step) - min(step) + 1) / 800.0))::BIGINT AS width
   FROM python.steps WHERE duration IS NOT NULL AND $range
 )
-SELECT step // width * width AS step, max(width) AS width, max(step) AS last_step, count(*) AS steps,
+SELECT step // width * width AS step, max(width) AS width, min(step) AS first_step, max(step) AS last_step, count(*) AS steps,
   min(loss) AS min_loss, avg(loss) AS avg_loss, max(loss) AS max_loss,
   min(duration) AS min_duration, avg(duration) AS avg_duration, max(duration) AS max_duration,
   min(grad_norm) AS min_grad_norm, avg(grad_norm) AS avg_grad_norm, max(grad_norm) AS max_grad_norm,

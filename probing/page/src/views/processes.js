@@ -218,7 +218,7 @@ function Cells({ entries, chosen, choose }) {
       ${Object.entries(MEASURES).map(([key, one]) => html`<option value=${key}>${one.name}</option>`)}
     </select></label>
     ${known.length ? html` <span class="scale">${measure.text(least)} <i></i> ${measure.text(least + span)}</span>` : html` <span class="faint">None of them has told its ${measure.name} yet.</span>`}
-    ${known.length && known.length < entries.length ? html` <span class="faint">${known.length.toLocaleString("en")} of ${entries.length.toLocaleString("en")} have told it; the others, without a colour, have not answered in time.</span>` : null}</p>
+    ${known.length && known.length < entries.length ? html` <span class="faint">${known.length.toLocaleString("en")} of ${entries.length.toLocaleString("en")} have told it; the others have no colour: they have not answered in time, or have no such figure.</span>` : null}</p>
     <div class="cells" role="group" aria-label="processes; the arrows go from one to the next" onKeyDown=${goOn}>${entries.map((entry, index) => {
       const value = values[index];
       const color = value === null ? undefined : scaleColor(span ? (value - least) / span : 0.5);

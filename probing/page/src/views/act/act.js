@@ -7,6 +7,7 @@ import { query } from "../../asking/rows.js";
 import { askJson } from "../../asking/session.js";
 import { secondsText } from "../../asking/units.js";
 import { html } from "../../html.js";
+import { useTyped } from "../../kept.js";
 import { ShownSql, Trouble } from "../../parts/messages.js";
 import actsSql from "../../sql/acts.sql";
 import { SecondQuestion } from "./second_question.js";
@@ -28,7 +29,7 @@ const ACTIONS = {
 /** @param {{place: import("../../address.js").Place, isLive: boolean, ranks: any[], mayEval: boolean}} properties */
 export function Act({ place, isLive, ranks, mayEval }) {
   const of = place.of;
-  const [code, setCode] = useState("");
+  const [code, setCode] = useTyped(`eval ${of}`, "");
   const [kind, setKind] = useState("lr");
   const [given, setGiven] = useState(ACTIONS.lr.given);
   const ran = useAsked((signal) => askJson("eval", { endpoint: of, code }, signal));
@@ -93,7 +94,7 @@ function Done({ rows }) {
     <thead><tr><th>when</th><th>what</th><th class="number">step</th><th></th><th>state</th><th>what came of it</th></tr></thead>
     <tbody>${Array.from({ length: rows.length }, (_, row) => {
       const [start, kind, step, what, state, cameOfIt] = at.map((one) => one(row));
-      return html`<tr><td>${new Date(Number(start) / 1e6).toLocaleTimeString()}</td><td>${kind}</td><td class="number">${step === null ? "–" : Number(step).toLocaleString("en")}</td>
+      return html`<tr><td>${new Date(Number(start) / 1e6).toLocaleString()}</td><td>${kind}</td><td class="number">${step === null ? "–" : Number(step).toLocaleString("en")}</td>
         <td class="wide"><code>${what}</code></td><td>${state}</td><td class="wide">${cameOfIt}</td></tr>`;
     })}</tbody></table></div>`;
 }

@@ -12,6 +12,11 @@ const MOST = 20_000;
 /** @param {{rows: import("../../asking/rows.js").Rows, theme: string}} properties */
 export function AnswerPlot({ rows, theme }) {
   const names = rows.columns.filter((one) => one.isNumber).map((one) => one.name);
+  return html`<${PlotOf} key=${JSON.stringify(names)} rows=${rows} names=${names} theme=${theme} />`;
+}
+
+/** @param {{rows: import("../../asking/rows.js").Rows, names: string[], theme: string}} properties */
+function PlotOf({ rows, names, theme }) {
   const [across, setAcross] = useState(names[0] ?? "");
   const [up, setUp] = useState(names.slice(1, 2));
   const drawn = useMemo(() => plotted(rows, across, up), [rows, across, up]);

@@ -1,5 +1,7 @@
 /** Questions that this browser keeps for this address: saved by name, and asked before. */
 
+import { keepText, keptText } from "../../kept.js";
+
 const OWN = "probing.questions";
 const EARLIER = "probing.history";
 const MOST = 50;
@@ -12,7 +14,7 @@ const MOST = 50;
  */
 function read(key) {
   try {
-    const found = JSON.parse(localStorage.getItem(key) ?? "[]");
+    const found = JSON.parse(keptText("localStorage", key) ?? "[]");
     return Array.isArray(found) ? found : [];
   } catch {
     return [];
@@ -32,7 +34,7 @@ export const history = () => read(EARLIER);
  */
 export function keep(name, sql) {
   const all = [...kept().filter((one) => one.name !== name), { name, sql }];
-  localStorage.setItem(OWN, JSON.stringify(all));
+  keepText("localStorage", OWN, JSON.stringify(all));
   return all;
 }
 
@@ -40,5 +42,5 @@ export function keep(name, sql) {
 export function remember(sql) {
   const name = sql.replace(/\s+/g, " ").trim().slice(0, 100);
   const all = [{ name, sql }, ...history().filter((one) => one.sql !== sql)].slice(0, MOST);
-  localStorage.setItem(EARLIER, JSON.stringify(all));
+  keepText("localStorage", EARLIER, JSON.stringify(all));
 }

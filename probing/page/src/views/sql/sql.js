@@ -5,6 +5,7 @@ import { usePolled } from "../../asking/polling.js";
 import { query } from "../../asking/rows.js";
 import { askJson } from "../../asking/session.js";
 import { html } from "../../html.js";
+import { useTyped } from "../../kept.js";
 import { Editor } from "../../parts/editor.js";
 import { Grid } from "../../parts/grid.js";
 import { Trouble } from "../../parts/messages.js";
@@ -17,7 +18,7 @@ FROM python.steps ORDER BY step DESC LIMIT 1000`;
 
 /** @param {{place: import("../../address.js").Place, theme: string, ranks: any[]}} properties */
 export function Sql({ place, theme, ranks }) {
-  const [text, setText] = useState(place.part.sql ?? FIRST);
+  const [text, setText] = useTyped("sql", place.part.sql ?? FIRST);
   const catalog = usePolled((signal) => askJson("catalog", undefined, signal), 0, []);
   const answer = useAnswer(place.of);
   const [isWide, setWide] = useState(false);

@@ -11,7 +11,7 @@ import { boxesOf, FlameGraph } from "./flame_graph.js";
 /** @param {{stacks: Stacks, theme: string}} properties */
 export function FlameFile({ stacks, theme }) {
   const drawn = useMemo(() => boxesOf(treesOf(stacks)), [stacks]);
-  const format = (/** @type {number} */ value) => secondsText(value * stacks.scale, 4);
+  const format = (/** @type {number} */ value, digits = 4) => secondsText(value * stacks.scale, digits);
   return html`<${FlameGraph} drawn=${drawn} theme=${theme} format=${format} name="stacks by how long they took" />`;
 }
 

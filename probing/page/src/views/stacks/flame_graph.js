@@ -14,7 +14,7 @@ import { Icicle } from "../../parts/icicle.js";
 
 const COLORS = ["#e69f00", "#56b4e9", "#7fb8a4", "#d9a3c0", "#c9c06a", "#a9b4c2", "#e0996f"];
 
-/** @param {{drawn: Boxes, theme: string, format: (value: number) => string, name: string}} properties */
+/** @param {{drawn: Boxes, theme: string, format: (value: number, digits?: number) => string, name: string}} properties */
 export function FlameGraph({ drawn, theme, format, name }) {
   const { search, turn, field } = useBoxSearch();
   const [range, setRange] = useState(/** @type {{from: number, to: number} | null} */ (null));
@@ -32,6 +32,9 @@ export function FlameGraph({ drawn, theme, format, name }) {
  * @param {number} whole
  */
 const shareText = (box, whole) => `${numberText((100 * (box.to - box.from)) / whole)} %`;
+
+/** A name and its file or class: no thread, whose name may end so, and no symbol of C++, which has parentheses of its own. */
+const PLACED = /^(?!thread \()(.*?) \(([^()]*|\/.*)\)$/;
 
 /** @param {Box} box Its colour: one for each file or class, else for each name. */
 function paint(box) {
@@ -54,7 +57,7 @@ export function boxesOf(roots) {
     const [trees, from, lane] = next;
     let at = from;
     for (const { frame, weight, inner } of trees) {
-      const [, name, file] = /^(.*?) \((.*)\)$/.exec(frame) ?? [null, frame, ""];
+      const [, name, file] = PLACED.exec(frame) ?? [null, frame, ""];
       boxes.push({ name: String(name), kind: String(file), stage: "", lane, from: at, to: at + weight, isOpen: false, memory: null });
       lanes = Math.max(lanes, lane + 1);
       if (inner.length) waiting.push([inner, at, lane + 1]);

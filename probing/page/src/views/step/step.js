@@ -11,7 +11,7 @@ import { BoxSearch, HowToMove, useBoxSearch } from "../../parts/box_search.js";
 import { Icicle } from "../../parts/icicle.js";
 import { ShownSql, Trouble } from "../../parts/messages.js";
 import flopsSql from "../../sql/flops.sql";
-import { boxesOf, callsSql, longest, MEASURES, painter, STAGES, STEPS_SQL } from "./step_boxes.js";
+import { boxesOf, callKey, callsSql, longest, MEASURES, painter, STAGES, STEPS_SQL } from "./step_boxes.js";
 
 /** A step that is open for longer is told with how long. */
 const LONG_S = 10;
@@ -126,15 +126,15 @@ async function callsOf(ranks, sql, signal) {
 }
 
 /**
- * The FLOPs of a call by its module, asked for when boxes are to be coloured by them.
+ * The FLOPs of a call by its model and module, asked for when boxes are to be coloured by them.
  * @param {string} of
  * @param {boolean} isLive
  */
 function useFlops(of, isLive) {
   const asked = useAsked(async (signal) => {
     const rows = await query(of, flopsSql.trim(), { signal });
-    const [module, flops] = rows.columns.map((one) => one.at);
-    return new Map(Array.from({ length: rows.length }, (_, row) => /** @type {[string, number]} */ ([String(module(row)), Number(flops(row))])));
+    const [model, module, flops] = rows.columns.map((one) => one.at);
+    return new Map(Array.from({ length: rows.length }, (_, row) => /** @type {[string, number]} */ ([callKey(String(model(row)), String(module(row))), Number(flops(row))])));
   });
   return isLive ? asked : null;
 }

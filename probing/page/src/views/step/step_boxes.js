@@ -5,7 +5,7 @@ import { PHASES, scaleColor } from "../../theme.js";
 
 /**
  * @typedef {{name: string, kind: string, stage: string, lane: number, from: number, to: number,
- *   isOpen: boolean, memory: number | null, words?: string}} Box `words`: what is drawn instead of the name where there is room.
+ *   isOpen: boolean, memory: number | null, model?: string, words?: string}} Box `words`: what is drawn instead of the name where there is room.
  * @typedef {{boxes: Box[], lanes: number, end: number}} Boxes
  */
 
@@ -24,7 +24,7 @@ WHERE step >= (SELECT min(step) FROM python.torch_trace) ORDER BY seq DESC LIMIT
  * @returns {Boxes}
  */
 export function boxesOf(rows) {
-  const [module, kind, stage, depth, thread, memory, at, took] = rows.columns.map((one) => one.at);
+  const [module, kind, stage, depth, thread, memory, at, took, model] = rows.columns.map((one) => one.at);
   /** @type {Map<string, Box[]>} */
   const threads = new Map();
   let end = 0;
@@ -37,7 +37,7 @@ export function boxesOf(rows) {
     const box = {
       name: isWhole ? "step" : String(module(row) ?? ""), kind: String(kind(row) ?? ""),
       stage: String(stage(row)), lane: isWhole ? 0 : 1 + Number(depth(row) ?? 0), from, to, isOpen,
-      memory: memory(row) === null ? null : Number(memory(row)),
+      memory: memory(row) === null ? null : Number(memory(row)), model: String(model(row) ?? ""),
     };
     const key = String(thread(row));
     const lane = threads.get(key);
@@ -73,18 +73,25 @@ export const STAGES = {
   ...Object.fromEntries(PHASES.map(([key, , color]) => [key, color])), step: "#9a9a9a", replay: "#56b4e9",
 };
 
+/**
+ * @param {string} model
+ * @param {string} module
+ * @returns {string} What tells a module from those of other models.
+ */
+export const callKey = (model, module) => JSON.stringify([model, module]);
+
 /** What boxes are coloured by. @type {Record<string, {name: string, of: (box: Box, flops: Map<string, number> | null) => number | null, isLog?: boolean}>} */
 export const MEASURES = {
   stage: { name: "stage", of: () => null },
   time: { name: "time", of: (box) => box.to - box.from },
   memory: { name: "memory at its end", of: (box) => box.memory },
-  flops: { name: "FLOPs, forward", of: (box, flops) => (box.stage === "forward" ? flops?.get(box.name) ?? null : null), isLog: true },
+  flops: { name: "FLOPs, forward", of: (box, flops) => (box.stage === "forward" ? flops?.get(callKey(box.model ?? "", box.name)) ?? null : null), isLog: true },
 };
 
 /**
  * @param {Box[]} boxes
  * @param {string} by
- * @param {Map<string, number> | null} flops Of a call of each module, where known.
+ * @param {Map<string, number> | null} flops Of a call of each module, where known, by `callKey`.
  * @returns {(box: Box) => string}
  */
 export function painter(boxes, by, flops) {

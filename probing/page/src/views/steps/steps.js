@@ -97,7 +97,7 @@ export function curvesOf(rows) {
   const width = numbers(rows, "width")[0] ?? 1;
   return {
     x, rows, width, length: rows.length, steps: sum("steps"), lost: sum("not_finite"),
-    first: x[0] ?? 0, last: numbers(rows, "last_step").pop() ?? 0,
+    first: numbers(rows, "first_step")[0] ?? 0, last: numbers(rows, "last_step").pop() ?? 0,
   };
 }
 
