@@ -454,10 +454,11 @@ def test_speedscope_has_seconds() -> None:
 
 def test_pprof_has_samples_times_and_places() -> None:
     """Each stack is there with the innermost call first, how often, and for how long."""
-    samples = parse_folded("t;a (/x/a.py:3) 2\n", seconds=1, hz=10)
+    thread = "thread (42): Thread-1 (load)"
+    samples = parse_folded(f"{thread};a (/x/a.py:3) 2\n", seconds=1, hz=10)
     data = gzip.decompress(render_pprof(samples))
     assert bytes.fromhex("120b 0a020102 1205 02 8084af5f") in data
-    for text in (b"t", b"a", b"/x/a.py", b"nanoseconds"):
+    for text in (thread.encode(), b"a", b"/x/a.py", b"nanoseconds"):
         assert b"\x32" + bytes([len(text)]) + text in data
 
 
