@@ -12,6 +12,7 @@ trainer while it writes. A row is one `pack_into` when it opens and one when it 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import struct
@@ -68,6 +69,7 @@ class Names:
         if not self.goes_on:
             path.unlink(missing_ok=True)
         self._fd = os.open(path, (_AGAIN if self.goes_on else _CREATE) | os.O_APPEND, 0o600)
+        self._file = _identity(os.fstat(self._fd))
         self._why: str | None = None
 
     def _read(self, path: Path) -> None:
@@ -106,10 +108,14 @@ class Names:
     def _append(self, record: bytes) -> bool:
         """Put a record behind the others, whole or not at all; the list or the disk may be full."""
         try:
+            found = os.fstat(self._fd)
+            is_ours = _identity(found) == self._file
             # What a signal's handler has broken off would shift all that come after it.
-            if os.fstat(self._fd).st_size != self._size:
+            if is_ours and found.st_size != self._size:
                 os.ftruncate(self._fd, self._size)
-            if self._size + len(record) > MAX_FILE_BYTES:
+            if not is_ours:  # its number has become that of a file of the program
+                self._why = "the program has closed the file that they are in"
+            elif self._size + len(record) > MAX_FILE_BYTES:
                 self._why = f"their list has {MAX_FILE_BYTES >> 20} MiB, and takes no more"
             elif os.write(self._fd, record) == len(record):
                 return True
@@ -131,9 +137,15 @@ class Names:
 
     def close(self) -> None:
         """Close the file; what is in it stays."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        with contextlib.suppress(OSError):  # the program has closed it
+            if self._fd >= 0 and _identity(os.fstat(self._fd)) == self._file:
+                os.close(self._fd)
+        self._fd = -1
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    """Which file it is, whatever its number is."""
+    return found.st_dev, found.st_ino
 
 
 class RingWriter:

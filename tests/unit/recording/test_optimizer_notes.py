@@ -44,7 +44,7 @@ class Step:
 
     def end(self, step: OptimizerStep | None) -> None:
         """A step ends that has trained the model."""
-        trained: Any = {id(self.model): (self.model, IDS)}
+        trained: Any = {id(self.model): (weakref.ref(self.model), IDS)}
         self.notes.remember(self.optimizer, step, trained)
 
     def is_again(self) -> bool:

@@ -18,7 +18,7 @@ from probing.agent.sources.accelerator import Accelerator, PendingNumber, Pendin
 from probing.agent.sources.memory.sampler import MemorySampler
 from probing.agent.sources.shared.thread_state import COLUMNS
 from probing.errors import RingError
-from probing.ring.format import DONE, FAILED, HEADER_SIZE, NULL_INT, OPEN, layout_of
+from probing.ring.format import DONE, FAILED, HEADER_SIZE, NULL_INT, NULL_NAME, OPEN, layout_of
 from probing.ring.names import decode_names
 from probing.ring.peek import RingPeek
 from probing.ring.reader import read_ring
@@ -254,6 +254,25 @@ def test_names_are_given_once(tmp_path: Path) -> None:
     listed = decode_names((tmp_path / "names").read_bytes())
     assert listed[:3] == [None, "a", "b"]
     assert listed[3] == "ä" * 512
+
+
+def test_a_file_of_the_program_is_not_taken_for_ours(tmp_path: Path) -> None:
+    """Where the program has closed ours by its number, the next file with that is left alone."""
+    names = Names(tmp_path / "names")
+    names.intern("a")
+    os.close(names._fd)
+    (tmp_path / "checkpoint").write_bytes(b"x" * 1000)
+    fd = os.open(tmp_path / "checkpoint", os.O_RDWR)
+    try:
+        assert fd == names._fd
+        assert names.intern("b") == NULL_NAME
+        assert names.problem is not None
+        assert "the program has closed" in names.problem
+        names.close()
+        assert os.fstat(fd).st_size == 1000
+    finally:
+        os.close(fd)
+    assert (tmp_path / "checkpoint").read_bytes() == b"x" * 1000
 
 
 def test_names_of_many_threads_stay_in_order(tmp_path: Path) -> None:

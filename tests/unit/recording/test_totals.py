@@ -9,7 +9,13 @@ import pytest
 pytest.importorskip("torch")
 
 from probing.agent.sources.numbers.number import Number
-from probing.agent.sources.steps.rows.losses import CommonShare, Loss, MeanLoss, Total
+from probing.agent.sources.steps.rows.losses import (
+    CommonShare,
+    Loss,
+    MeanLoss,
+    Total,
+    add_losses,
+)
 
 pytestmark = pytest.mark.torch
 
@@ -62,3 +68,18 @@ def test_the_share_of_several_losses_may_still_be_on_its_way() -> None:
     assert share.read() == 0.25
     late.value = 0.5
     assert share.read() == 1.0
+
+
+def test_passes_that_no_step_ends_are_not_kept_for_ever() -> None:
+    """The first and the newest stay, and how many of them were thrown away is still known."""
+    losses: list[Loss] = []
+    dropped = 0
+    for number in range(200_000):
+        dropped = add_losses(losses, [Loss(Number(float(number)), None)], dropped)
+        if number == 99_999:
+            dropped = len(losses)
+    assert len(losses) < 50_000
+    values = [loss.number.read() for loss in losses]
+    assert (values[0], values[-1]) == (0.0, 199_999.0)
+    assert values[1:] == [float(number) for number in range(200_001 - len(losses), 200_000)]
+    assert dropped == 1  # the first, since all the others that were are gone

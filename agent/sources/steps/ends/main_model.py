@@ -45,7 +45,7 @@ class MainModel:
         self._recording.objects.model = self.now
         self._recording.rows.trains(root)
 
-    def trained(self, models: Mapping[int, tuple[Any, Ids]]) -> int:
+    def trained(self, models: Mapping[int, tuple[weakref.ref[Any], Ids]]) -> int:
         """A step ends in which these were trained, or it, for all that is known.
 
         Args:
@@ -55,11 +55,13 @@ class MainModel:
             The number of the names of all of them.
         """
         main = self.now()
-        if not models:
+        living = [(root, ids) for of, ids in models.values() if (root := of()) is not None]
+        if not living:
             return NULL_NAME if main is None else self.named([main])
-        if id(main) not in models:
-            self.become(*next(iter(models.values())))
-        return self.named([root for root, _ in models.values()])
+        roots = [root for root, _ in living]
+        if all(root is not main for root in roots):
+            self.become(*living[0])
+        return self.named(roots)
 
     def named(self, roots: list[Module]) -> int:
         """The number of the names of some models, one behind the other."""

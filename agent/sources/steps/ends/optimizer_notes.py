@@ -19,7 +19,7 @@ from ..rows.optimizer_rows import OptimizerStep, Stepped
 from .main_model import MainModel
 from .members import Ids, Members
 
-Trained = dict[int, tuple[Any, Ids]]
+Trained = dict[int, tuple[weakref.ref[Any], Ids]]
 """Root modules that are trained, by identity, with the numbers of their names."""
 
 
@@ -54,7 +54,7 @@ class OptimizerNotes:
             numbers |= member.alone
             for one in members.roots_of(optimizer, member):
                 roots.append(one[0])
-                trained[id(one[0])] = one
+                trained[id(one[0])] = weakref.ref(one[0]), one[1]
         who = members.group_of(numbers) if in_pass else member.number
         name, models = members.name_number_of(optimizer, member), self._main.named(roots)
         lr, class_name = self._rate_of(optimizer), stepped[-1][1]

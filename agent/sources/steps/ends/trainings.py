@@ -1,7 +1,7 @@
 """Trainings that asyncio tasks make side by side in one thread: whose is what happens now.
 
 Rules of this file: no torch; runs in the training thread, a few times per step; keeps no task
-alive. A task that has ended, or that waits for the one which goes on, has handed its training over.
+and no model alive. A task that has ended, or that waits for the one which goes on, has handed its training over.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Training:
         self.number = number
         self.pattern = StepPattern()
         self.learned_at = 0
-        self.trained: dict[int, tuple[Any, tuple[int, int, int]]] = {}
+        self.trained: dict[int, tuple[weakref.ref[Any], tuple[int, int, int]]] = {}
         self.has_stepped = False
         self.owner: weakref.ref[Any] | None = None
 

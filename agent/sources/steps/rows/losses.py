@@ -20,6 +20,7 @@ _SAME = 0.1
 1/3, and a rank's tokens need not be just as many as those of the others."""
 _NEARLY = 0.02
 _MOST_WINDOWS = 64
+_MOST_LOSSES = 1 << 15
 
 
 class Total:
@@ -194,6 +195,23 @@ class Windows:
                 self._known.clear()
             self._known[who] = Window()
         return self._known[who].seen(losses)
+
+
+def add_losses(losses: list[Loss], more: list[Loss], dropped: int) -> int:
+    """Add the newest; of very many, as of passes that no step ends, the oldest but the first go.
+
+    Args:
+        dropped: How many of them, the first, were of passes whose gradients are gone.
+
+    Returns:
+        The same of those that are left.
+    """
+    losses += more
+    surplus = len(losses) - _MOST_LOSSES // 2
+    if len(losses) <= _MOST_LOSSES:
+        return dropped
+    del losses[1 : 1 + surplus]
+    return max(min(dropped, 1), dropped - surplus)
 
 
 def _added(numbers: list[float]) -> float:

@@ -22,7 +22,7 @@ from ..phases import PHASES, new_phases
 from .host_times import COLUMNS as HOST_COLUMNS, HostTimes, Reading
 from .late_rows import Later, LateRows
 from .loss_columns import LossColumns
-from .losses import CommonShare, Loss, Skipped, Total
+from .losses import CommonShare, Loss, Skipped, Total, add_losses
 from .micro_batch_rows import CallsAhead, MicroBatch, MicroBatchRows
 from .optimizer_rows import OptimizerRows, OptimizerStep
 from .step_places import StepEnd, StepPlaces, columns_of
@@ -394,4 +394,5 @@ class StepRows:
         if self._due_memory is not None:
             self._due_memory.batch_changed()
         self._sizes.batch_ended(batch)
-        self._losses += self._batches.close(batch, now_ns, self.phases)
+        more = self._batches.close(batch, now_ns, self.phases)
+        self._dropped = add_losses(self._losses, more, self._dropped)
