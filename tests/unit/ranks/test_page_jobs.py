@@ -47,7 +47,7 @@ def test_who_is_seen_no_more_is_asked_unless_its_rank_is_another_process() -> No
     """After a restart only the new ranks are a job; one that is gone is not missing, too."""
     missing = missing_member(1, job="gpt", world_size=2, attempt=0)
 
-    def seen(*looks: list[Member]) -> list[tuple[int | None, int | None, bool]]:
+    def seen(*looks: list[Member]) -> list[tuple[int | None, int | None, bool | None]]:
         members: tuple[Member, ...] = ()
         for now in looks:
             members = _with_ended(members, now)
