@@ -11,6 +11,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from ..arguments import command_without_secrets
 from ..linux.foreign_files import read_file
 from ..messages.frozen import dataclass
 
@@ -38,7 +39,8 @@ class Restart:
         path: Where it is.
         step: The last step before it.
         is_sound: Whether its weights were seen to be finite; None where that was not known.
-        line: What to type; None where the script does not show how it takes a checkpoint.
+        line: What to type, with `***` for each secret; None where the script does not show how it
+            takes a checkpoint.
     """
 
     path: str
@@ -72,14 +74,14 @@ def newest_before(process: Process, step: int) -> Restart | None:
 
 
 def _line_with(command: tuple[str, ...], path: str) -> str | None:
-    """The command that a script was started by, with a checkpoint given to it."""
+    """The command that a script was started by, without its secrets, and with a checkpoint."""
     script = next((word for word in command[1:] if word.endswith(".py")), None)
     option = None if script is None else _option_of(script)
     if option is None:
         return None
     words: list[str] = []
     skips = False
-    for word in command:
+    for word in command_without_secrets(command):
         if skips:
             skips = False
         elif word == option:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...arguments import command_without_secrets
 from ...client.connecting import connect
 from ...cluster.job.members import find_members
 from ...errors import BadEndpoint, ProbingError
@@ -94,7 +95,8 @@ def _environment(process: Process) -> list[dict[str, Any]]:
 
 
 def script_of(words: Sequence[str]) -> str:
-    """The script and its arguments, without what runs it."""
+    """The script and its arguments, without what runs it and without secrets."""
+    words = command_without_secrets(words)
     place = words.index(_RUNNER) if _RUNNER in words else 0
     script, *arguments = words[place + 1 :] or words
     return " ".join([Path(script).name, *arguments])

@@ -21,6 +21,7 @@ from probing.diagnosis.doctor.report import ALL_RULES, Report
 from probing.diagnosis.runs.commits import not_committed
 from probing.diagnosis.runs.comparison import RunComparison, compare_runs
 from probing.diagnosis.runs.interval import compare
+from probing.diagnosis.runs.reading import script_of
 from probing.diagnosis.runs.record import Run, read_run
 from probing.diagnosis.runs.speed import is_told
 
@@ -463,3 +464,14 @@ def test_rules_against_an_earlier_run_are_whole() -> None:
     for rule in AGAINST_RULES:
         assert all(getattr(rule, field.name) or field.name in may_lack
                    for field in dataclasses.fields(rule))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "script"),
+    [
+        ("python /job/train.py --api-key s3 --lr 1", "train.py --api-key *** --lr 1"),
+    ],
+)
+def test_what_was_run_is_the_script_without_what_runs_it(words: str, script: str) -> None:
+    """Neither options of the interpreter nor a secret are told of it."""
+    assert script_of(words.split()) == script

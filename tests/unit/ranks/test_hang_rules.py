@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, Verdict, ju
 from probing.diagnosis.hang.seen import collection
 from probing.diagnosis.hang.seen.doings import doing_of
 from probing.diagnosis.hang.seen.flights import by_flights
-from probing.diagnosis.hang.seen.others import _lock_holder
+from probing.diagnosis.hang.seen.others import _lock_holder, _named
 from probing.diagnosis.hang.waiting import waits_of
 from probing.messages.common import Backtrace, Frame, ThreadStack
 from tests.unit.doctor.made import MadeProcess
@@ -543,3 +544,10 @@ def test_a_loss_that_was_finite_again_is_no_hint() -> None:
     made[-1] |= {"loss_finite": False}
     (row,) = MadeProcess({"steps": made}, {}).query(collection._STEPS).to_pylist()
     assert row["not_finite"] == 8
+
+
+def test_who_is_waited_for_is_named_without_its_secrets() -> None:
+    """What a verdict says of another process may go into a log or to a web hook."""
+    command = ["sh", "-c", "read line", "sh", "--api-key", "s3"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+        assert _named(child.pid) == f"process {child.pid} (sh -c read line sh --api-key ***)"

@@ -104,14 +104,16 @@ def test_steps_may_be_known_in_another_order(
         ('parser.add_argument("--resume")', ["--lr", "1"], "--lr 1 --resume ck.pt"),
         ('add("--ckpt", default=None)', ["--ckpt", "old.pt"], "--ckpt ck.pt"),
         ('add("--ckpt")', ["--ckpt=old.pt", "-v"], "-v --ckpt ck.pt"),
+        ('add("--ckpt")', ["--api-key", "s3", "--hf_token=s3"],
+         "--api-key '***' '--hf_token=***' --ckpt ck.pt"),
         ("print(1)", [], None),
         ('add("--resume"); add("--load")', [], None),
     ],
-)
+)  # fmt: skip
 def test_the_way_back_is_the_command_with_its_own_option(
     source: str, words: list[str], line: str | None, tmp_path: Path
 ) -> None:
-    """The option is the one that the script itself has; of none, or of several, none is guessed."""
+    """The option is the one that the script itself has, none is guessed, and no secret is told."""
     script = tmp_path / "train.py"
     script.write_text(source, encoding="utf-8")
     found: Any = _line_with(("python", str(script), *words), "ck.pt")

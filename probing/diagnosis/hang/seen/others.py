@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 
+from ....arguments import shown_command
 from ....errors import ProbingError
 from ....linux import process
 from ....linux.kernel_files import read_text
@@ -120,7 +121,7 @@ def _job_children(pid: int) -> Iterator[int]:
 def _named(pid: int) -> str:
     """What people call a process."""
     first, *rest = process.command(pid) or ("",)
-    text = " ".join((os.path.basename(first), *rest))
+    text = shown_command((os.path.basename(first), *rest))
     shown = text if len(text) <= _MOST_COMMAND else f"{text[: _MOST_COMMAND - 3]}..."
     return f"process {pid}" + (f" ({shown})" if text else "")
 
