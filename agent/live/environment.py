@@ -6,6 +6,7 @@ The value of a secret never leaves the process.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -35,6 +36,8 @@ _OF_ONE_RANK = frozenset({"CUDA_VISIBLE_DEVICES", "TORCHELASTIC_RUN_ID"})
 """Variables that a launcher sets for each rank, or for each run."""
 _PAPERS = frozenset({"TORCHELASTIC_ERROR_FILE"})
 """Variables that are another file for each rank, and tell nothing."""
+_BINDINGS = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+"""Variables by which OpenMP keeps each thread on a processor of its own, the main one, too."""
 _SALT = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 _FINGERPRINT = 4
 """Digits: enough to tell same from other, and too few to tell which."""
@@ -137,7 +140,13 @@ def _text(file: str) -> str:
 
 
 def _cpus() -> str:
-    return str(len(os.sched_getaffinity(os.getpid())))
+    """How many processors the main thread may use, or all threads where OpenMP binds each."""
+    binds = any(os.environ.get(name, "false").lower() != "false" for name in _BINDINGS)
+    found: set[int] = set()
+    for thread in os.listdir("/proc/self/task") if binds else (os.getpid(),):
+        with contextlib.suppress(OSError):  # it may have ended
+            found |= os.sched_getaffinity(int(thread))
+    return str(len(found))
 
 
 def _told(kind: str, name: str, value: str) -> Row:
