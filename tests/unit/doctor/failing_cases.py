@@ -20,6 +20,16 @@ def _tasks(*rows: dict[str, Any], count: int = 3, **columns: Any) -> Facts:
     return facts({"steps": steps(60), "task_errors": [*made, *({**base, **row} for row in rows)]})
 
 
+def _without_module() -> Facts:
+    """A training of bare tensors, which have no module to be called."""
+    taken = [
+        {"loader": 0, "step": s, "batch": s % 8, "duration": 0.01, "failed": False,
+         "start_ns": 1_000_000_000 * (10 + s) + 1, "exhausted": s % 8 == 7}
+        for s in range(200)
+    ]  # fmt: skip
+    return facts({"steps": steps(200), "batches": taken})
+
+
 _KEPT: dict[str, Any] = {"lost": None, "duration": None}
 FAILING = (
     Case(
@@ -55,4 +65,5 @@ FAILING = (
     Case("no-backward", lambda: failing(micro_batches=64), None),
     Case("unused-batches", lambda: failing(calls=0, epochs=2), "likely", 40, "2 epochs"),
     Case("unused-batches", lambda: failing(calls=0, epochs=1), None),  # skipped, as it resumes
+    Case("unused-batches", _without_module, None),
 )

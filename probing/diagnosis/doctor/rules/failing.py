@@ -40,8 +40,9 @@ _STEPPED = "SELECT max(step) AS step FROM python.steps WHERE optimizer IS NOT NU
 _SINCE = (
     "WITH last AS (SELECT coalesce(max(start_ns), 0) AS ns"  # noqa: S608 - our words
     " FROM python.torch_trace WHERE stage = 'backward'),"
-    " called AS (SELECT max(start_ns) AS ns FROM python.torch_trace WHERE stage = 'forward'"
-    " AND depth = 0)"
+    " used AS (SELECT max(start_ns) AS ns FROM (SELECT start_ns FROM python.torch_trace"
+    " WHERE stage = 'forward' AND depth = 0 UNION ALL SELECT start_ns + duration * 1e9"
+    " FROM python.steps WHERE optimizer IS NOT NULL))"
     " SELECT (SELECT ns FROM last) AS last_ns,"
     " (SELECT count(*) FROM python.torch_trace t WHERE stage = 'forward' AND depth = 0"
     " AND training AND NOT failed AND NOT recomputed AND start_ns > (SELECT ns FROM last)"
@@ -53,9 +54,9 @@ _SINCE = (
     " (SELECT count(*) FROM python.batches WHERE start_ns > (SELECT ns FROM last)"
     " AND exhausted) AS epochs,"
     " (SELECT count(*) FROM python.batches WHERE NOT exhausted"
-    " AND start_ns > coalesce((SELECT ns FROM called), 0)) AS unused,"
+    " AND start_ns > coalesce((SELECT ns FROM used), 0)) AS unused,"
     " (SELECT count(*) FROM python.batches WHERE exhausted"
-    " AND start_ns > coalesce((SELECT ns FROM called), 0)) AS unused_epochs,"
+    " AND start_ns > coalesce((SELECT ns FROM used), 0)) AS unused_epochs,"
     " (SELECT max(micro_batches) FROM python.steps) AS most"
 )
 _LEAST_LOST = 2
@@ -142,7 +143,7 @@ def _unused_batches(facts: Facts) -> Iterator[Sign]:
         summary=f"{row['unused']} batches have been taken, {row['unused_epochs']} epochs of them,"
         f" and no model has been called: {_no_step(facts)}",
         since_step=_first(facts),
-        evidence=("python.batches has rows, and python.torch_trace none since",),
+        evidence=("python.batches has rows since, and python.torch_trace none",),
         weight=1.0,
     )
 
@@ -246,8 +247,8 @@ RULES = (
         subject="progress",
         symptom="The loader works, and the model is not called.",
         evidence=f"python.batches: {_MANY} batches and {_EPOCHS} epochs since the last call of any"
-        " model. One epoch alone may collect statistics, or skip what a resumed training has seen."
-        " Not of a process without an optimizer.",
+        " model and the last step of an optimizer. One epoch alone may collect statistics, or skip"
+        " what a resumed training has seen. Not of a process without an optimizer.",
         certainty="likely",
         gravity=86,
         fix=_FIX,
