@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -24,7 +22,7 @@ from ...sql.quoting import in_one
 from ...tables import STEP_PHASES
 from ...units import figure
 from ..hang.seen.doings import IMPORTS
-from .first_look import FirstLook
+from .first_look import FirstLook, crowd_here
 from .hot_lines import HotLine, lines_in
 from .not_looked_at import LATE, NotLookedAt, why_not
 from .series import Floats
@@ -55,7 +53,7 @@ _COLUMNS = (
     " tokens, micro_batches, data_wait_s, to_device_s, forward_s, loss_s, backward_s,"
     " gradient_sync_s, gradients_s, optimizer_s, other_s, amp_scale, skipped, cpu_s, process_cpu_s,"
     " gc_s, major_faults, voluntary_switches, involuntary_switches, optimizer, optimizer_steps,"
-    " device_s, host_bound, failed"
+    " device_s, host_bound, failed, thread_id"
 )
 _STEPS = (
     f"SELECT {_COLUMNS} FROM python.steps WHERE start_ns < {{until}}"  # noqa: S608 - our columns
@@ -64,8 +62,6 @@ _STEPS = (
 _EVER = (1 << 63) - 1
 _STARTING_NS = 3_000_000_000
 """A command loads its libraries before it asks, which on few processors slows the training."""
-_CROWDED = 25.0
-"""Percent of the last ten seconds in which something waited for a processor."""
 
 
 class Steps:
@@ -201,6 +197,17 @@ class Facts:
         return self._once("steps", lambda: Steps(self.rows(sql)[::-1]))
 
     @property
+    def training_thread(self) -> int | None:
+        """The number of the thread that makes its steps; None for the main thread, or not known.
+
+        Raises:
+            NotLookedAt: There is no record of them.
+        """
+        rows = self.steps.rows
+        number: int | None = rows[-1]["thread_id"] if rows else None
+        return None if number == self.member.pid else number
+
+    @property
     def known_steps(self) -> Steps | None:
         """Its steps, where they have been read; nothing is asked for it."""
         found = self._known.get("steps")
@@ -224,17 +231,7 @@ class Facts:
     @functools.cached_property
     def crowd(self) -> str:
         """That its machine has more to do than it has processors for; empty where it has not."""
-        if self.folder is None:
-            return ""
-        try:
-            text = Path("/proc/pressure/cpu").read_text()
-        except OSError:
-            load = os.getloadavg()[0] / (os.cpu_count() or 1)
-            return f"the machine has {load:.1f} times as much to do as it can" if load > 1.5 else ""
-        share = float(text.split("avg10=")[1].split()[0])
-        if share < _CROWDED:
-            return ""
-        return f"others use the machine: for {share:.0f} % of the time something waits for a core"
+        return "" if self.folder is None else crowd_here()
 
     def now(self, *, least: int = LEAST_STEPS) -> Steps:
         """Its newest steps, without those of the training's start.
@@ -367,7 +364,7 @@ class Facts:
                 self.pid_here()
                 raise NotLookedAt("no agent is in it")
             samples = self._process.sample(_SAMPLED_S, hz=_HZ, idle=True)
-            return lines_in(samples.stacks)
+            return lines_in(samples.stacks, self.training_thread)
 
         return self._once("hot lines", sample)
 

@@ -5,10 +5,15 @@ Rules of this file: reads under /proc only, and takes milliseconds.
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 
 from ...linux.host_memory import worker_memory
 from ...linux.processors import processor_times
+
+_CROWDED = 25.0
+"""Percent of the last ten seconds in which something waited for a processor."""
 
 
 class FirstLook:
@@ -29,3 +34,16 @@ class FirstLook:
         self.moment_s = time.monotonic()
         self.processor_times = {} if pid is None else processor_times()
         self.workers = {} if pid is None else worker_memory(pid)
+
+
+def crowd_here() -> str:
+    """That this machine has more to do than it has processors for; empty where it has not."""
+    try:
+        text = Path("/proc/pressure/cpu").read_text()
+    except OSError:
+        load = os.getloadavg()[0] / (os.cpu_count() or 1)
+        return f"the machine has {load:.1f} times as much to do as it can" if load > 1.5 else ""
+    share = float(text.split("avg10=")[1].split()[0])
+    if share < _CROWDED:
+        return ""
+    return f"others use the machine: for {share:.0f} % of the time something waits for a core"

@@ -30,6 +30,8 @@ _LOOPS = (
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
 _FORWARD, _CALL = re.compile(r"(?:^|\.)forward$"), re.compile(r"(?:^|\.)_call_impl$")
+Stacks = Sequence[tuple[tuple[str, ...], int]]
+"""Stacks, each a thread and its frames from the outside in, and how often they were met."""
 _FRAME = re.compile(r"(?P<func>.+) \((?P<file>.+):(?P<line>\d+)\)$")
 
 
@@ -79,9 +81,19 @@ class HotLine:
         return is_in_c or bool(_SLEEPS.search(self.inner))
 
 
-def lines_in(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
-    """The lines of the program in the main thread's stacks, by their share."""
-    main = [(frames, n) for frames, n in stacks if "MainThread" in frames[0]] or list(stacks)
+def in_thread(stacks: Stacks, thread: int | None) -> list[tuple[tuple[str, ...], int]]:
+    """Those of the thread of that number, or of the main thread."""
+    name = "MainThread" if thread is None else f"thread ({thread})"
+    return [(frames, number) for frames, number in stacks if name in frames[0]]
+
+
+def lines_in(stacks: Stacks, thread: int | None = None) -> list[HotLine]:
+    """The lines of the program in the training thread's stacks, by their share.
+
+    Args:
+        thread: Its number, where it is not the main thread.
+    """
+    main = in_thread(stacks, thread) or (list(stacks) if thread is None else [])
     main = [(frames, n) for frames, n in main if not _MEASURING.search(frames[-1])]
     total = sum(number for _, number in main)
     counts: Counter[tuple[str, str, str]] = Counter()

@@ -640,6 +640,18 @@ def test_what_only_measures_is_no_line_of_the_program() -> None:
     assert lines_in(stacks[:1]) == []
 
 
+def test_lines_are_those_of_the_thread_that_makes_the_steps() -> None:
+    """Where it is another one, as on Ray, the main thread only waits for it."""
+    stacks = [
+        (("thread (1): MainThread", "main (/job/main.py:25)", "join (/lib/python3.11/t.py:9)"), 50),
+        (("thread (11): Thread-1 (train)", "augment (/job/train.py:8)"), 40),
+    ]
+    for number, place in ((11, "train.py:8"), (1, "main.py:25"), (None, "main.py:25")):
+        made = facts({"steps": steps(60, thread_id=number)}, stacks=stacks)
+        assert [(line.place, line.share) for line in made.hot_lines()] == [(place, 1.0)]
+    assert lines_in(stacks, 12) == []  # its number is not told, and nothing is known of it
+
+
 def test_a_line_in_a_backward_pass_is_no_code_outside_of_it() -> None:
     """A rank that waits in its backward pass is sampled there: another phase tells of that."""
     torch = "/lib/python3.11/site-packages/torch"

@@ -44,9 +44,11 @@ def test_a_call_that_waits_for_others(
     assert "40 % of the samples" in sign.summary
 
 
-def holding(number: int, thread: str = "prefetcher") -> tuple[tuple[str, ...], int]:
+def holding(
+    number: int, thread: str = "prefetcher", *, above: str = "", at: str = "7"
+) -> tuple[tuple[str, ...], int]:
     """Samples in which a thread holds the interpreter lock."""
-    return (f"thread (7): {thread}", "Prefetcher.run (/job/data.py:52)"), number
+    return (f"thread ({at}): {thread}", above, "Prefetcher.run (/job/data.py:52)"), number
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,10 @@ def holding(number: int, thread: str = "prefetcher") -> tuple[tuple[str, ...], i
         ([holding(45)], "", {}, "likely"),
         ([holding(45)], "others use the machine", {}, "possible"),
         ([holding(22), holding(8, "MainThread")], "", {}, "possible"),
+        ([holding(n, above=str(n)) for n in (14, 13, 12)], "", {}, "likely"),  # three callers
+        ([holding(45)], "", {"thread_id": 7}, None),  # it is the training thread itself
+        ([holding(45), holding(3, "trainer", at="11")], "", {"thread_id": 11}, "likely"),
+        ([holding(45)], "", {"thread_id": 11}, "likely"),  # that one never holds it
         ([holding(10), holding(20, "MainThread")], "", {}, None),
         ([holding(45, "MainThread")], "", {}, None),
         ([holding(45)], "", {"process_cpu_s": 0.03}, None),  # no other thread computes

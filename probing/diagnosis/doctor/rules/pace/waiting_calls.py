@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from .....profiling.samples import Samples
 from ...facts import Facts, percent
 from ...findings import Rule, Sign
-from ...hot_lines import HotLine
+from ...hot_lines import HotLine, in_thread
 from ...not_looked_at import NotLookedAt
 from ..speed import MOST, OWN_PHASES
 
@@ -79,11 +79,14 @@ def _competing_thread(facts: Facts) -> Iterator[Sign]:
     if facts.folder is None:
         raise NotLookedAt("no agent is in it")
     samples = facts.ask("who holds the interpreter lock", lambda: _holders(facts))
-    by_frame = Counter({(frames[0], frames[-1]): n for frames, n in samples.stacks})
-    by_thread = Counter[str]()
-    for (thread, _), number in by_frame.items():
-        by_thread[thread] += number
-    name = next((name for name, _ in by_thread.most_common() if "MainThread" not in name), None)
+    trains = {frames[0] for frames, _ in in_thread(samples.stacks, facts.training_thread)}
+    if facts.training_thread and not trains and any(map(_is_unnumbered, samples.stacks)):
+        raise NotLookedAt("before Python 3.11 no sample tells which thread the training's is")
+    by_frame, by_thread = Counter[tuple[str, str]](), Counter[str]()
+    for frames, number in samples.stacks:
+        by_frame[frames[0], frames[-1]] += number
+        by_thread[frames[0]] += number
+    name = next((name for name, _ in by_thread.most_common() if name not in trains), None)
     if name is None:
         return
     share = by_thread[name] / (_LOOK_S * _HZ)
@@ -109,6 +112,11 @@ def _competing_thread(facts: Facts) -> Iterator[Sign]:
 def _holders(facts: Facts) -> Samples:
     """Samples of the thread that holds the interpreter lock, whichever that is."""
     return facts.process.sample(_LOOK_S, hz=_HZ, gil=True)
+
+
+def _is_unnumbered(stack: tuple[tuple[str, ...], int]) -> bool:
+    """Whether a stack bears Python's number of its thread, and not the kernel's."""
+    return stack[0][0].startswith("thread (0x")
 
 
 def _short(frame: str) -> str:
