@@ -53,7 +53,7 @@ def find_cheaply(process: Process, card: Card, *, within_s: float = WITHIN_S) ->
     is_alive = process.folder is None or process.folder.is_alive()
     member = member_of(card, process.label, is_alive=is_alive)
     facts = Facts(process, member, None, live_s=0.0)
-    facts.leave_out_steps_since(time.time_ns())
+    facts.leave_out_steps_since(time.perf_counter_ns())
     rules = [rule for rule in RULES if not rule.cost_s and rule.group not in ABOUT_NOW]
     facts.prepare(sql for rule in rules for sql in rule.asks)
     found: list[Finding] = []

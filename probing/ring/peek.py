@@ -75,6 +75,19 @@ class Row:
         return max(0.0, (now_ns - (self.values["start_ns"] or 0)) * 1e-9)
 
 
+def as_recorded(path: Path, moment_ns: int) -> int | None:
+    """A moment of this boot's monotonic clock as the times in a ring file have it.
+
+    They are of the machine's clock as it was when the process began: setting it meanwhile changes
+    nothing. None where the file cannot be read.
+    """
+    try:
+        with RingPeek(path) as ring:
+            return moment_ns + ring.header.clock_offset_ns
+    except (OSError, RingError):
+        return None
+
+
 class RingPeek:
     """An open ring file; use as a context manager."""
 

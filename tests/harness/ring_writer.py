@@ -15,10 +15,12 @@ CLOCK_OFFSET_NS = 1_700_000_000_000_000_000
 class RingWriter:
     """Writes rows of one table into a file that is held in memory until `save`."""
 
-    def __init__(self, table: Table, *, capacity: int) -> None:
+    def __init__(
+        self, table: Table, *, capacity: int, clock_offset_ns: int = CLOCK_OFFSET_NS
+    ) -> None:
         self.layout = ring.layout_of(table)
-        self.capacity = capacity
-        header = ring.encode_header(self.layout, capacity=capacity, clock_offset_ns=CLOCK_OFFSET_NS)
+        self.capacity, self.clock_offset_ns = capacity, clock_offset_ns
+        header = ring.encode_header(self.layout, capacity=capacity, clock_offset_ns=clock_offset_ns)
         self.data: bytearray | mmap.mmap = bytearray(
             header + bytes(capacity * self.layout.row_size)
         )

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...errors import ProbingError, TimedOut, Unreachable
 from ...linux.process import environment as process_environment
+from ...ring.peek import as_recorded
 from ...safety import off_switch
 from ...sql.quoting import in_one
 from ...tables import STEP_PHASES
@@ -224,9 +225,10 @@ class Facts:
         return Steps([row for row in self.steps.settled().rows if row["start_ns"] < end])
 
     def leave_out_steps_since(self, moment_ns: int) -> None:
-        """Leave out steps that began while it was being looked at: that may have slowed them."""
-        if self.folder is not None:  # another machine has another clock
-            self._until = moment_ns
+        """Leave out steps since a moment of the monotonic clock: to look may have slowed them."""
+        folder = self.folder
+        if folder is not None and folder.is_of_this_boot():  # another machine has another clock
+            self._until = as_recorded(folder.ring("steps"), moment_ns) or self._until
 
     @functools.cached_property
     def crowd(self) -> str:

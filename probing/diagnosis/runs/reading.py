@@ -14,6 +14,7 @@ from ...arguments import command_without_secrets
 from ...client.connecting import connect
 from ...cluster.job.members import find_members
 from ...errors import BadEndpoint, ProbingError
+from ...ring.peek import as_recorded
 from .comparison import RunComparison, compare_runs
 from .record import Name, Run, read_run
 
@@ -57,7 +58,7 @@ def compare_members(
     Raises:
         ProbingError: One of them cannot be read.
     """
-    until_ns = time.time_ns() - _STARTING_NS
+    until_ns = time.perf_counter_ns() - _STARTING_NS
     (first, hidden), (second, also_hidden) = (
         _read(connect(member.endpoint, token=token, timeout_s=timeout_s), member, name, until_ns)
         for member, name in zip((before, after), names, strict=True)
@@ -66,6 +67,11 @@ def compare_members(
 
 
 def _read(process: Process, member: Member, name: str, until_ns: int) -> tuple[Run, set[Name]]:
+    """What is on record of one, and which of its names are secret.
+
+    Args:
+        until_ns: When it was first looked at, by the monotonic clock.
+    """
 
     def query(sql: str) -> list[dict[str, Any]]:
         return process.query(sql).to_pylist()
@@ -74,13 +80,14 @@ def _read(process: Process, member: Member, name: str, until_ns: int) -> tuple[R
     is_alive = folder.is_alive() if folder is not None else member.is_alive is not False
     environment = _environment(process)
     card = process.status()
+    until = as_recorded(folder.ring("steps"), until_ns) if folder is not None else None
     run = read_run(
         f"run {Path(name).name if '/' in name else name}",
         query,
         environment,
         command=script_of(card.command),
         state="running" if is_alive else "ended",
-        **({"until_ns": until_ns} if is_alive and folder is not None else {}),
+        **({"until_ns": until} if is_alive and until is not None else {}),
     )
     secrets = {(row["kind"], row["name"]) for row in environment if row["is_secret"]}
     return run, secrets

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,9 @@ from probing.diagnosis.hang.evidence import Cause, RankEvidence, Verdict
 from probing.diagnosis.hang.judging import judge as verdict_of
 from probing.diagnosis.hang.seen.own_ends import told_end
 from probing.postmortem.endings import judge
+from probing.rundir.folders import ProcessFolder
+from probing.tables import STEPS
+from tests.harness.ring_writer import RingWriter
 
 from .made import FINE, facts, signs, steps
 
@@ -46,6 +50,23 @@ HANG = Verdict(
     confidence="high: it is on record",
     next_steps=("Look at take.",),
 )
+
+
+@pytest.mark.parametrize("set_s", [-3600, 0, 3600])
+def test_steps_are_left_out_by_the_clock_of_their_record(set_s: int, tmp_path: Path) -> None:
+    """Whatever the machine's clock is set to after a training began, its newest steps count."""
+    folder = ProcessFolder(path=tmp_path, pid=1, start_time=1)
+    writer = RingWriter(STEPS, capacity=4, clock_offset_ns=time.time_ns() - set_s * 10**9)
+    writer.save(folder.ring("steps"))
+    rows = steps(10)
+    began_ns = rows[-2]["start_ns"]
+    made = facts({"steps": [
+        {**row, "start_ns": row["start_ns"] + writer.clock_offset_ns} for row in rows
+    ]})  # fmt: skip
+    process: Any = made.process
+    process.folder = folder
+    made.leave_out_steps_since(began_ns)
+    assert made.steps.numbers[-1] == 7
 
 
 def test_a_hang_is_told_with_its_reasons_and_nothing_live_is_asked() -> None:
