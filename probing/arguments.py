@@ -9,11 +9,15 @@ Patterns are compiled when they are first needed: more load this file than have 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 HIDDEN = "***"
 _OPTION = r"--?[A-Za-z][\w.-]*"
+_PYTHONS_OPTION = r"(?s)-[^cmWX-]*([cmWX])(.*)"
+"""One that takes a value, as its own word or behind it; others may stand before it: ``-um``."""
+_RUNNER = "probing._run"
+"""The module that `probing run` becomes."""
 _OVERRIDE = r"[+~]{0,2}[A-Za-z_][\w.@/-]*"
 """What Hydra and OmegaConf take for a name before ``=``."""
 _WORD_ENDS = r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z]+"
@@ -71,6 +75,26 @@ def arguments(argv: list[str]) -> list[Argument]:
         shown = values if is_secret(name) else map(without_secrets, values)
         found.append(Argument(name, " ".join(shown) if values else "given"))
     return found
+
+
+def what_python_runs(words: Sequence[str]) -> list[str]:
+    """A script, or ``-m`` or ``-c`` with its word, and its arguments.
+
+    Args:
+        words: What follows the program `python` on a command line, its own options included.
+    """
+    rest = list(words)
+    while rest and re.match("-.", rest[0]):
+        option = re.match(_PYTHONS_OPTION, rest.pop(0))
+        if option is None:
+            continue
+        value = [option[2]] if option[2] else rest[:1]
+        rest = rest if option[2] else rest[1:]
+        if option[1] == "m" and value == [_RUNNER]:
+            continue
+        if option[1] in ("m", "c"):
+            return [f"-{option[1]}", *value, *rest]
+    return rest
 
 
 def command_without_secrets(words: Iterable[str]) -> list[str]:

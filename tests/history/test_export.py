@@ -300,6 +300,7 @@ def test_ranks_of_two_starts_are_not_crossed(root: Path, order: tuple[str, ...])
         (("python", "train.py", "--lr", "1"), "train"),
         (("python", "-u", "-W", "error", "/code/big model.py"), "big model"),
         (("python", "-m", "pkg.train", "x"), "pkg.train"),
+        (("python", "-um", "probing._run", "/code/train.py"), "train"),
         (("python", "-c", "pass"), "-c"),
         (("python",), "python3"),
     ],

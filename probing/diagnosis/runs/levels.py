@@ -49,7 +49,9 @@ class Losses:
 
 def memory(before: Run, after: Run) -> Measure | None:
     """What is allocated, or resident, in the same steps; None where that was not measured."""
-    first, second, _ = together(before, after)
+    first, second, are_same = together(before, after, least=LEAST_STEPS)
+    if not are_same:
+        return None
     values = [
         column([row for row in rows if row["allocated_bytes"] is not None], "allocated_bytes")
         for rows in (first, second)

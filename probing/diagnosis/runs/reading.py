@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...arguments import command_without_secrets
+from ...arguments import command_without_secrets, what_python_runs
 from ...client.connecting import connect
 from ...cluster.job.members import find_members
 from ...errors import BadEndpoint, ProbingError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ...client.base import Process
     from ...cluster.job.membership import Member
 
-_RUNNER = "probing._run"
 _STARTING_NS = 3_000_000_000
 """A command loads its libraries before it asks, which on few processors slows the training."""
 
@@ -104,6 +103,7 @@ def _environment(process: Process) -> list[dict[str, Any]]:
 def script_of(words: Sequence[str]) -> str:
     """The script and its arguments, without what runs it and without secrets."""
     words = command_without_secrets(words)
-    place = words.index(_RUNNER) if _RUNNER in words else 0
-    script, *arguments = words[place + 1 :] or words
+    script, *arguments = what_python_runs(words[1:]) or words[:1] or [""]
+    if script == "-m":
+        return " ".join(arguments)
     return " ".join([Path(script).name, *arguments])

@@ -119,11 +119,10 @@ def _settled(
     """The steps that hold nothing but training."""
     first = steps[0]["step"] if steps else 0
     least = first + WARM_UP if first <= 1 else first
-    kept = [
-        row
-        for row in steps
-        if row["step"] >= least and row["step"] not in evaluated and not row["failed"]
-    ]
+    kept = [row for row in steps if row["step"] >= least and not row["failed"]]
+    quiet = [row for row in kept if row["step"] not in evaluated]
+    if 2 * len(quiet) > len(kept):  # else each step asks its network first, as a policy
+        kept = quiet
     begins = np.array([begin for begin, _ in spans], dtype=np.int64)
     ends = np.array([end for _, end in spans], dtype=np.int64)
     return tuple(
@@ -133,23 +132,25 @@ def _settled(
     )
 
 
-def together(before: Run, after: Run) -> tuple[tuple[Row, ...], tuple[Row, ...], bool]:
+def together(
+    before: Run, after: Run, *, least: int = 64
+) -> tuple[tuple[Row, ...], tuple[Row, ...], bool]:
     """The settled steps of two runs: of the same numbers where there are enough of these.
+
+    Args:
+        least: How many are enough.
 
     Returns:
         Those of the first run, those of the second, and whether their numbers are the same.
     """
     numbers = [{row["step"] for row in run.settled} for run in (before, after)]
     common = numbers[0] & numbers[1]
-    if len(common) < _ENOUGH:
+    if len(common) < least:
         return before.settled, after.settled, False
     first, second = (
         tuple(row for row in run.settled if row["step"] in common) for run in (before, after)
     )
     return first, second, True
-
-
-_ENOUGH = 64
 
 
 def column(rows: Sequence[Row], name: str, *, missing: float = 0.0) -> Floats:

@@ -470,8 +470,32 @@ def test_rules_against_an_earlier_run_are_whole() -> None:
     ("words", "script"),
     [
         ("python /job/train.py --api-key s3 --lr 1", "train.py --api-key *** --lr 1"),
+        ("/usr/bin/python3 -u train.py -u 1", "train.py -u 1"),  # as torchrun starts it
+        ("python -X faulthandler -W error -OO train.py", "train.py"),
+        ("python -Xdev -um pkg.train --lr 1", "pkg.train --lr 1"),
+        ("python -m probing._run -m pkg.train x", "pkg.train x"),
+        ("python -m probing._run /job/train.py x", "train.py x"),
+        ("python -c pass", "-c pass"),
+        ("python", "python"),
+        ("", ""),
     ],
 )
 def test_what_was_run_is_the_script_without_what_runs_it(words: str, script: str) -> None:
     """Neither options of the interpreter nor a secret are told of it."""
     assert script_of(words.split()) == script
+
+
+def test_memory_is_compared_at_the_same_steps_alone() -> None:
+    """What is held after thousands of steps is not what is held in the first ones."""
+    later = run("2", 3000, allocated_bytes=800 * MIB)
+    later = dataclasses.replace(later, settled=later.settled[-200:])
+    assert not [m for m in compared(run("1"), later).measures if m.name == "memory"]
+    (memory,) = [m for m in compared(run("1", 50), run("2", 50)).measures if m.name == "memory"]
+    assert not memory.is_different
+
+
+@pytest.mark.parametrize(("each", "left"), [(1, 195), (3, 130)])
+def test_a_network_that_is_asked_before_each_step_leaves_the_steps(each: int, left: int) -> None:
+    """A policy is evaluated all the time; steps after a validation are left out where it is not."""
+    asked = [{"step": step} for step in range(0, 200, each)]
+    assert len(run("1", tables={"evaluations": asked}).settled) == left
