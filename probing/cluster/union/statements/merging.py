@@ -219,6 +219,8 @@ class _Merge:
                 raise _Refused
             if part["class"] not in SIMPLE:
                 raise _Refused
+            if part["class"] == "FUNCTION" and not one.syntax.is_scalar(function_name(part)):
+                raise _Refused  # of a macro that aggregates, or makes several rows of one
             return None
 
         changed: Tree = replaced(tree, change)

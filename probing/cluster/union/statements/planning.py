@@ -20,7 +20,6 @@ from .statement import Single, single
 from .syntax import Syntax, Tree, bare, column_names, conjuncts, function_name, parts_of
 
 _NO_MATTER_HOW_OFTEN = frozenset({"bool_and", "bool_or", "max", "min"})
-_UNNESTING = frozenset({"generate_subscripts", "regexp_split_to_table", "unlist", "unnest"})
 _DIRECTIONS = {"ASCENDING": " ASC", "DESCENDING": " DESC", "ORDER_DEFAULT": ""}
 _NULLS = {
     **dict.fromkeys(("NULLS FIRST", "NULLS_FIRST"), " NULLS FIRST"),
@@ -89,7 +88,7 @@ def _single_plan(one: Single, sql: str, columns: frozenset[str]) -> Plan:
     """Rows of one table, only those that the answer needs."""
     where = one.node.get("where_clause")
     kept = [part for part in conjuncts(where) if _is_safe(one, part)]
-    is_whole = len(kept) == len(conjuncts(where))
+    is_whole = len(kept) == len(conjuncts(where)) and one.knows_functions()
     tail, pushed, distinct = "", ["conditions"] if kept else [], False
     if is_whole and not one.has_aggregates():
         first = _first_rows(one)
@@ -125,9 +124,9 @@ def _is_safe(one: Single, part: Tree) -> bool:
 def _first_rows(one: Single) -> str | None:
     """ORDER BY and LIMIT for a rank; None where the first rows of each are not enough.
 
-    They may be too few where a row of the table becomes none in the answer, or several.
+    Each row of the table must become one in the answer.
     """
-    if one.limit is None or any(map(_unnests, parts_of(list(one.items)))):
+    if one.limit is None:
         return None
     orders = []
     for order in one.orders:
@@ -139,11 +138,6 @@ def _first_rows(one: Single) -> str | None:
         text = one.syntax.expression_text(bare(expression))
         orders.append(f"{text}{_DIRECTIONS[order['type']]}{_NULLS[order['null_order']]}")
     return (f"ORDER BY {', '.join(orders)} " if orders else "") + f"LIMIT {one.limit}"
-
-
-def _unnests(part: Tree) -> bool:
-    """Whether an expression makes rows of a list."""
-    return part["class"] == "FUNCTION" and function_name(part) in _UNNESTING
 
 
 def _counts_each_once(one: Single) -> bool:

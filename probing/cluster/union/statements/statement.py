@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from ....messages.frozen import dataclass
 from ....sql.process_columns import with_ranks
 from ....tables import Table
-from .syntax import Syntax, Tree, column_names, node_of, parts_of
+from .syntax import Syntax, Tree, column_names, function_name, node_of, parts_of
 
 _KNOWN = frozenset(
     {
@@ -67,8 +67,20 @@ class Single:
         """Whether rows are put together."""
         node = self.node
         values = [node["select_list"], node.get("having"), list(self.orders)]
-        return bool(node.get("group_expressions") or node.get("group_sets")) or any(
-            self._is_aggregate(part) or part["class"] == "WINDOW" for part in parts_of(values)
+        return (
+            bool(node.get("group_expressions") or node.get("group_sets"))
+            or node.get("aggregate_handling") == "FORCE_AGGREGATES"  # of GROUP BY ALL
+            or any(
+                self._is_aggregate(part) or part["class"] == "WINDOW" for part in parts_of(values)
+            )
+        )
+
+    def knows_functions(self) -> bool:
+        """Whether it is known of all functions that they are aggregates, or give a value a row."""
+        return all(
+            self._is_aggregate(part) or self.syntax.is_scalar(function_name(part))
+            for part in parts_of(self.node)
+            if part["class"] == "FUNCTION"
         )
 
     def resolved(self, expression: Tree) -> Tree | None:
@@ -82,8 +94,7 @@ class Single:
         return None if column_names(expression) & self.names.keys() else expression
 
     def _is_aggregate(self, part: Tree) -> bool:
-        name = str(part.get("function_name", "")).lower()
-        return part["class"] == "FUNCTION" and name in self.syntax.aggregates
+        return part["class"] == "FUNCTION" and function_name(part) in self.syntax.aggregates
 
     def _is_own(self, part: Tree) -> bool:
         """Whether a part of an expression is no column but one of the table."""

@@ -29,20 +29,31 @@ _ZONED = re.compile(r"TIME ZONE|TIMESTAMPTZ|TIMETZ", re.IGNORECASE)
 _PLACES = frozenset({"query_location", "query_location_length"})
 
 
+_FUNCTIONS = """
+    SELECT
+      function_name,
+      bool_and(coalesce(stability = 'CONSISTENT', function_type = 'aggregate'))
+        AND NOT coalesce(
+          bool_or(function_type <> 'aggregate' AND return_type LIKE '%TIME ZONE%'), false),
+      bool_or(function_type = 'aggregate'),
+      bool_and(function_type = 'scalar' AND stability <> 'VOLATILE')
+        FILTER (function_type IN ('aggregate', 'macro', 'scalar')),
+      list(macro_definition) FILTER (function_type = 'macro')
+    FROM duckdb_functions() GROUP BY ALL
+"""
+"""Each name, of which some are of several kinds: which of them, and its texts as a macro."""
+
+
 class Syntax:
     """The parser, and what it knows of functions; used by one thread."""
 
     def __init__(self) -> None:
         self._database = locked_database()
-        found = self._database.execute(
-            "SELECT function_name, bool_or(function_type = 'aggregate') FROM duckdb_functions()"
-            " GROUP BY ALL"
-            " HAVING bool_and(coalesce(stability = 'CONSISTENT', function_type = 'aggregate'))"
-            " AND NOT coalesce(bool_or("
-            "function_type <> 'aggregate' AND return_type LIKE '%TIME ZONE%'), false)"
-        ).fetchall()
-        self.consistent = frozenset(name for name, _ in found)
-        self.aggregates = frozenset(name for name, is_aggregate in found if is_aggregate)
+        found = self._database.execute(_FUNCTIONS).fetchall()
+        self.consistent = frozenset(name for name, is_one, *_ in found if is_one)
+        self.aggregates = frozenset(name for name, _, is_one, *_ in found if is_one)
+        self._scalars = frozenset(name for name, _, _, is_one, _ in found if is_one)
+        self._macros = {name: texts for name, *_, texts in found if texts}
 
     def close(self) -> None:
         """Let go of the database."""
@@ -84,6 +95,22 @@ class Syntax:
             and (part["class"] != "FUNCTION" or function_name(part) in self.consistent)
             and (part["class"] != "CAST" or not _ZONED.search(json.dumps(part)))
             for part in parts_of(expression)
+        )
+
+    def is_scalar(self, function: str) -> bool:
+        """Whether a function, or a macro made of such, gives one value for each row it is given.
+
+        One that gives another value each time is none.
+        """
+        texts = self._macros.get(function, ())
+        return function in self._scalars or (bool(texts) and all(map(self._is_of_scalars, texts)))
+
+    def _is_of_scalars(self, macro: str) -> bool:
+        tree = self.expression(macro)
+        return tree is not None and all(
+            part["class"] in SIMPLE
+            and (part["class"] != "FUNCTION" or function_name(part) in self._scalars)
+            for part in parts_of(tree)
         )
 
     def values(self, sql: str) -> list[tuple[Any, ...]]:
