@@ -153,10 +153,15 @@ class Scan:
         return table.rename_columns(self._fields)
 
 
+def may_read_any(sql: str) -> bool:
+    """Whether a statement asks which tables there are, or hides which it reads."""
+    told = _DOWNWARDS.sub(" ", sql) if _ORDER_BY.search(sql) else sql
+    return _MAY_READ_ANY.search(told) is not None
+
+
 def named_in(scans: Sequence[Scan], sql: str) -> Sequence[Scan]:
     """The tables that a statement may read without an error, by the words in it."""
-    told = _DOWNWARDS.sub(" ", sql) if _ORDER_BY.search(sql) else sql
-    if _MAY_READ_ANY.search(told):
+    if may_read_any(sql):
         return scans
     words = set(re.findall(r"\w+", sql.lower()))
     return [scan for scan in scans if scan.name.lower() in words]

@@ -7,7 +7,6 @@ turn out not to fit together, rows are moved instead: never a wrong answer.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,7 +19,7 @@ from ...ring.arrow_tables import schema_of
 from ...sql.answer import Answer, Rows
 from ...sql.engine import Engine
 from ...sql.process_columns import added_columns, with_ranks
-from ...sql.scans import TableProvider
+from ...sql.scans import TableProvider, may_read_any
 from ...tables import OWN_SCHEMA, TABLES, Table
 from ..job.membership import Member
 from ..job.outcomes import Coverage, Outcome
@@ -36,7 +35,6 @@ _SHARE = 0.8
 """How much of the time the ranks have; the rest is for what runs where their rows meet."""
 _LEAST_S = 1.0
 _MEMORY_MIB = 1024
-_CATALOGUE = re.compile(r"duckdb_|schema|show|describe|summarize|pragma", re.IGNORECASE)
 
 
 class UnionAnswer(Rows):
@@ -188,8 +186,7 @@ class _Statement:
         self._union, self._syntax, self._sql = union, syntax, sql
         self._until = time.monotonic() + timeout_s
         self.schema = pa.schema([])
-        self._known = (*TABLES, *self._own_tables()) if _CATALOGUE.search(sql) else TABLES
-        self._tables = _named_in(sql, self._known)
+        self._known = (*TABLES, *self._own_tables()) if may_read_any(sql) else TABLES
         self._gathered: list[Gathered] = []
 
     def run(self, max_rows: int | None) -> UnionAnswer:
@@ -207,11 +204,10 @@ class _Statement:
         """Check the statement over empty tables, and decide how to answer it."""
         plans: list[str] = []
         try:
-            self._check(self._tables, plans)
+            self._check(plans)
         except SqlError:
             self._known = (*TABLES, *self._own_tables())
-            self._tables = _named_in(self._sql, self._known)
-            self._check(self._known, plans)  # all, for the names that the error may suggest
+            self._check(plans)
         return make_plan(
             self._syntax,
             self._sql,
@@ -225,9 +221,9 @@ class _Statement:
     def _own_tables(self) -> tuple[Table, ...]:
         return self._union.own_tables(self._left() * _SHARE)
 
-    def _check(self, tables: Sequence[Table], plans: list[str]) -> None:
+    def _check(self, plans: list[str]) -> None:
         """Learn plan and columns of the statement, or raise what is wrong with it."""
-        engine = Engine([_empty(table) for table in tables], tell_plan=plans.append)
+        engine = Engine([_empty(table) for table in self._known], tell_plan=plans.append)
         with engine.run(self._sql, timeout_s=self._left()) as answer:
             self.schema = answer.schema
 
@@ -267,7 +263,7 @@ class _Statement:
                 table,
                 _here(found[t]) if (t := table.name) in found else partial(self._later, table),
             )
-            for table in self._tables
+            for table in self._known
         ]
 
     def _later(self, table: Table, columns: frozenset[str] | None) -> pa.Table:
@@ -287,12 +283,6 @@ class _Statement:
 
     def _left(self) -> float:
         return max(_LEAST_S, self._until - time.monotonic())
-
-
-def _named_in(sql: str, tables: Sequence[Table]) -> tuple[Table, ...]:
-    """The tables that a statement can read: more than it does, but never fewer."""
-    text, reads_any = sql.lower(), _CATALOGUE.search(sql) is not None
-    return tuple(table for table in tables if reads_any or table.name in text)
 
 
 class _Partials:

@@ -126,6 +126,20 @@ def test_nobody_is_an_empty_database() -> None:
     assert rows == [{"n": 0, "s": None}]
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT name FROM sqlite_master",
+        "SELECT viewname AS name FROM pg_views",
+        "SELECT relname AS name FROM pg_catalog.pg_class",
+        "SELECT table_name AS name FROM information_schema.tables",
+    ],
+)
+def test_every_way_to_ask_for_the_tables_is_answered(sql: str) -> None:
+    """A database of many processes has the tables of one, whoever asks for them."""
+    assert {"steps", "collectives"} <= {row["name"] for row in Union(()).query(sql).to_pylist()}
+
+
 def test_a_leaf_without_columns_counts_rows() -> None:
     """Rows of which nothing is read are still there."""
     leaf = Leaf(table=TABLES_BY_NAME["steps"], columns=())
