@@ -34,11 +34,13 @@ class Connection:
         writer: What writes the answer to its last request; None before the first.
         unsent: Bytes of answers that its client had not taken at the last look.
         is_at_work: Whether a request of its is in hand.
+        is_reading: Whether the body of a request is awaited, whose time `Admission` counts.
     """
 
     __slots__ = (
         "_taken",
         "is_at_work",
+        "is_reading",
         "peer",
         "since",
         "socket",
@@ -57,6 +59,7 @@ class Connection:
         self.writer: AbstractStreamWriter | None = None
         self.unsent = 0
         self.is_at_work = False
+        self.is_reading = False
         self._taken = 0
 
     def is_open(self) -> bool:
@@ -67,7 +70,8 @@ class Connection:
         """Count the time, unless its client has got on since the last look."""
         self.unsent = 0 if self.transport is None else self.transport.get_write_buffer_size()
         taken = (0 if self.writer is None else self.writer.output_size) - self.unsent
-        has_moved = taken != self._taken or (self.is_at_work and not self.unsent)
+        is_awaited = (self.is_at_work or self.is_reading) and not self.unsent
+        has_moved = taken != self._taken or is_awaited
         self._taken = taken
         self.waited_s = 0.0 if has_moved else self.waited_s + LOOK_S
 

@@ -292,6 +292,15 @@ def send_raw(target: Target, data: bytes) -> int:
     return int(found.group(1)) if found else 0
 
 
+def test_a_body_has_the_time_that_its_setting_says(target: Target) -> None:
+    """It is not the shorter time for a header that ends it, and its sender is told."""
+    ask(address_of(target), "set", body=change("body_timeout_s", "2"), timeout_s=20)
+    try:
+        assert send_raw(target, HALF_BODY) == 408
+    finally:
+        ask(address_of(target), "set", body=change("body_timeout_s", "1"), timeout_s=20)
+
+
 def test_a_bucket_fills_at_its_rate() -> None:
     """A sender has what has come together since, never more than a second's; others have theirs."""
     now = [0.0]

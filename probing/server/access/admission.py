@@ -141,8 +141,12 @@ class Admission:
             raise asyncio.CancelledError
         connection.writer = request.writer
         await self._check_rate(connection)
-        await _ask_for_body(request)
-        await self._read_body(request)
+        connection.is_reading = True
+        try:
+            await _ask_for_body(request)
+            await self._read_body(request)
+        finally:
+            connection.is_reading = False
         if asked.writes is not None and _is_tcp(request):
             check_writing(await request.read(), asked.writes, self._agent)
         if request.transport is None:  # it has gone; before Python 3.12 `wait_for` may not tell
