@@ -14,6 +14,7 @@ import decimal
 import json
 import math
 from collections.abc import Callable
+from functools import partial
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -24,6 +25,7 @@ from .text import escape_controls, json_number, render_number
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _MANY = 10_000
+_UNKNOWN = pa.null()
 _ENDLESS = {
     f"<value out of range: {sign}{most}>": f"{sign}infinity"
     for sign in ("", "-")
@@ -48,7 +50,7 @@ def json_texts(column: pa.Array) -> list[str]:
         return [_json_float(value) for value in values]
     if types.is_boolean(column.type):
         return [_JSON_BOOLS[value] for value in values]
-    return [_JSON.encode(_json_value(value)) for value in values]
+    return [_JSON.encode(_json_value(value, column.type)) for value in values]
 
 
 def plain_texts(column: pa.Array) -> list[str | None]:
@@ -78,7 +80,7 @@ def is_time(kind: pa.DataType) -> bool:
 
 def _texts(column: pa.Array, *, number: Callable[[float], str]) -> list[str | None]:
     column = _readable(column)
-    convert: Callable[[Any], str] = _nested_text
+    convert: Callable[[Any], str] = partial(_nested_text, kind=column.type)
     values = _values(column)
     if types.is_string(column.type):
         return values
@@ -97,14 +99,14 @@ def _json_float(value: float | None) -> str:
     return repr(value) if math.isfinite(value) else f'"{json_number(value)}"'
 
 
-def _nested_text(value: Any) -> str:
+def _nested_text(value: Any, kind: pa.DataType) -> str:
     """The text of a value of any other type: JSON, without quotes around a single string."""
-    plain = _json_value(value)
+    plain = _json_value(value, kind)
     return plain if isinstance(plain, str) else _JSON.encode(plain)
 
 
-def _json_value(value: Any) -> Any:
-    """A Python value as JSON can hold it."""
+def _json_value(value: Any, kind: pa.DataType) -> Any:
+    """A Python value of a type, which is not known in a union, as JSON can hold it."""
     if isinstance(value, float):
         return json_number(value)
     if isinstance(value, decimal.Decimal):
@@ -114,11 +116,14 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, pa.MonthDayNano):
         return _duration(value)
     if isinstance(value, dict):
-        return {str(key): _json_value(item) for key, item in value.items()}
-    if isinstance(value, list) and value and type(value[0]) is tuple:  # a map; no interval
-        return {str(_json_value(key)): _json_value(item) for key, item in value}
+        kinds = _inner(kind) or [_UNKNOWN] * len(value)
+        items = zip(value.items(), kinds, strict=True)
+        return {str(key): _json_value(item, one) for (key, item), one in items}
     if isinstance(value, list):
-        return [_json_value(item) for item in value]
+        first, second, *_ = (*_inner(kind), _UNKNOWN, _UNKNOWN)
+        if types.is_map(kind) or (value and type(value[0]) is tuple):  # no interval
+            return {str(_json_value(key, first)): _json_value(item, second) for key, item in value}
+        return [_json_value(item, first) for item in value]
     if isinstance(value, dt.timedelta):
         nanoseconds = value // dt.timedelta(microseconds=1) * 1000
         return _duration(pa.MonthDayNano([0, 0, nanoseconds]))

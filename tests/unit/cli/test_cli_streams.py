@@ -529,8 +529,10 @@ def test_numbers_are_short_for_the_eye_only() -> None:
 ODD = {
     "[NULL, INTERVAL 1 DAY]": '[null,"P1D"]',
     "[INTERVAL 3 MONTH]": '["P3M"]',
-    "MAP {}": "[]",
-    "{'no': MAP {}, 'day': DATE '2020-01-31'}": '{"no":[],"day":"2020-01-31"}',
+    "MAP {}": "{}",
+    "[map([]::INT[], []::INT[]), MAP {1: 2}]": '[{},{"1":2}]',
+    "union_value(a := MAP {'k': {'l': [1]}})": '{"k":{"l":[1]}}',
+    "{'no': MAP {}, 'day': DATE '2020-01-31'}": '{"no":{},"day":"2020-01-31"}',
     "['290000-01-01'::DATE]::DATE[1]": '["<value out of range: 105200797>"]',
     "['2020-01-31'::DATE]::DATE[1]": '["2020-01-31"]',
     "'infinity'::TIMESTAMP": "infinity",
