@@ -121,7 +121,7 @@ class AsyncProcess:
     doctor = _twin(Process.doctor)
 
     def notes(self) -> list[str]:
-        """Sentences about how the last answer came about."""
+        """Sentences about how the answers came about; each is told once."""
         return self.process.notes()
 
 

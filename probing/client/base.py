@@ -63,6 +63,7 @@ class Process(RunningCode):
             raise UsageError(f"query takes a statement as a text, and {sql!r} is none.")
         limit_s = timeout_s or self._timeout_s
         folder = self._transport.record()
+        self._notes[:] = dict.fromkeys(self._notes)  # for who never asks for them
         if folder is not None:
             from .providers import over_record
 
@@ -344,5 +345,7 @@ class Process(RunningCode):
         return detached
 
     def notes(self) -> list[str]:
-        """Sentences about how the last answer came about."""
-        return list(self._notes)
+        """Sentences about how the answers came about; each is told once."""
+        told = list(dict.fromkeys(self._notes))
+        self._notes.clear()
+        return told

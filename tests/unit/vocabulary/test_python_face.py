@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import probing
 from probing.actions import Clip, Lr
 from probing.errors import UsageError
 from probing.messages.about.act import request_for
+from tests.harness.cards import card_of
+from tests.harness.sql_fixtures import recorded_folder
 
 pytestmark = pytest.mark.anypython
 
@@ -47,3 +50,18 @@ def test_a_statement_is_a_text() -> None:
     """Anything else is told."""
     with pytest.raises(UsageError, match="query takes a statement as a text, and 5 is none"):
         probing.connect("1").query(5)  # type: ignore[arg-type]
+
+
+def test_a_note_is_told_once(tmp_path: Path) -> None:
+    """However often the question was asked; it is not told of the answers that follow."""
+    folder = recorded_folder(tmp_path)
+    folder.write_card(card_of(folder.pid, folder.start_time))
+    os.truncate(folder.ring("steps"), folder.ring("steps").stat().st_size // 2)
+    run = probing.connect(str(folder.path))
+    for _ in range(3):
+        run.query("SELECT max(step) AS n FROM python.steps").to_pylist()
+    assert len(run._notes) <= 2  # who never reads them keeps no more
+    (note,) = run.notes()
+    assert "python.steps" in note
+    run.query("SELECT count(*) AS n FROM python.torch_trace").to_pylist()
+    assert run.notes() == []
