@@ -29,6 +29,8 @@ _SAFE = "@+,"
 OWN = "_probing"
 _KEY = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
 _LONGEST, _DIGITS = 200, 16
+_LEVELS = 4
+"""Folders of a file within a history."""
 _PART = re.compile(r"(.+)\.(\d{6,})\.parquet", re.DOTALL)
 _MERGED = re.compile(r"merged-[0-9a-f]{16}\.parquet")
 _SPECIAL = re.compile(r"([\\*?\[\]{}])")
@@ -51,13 +53,32 @@ def quoted(value: str | None) -> str:
         text = text.replace(".", "%2E") or "%20"
     if len(text) > _LONGEST:  # a file system takes 255 bytes
         digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
-        text = f"{text[:_LONGEST].rpartition('%')[0] or text[:_LONGEST]}-{digest}"
+        text = f"{_beginning(text)}-{digest}"
     return text
+
+
+def _beginning(text: str) -> str:
+    """What a long name is cut to: not within a character, for engines refuse a half of one."""
+    cut = text[:_LONGEST].rpartition("%")[0] or text[:_LONGEST]
+    while shown(cut) != unquoted(cut) and "%" in cut:
+        cut = cut.rpartition("%")[0]
+    return cut
 
 
 def unquoted(text: str) -> str | None:
     """The value that such a name stands for."""
     return None if text == NULL_VALUE else unquote(text, errors="surrogateescape")
+
+
+def shown(text: str) -> str | None:
+    """The same as rows have it: with a mark in the place of what is no character."""
+    return None if text == NULL_VALUE else unquote(text)
+
+
+def values_in(file: str) -> dict[str, str]:
+    """What the folders of a file say, as they are called; by the names of their columns."""
+    found = map(_KEY.fullmatch, file.split("/")[-_LEVELS - 1 : -1])
+    return {one[1]: one[2] for one in found if one}
 
 
 def job_folder(project: str, job: str | None) -> str:

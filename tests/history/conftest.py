@@ -18,9 +18,9 @@ NOBODY = 2**22 + 1
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """Where a history will be; what is special in a name or a pattern is in it."""
-    return tmp_path / "it's [a] history*"
+    return Path(tmp_path, getattr(request, "param", "it's [a] history*"))
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from probing.cli.questions.records import put_in
 from probing.diagnosis.runs.kept import find_kept
 from probing.errors import DamagedHistory, NoHistory, SqlError, SqlRefused
 from probing.history.export import export_process
+from probing.history.layout import quoted, unquoted
 from probing.history.naming import began_on
 from probing.history.query import EVERY_RANK, Chosen, History
 from probing.history.runs import runs_of
@@ -159,6 +160,32 @@ def test_a_folder_without_runs_is_no_history(tmp_path: Path) -> None:
         History(str(tmp_path / "nowhere"))
     with pytest.raises(NoHistory, match="no process was exported"):
         History(str(tmp_path))
+
+
+@pytest.mark.parametrize("root", [Path("run=5/step=7/lr=0.001/job=other/h")], indirect=True)
+def test_folders_above_a_history_say_nothing(two_runs: list[str], ask: Ask) -> None:
+    """Those of a sweep are named as those of a history."""
+    sql = "SELECT DISTINCT run, job, min(seq) AS first FROM torch_trace GROUP BY ALL ORDER BY run"
+    assert ask(sql) == [{"run": run, "job": None, "first": 1} for run in two_runs]
+    assert "lr" not in ask("FROM torch_trace LIMIT 1")[0]
+
+
+def test_a_long_name_is_cut_between_characters(
+    two_runs: list[str], root: Path, ended: Callable[..., ProcessFolder], ask: Ask
+) -> None:
+    """What earlier versions have cut within one is read, too, and costs no other run."""
+    for begin in range(9):
+        name = quoted("x" * begin + "\u8bad\u7ec3" * 20)
+        assert len(name) < 220
+        assert quoted(unquoted(name[:-17])) == name[:-17]
+    folder = ended(79, job="\u8bad" * 40, rank=0)
+    trace_writer(capacity=64, rows=42).save(folder.ring("torch_trace"))
+    export_process(folder, root)
+    (of_job,) = root.glob("project=*/job=%E8*")
+    of_job.rename(of_job.with_name("job=xxx%E8%AE-0123456789abcdef"))
+    rows = ask("SELECT job, count(*) AS n FROM torch_trace GROUP BY job ORDER BY job NULLS FIRST")
+    assert rows == [{"job": None, "n": 81}, {"job": "xxx\ufffd-0123456789abcdef", "n": 42}]
+    assert len(list(runs_of(History(str(root)), timeout_s=60))) == len(two_runs) + 1
 
 
 def test_a_table_of_a_newer_version_is_there(two_runs: list[str], root: Path, ask: Ask) -> None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import duckdb
 import pyarrow.parquet as pq
 
 from ...errors import NoHistory
-from ...sql.quoting import text_literal
-from ..layout import files_in, tables_of
+from ...sql.quoting import identifier, text_literal
+from ..layout import files_in, shown, tables_of, unquoted, values_in
 from ..swap import begin_reading, replaced
 from .source import PARTITIONS
 
-_TYPES = "{" + ", ".join(f"'{name}': VARCHAR" for name in PARTITIONS) + "}"
+_FILE = "the file of a row"
+"""A column that no table has."""
 
 
 class FolderFiles:
@@ -57,12 +58,15 @@ class FolderFiles:
     ) -> tuple[str, list[str]]:
         """See `source.Source`."""
         names = ", ".join(text_literal(glob.escape(path)) for path in files)
-        source = (
-            f"read_parquet([{names}], union_by_name = true, hive_partitioning = true,"
-            f" hive_types = {_TYPES})"
+        rows = (
+            f"read_parquet([{names}], union_by_name = true, hive_partitioning = false,"
+            f" filename = {text_literal(_FILE)})"
         )
-        columns = connection.execute(f"DESCRIBE FROM {source}").fetchall()
-        return source, [str(row[0]) for row in columns]
+        described = connection.execute(f"DESCRIBE FROM {rows}").fetchall()
+        own = [str(row[0]) for row in described][:-1]
+        own = [column for column in own if column.lower() not in PARTITIONS]
+        chosen = ", ".join([*map(identifier, own), *_of_folders(files)])
+        return f"(SELECT {chosen} FROM {rows})", [*own, *PARTITIONS]  # noqa: S608 - of names
 
     def check(self, file: str) -> None:
         """See `source.Source`."""
@@ -71,3 +75,17 @@ class FolderFiles:
     def are_there(self, files: Sequence[str]) -> bool:
         """They are, for they are kept from being replaced."""
         return True
+
+
+def _of_folders(files: Sequence[str]) -> Iterator[str]:
+    """The columns that the folders within a history say; no folder above it says any."""
+    said = [values_in(file) for file in files]
+    for column, place in zip(PARTITIONS, range(-len(PARTITIONS) - 1, -1), strict=True):
+        value = f"substr(split_part({identifier(_FILE)}, '/', {place}), {len(column) + 2})"
+        cases = "".join(
+            f" WHEN {text_literal(name)} THEN {'NULL' if text is None else text_literal(text)}"
+            for name in sorted({names[column] for names in said})
+            if (text := shown(name)) != unquoted(name) or text is None
+        )
+        decoded = f"url_decode({value})"
+        yield f"{f'CASE {value}{cases} ELSE {decoded} END' if cases else decoded} AS {column}"

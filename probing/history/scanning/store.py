@@ -8,6 +8,8 @@ columns; many at once.
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,15 +22,11 @@ from ...errors import StoreUnreachable
 from ...sql.database import load_whole
 from ...sql.quoting import identifier
 from ..files import line_of
-from ..layout import NULL_VALUE
+from ..layout import shown, values_in
 from ..stores.compaction import replaced
 from ..stores.objects import Store, at_once, open_store
 from .listing import tables_in
 from .source import PARTITIONS, TornFile
-
-_FOLDERS = ds.HivePartitioning(
-    pa.schema([(name, pa.string()) for name in PARTITIONS]), null_fallback=NULL_VALUE
-)
 
 
 class StoreFiles:
@@ -79,9 +77,8 @@ class StoreFiles:
 
     def _fragment(self, name: str) -> Any:
         """An object that is open."""
-        folders = _FOLDERS.parse(name)
         fragment = self._format.make_fragment(
-            self._store.path(name), self._store.fs, partition_expression=folders
+            self._store.path(name), self._store.fs, partition_expression=_said_by_folders(name)
         )
         try:
             fragment.ensure_complete_metadata()
@@ -114,6 +111,13 @@ class StoreFiles:
         folders = sorted({name.partition("/day=")[0] for name in files})
         found = {one.name for some in at_once(self._store.objects, folders) for one in some}
         return found.issuperset(files)
+
+
+def _said_by_folders(name: str) -> Any:
+    """What the folders of an object say, as pyarrow has it."""
+    columns = ((ds.field(column), shown(text)) for column, text in values_in(name).items())
+    said = (one.is_null() if text is None else one == text for one, text in columns)
+    return functools.reduce(operator.and_, said)
 
 
 def _alike(files: Sequence[str], fragments: Sequence[Any]) -> list[tuple[pa.Schema, list[Any]]]:
