@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..messages.frozen import dataclass
+from ..postmortem.endings import ORDERLY
 from .query import History
 
-_SQL = """
+_SQL = f"""
 SELECT run, any_value(project) AS project, any_value(job) AS job, any_value(attempt) AS attempt,
   min(started_ns) AS started_ns, count(*) AS processes, max(world_size) AS world_size,
   list_sort(list(DISTINCT host)) AS hosts, max(last_step) AS last_step,
   CAST(count(*) FILTER (NOT has_ended) AS BIGINT) AS running,
-  coalesce(min(ending) FILTER (ending NOT LIKE '%orderly%'), min(ending)) AS ending,
+  coalesce(min(ending) FILTER (NOT starts_with(ending, '{ORDERLY}')), min(ending)) AS ending,
   arg_min(command, coalesce(rank, 0)) AS command, any_value(git_commit) AS git_commit,
   any_value(git_branch) AS git_branch, any_value(torch) AS torch, any_value(devices) AS devices,
   max(exported_ns) AS exported_ns
 FROM probing.processes GROUP BY run ORDER BY started_ns DESC, run
-"""
+"""  # noqa: S608 - words of ours
 """One ending of many: one that was not as it should be, if there is any."""
 
 

@@ -23,8 +23,9 @@ from .crashes import THREAD_EXCEPTION, describe, read_crash
 from .error_files import written_error
 from .launcher_logs import LauncherWord, launcher_word
 
+ORDERLY = "It ended in an orderly way"
 KILLED_BY_OOM = "Killed by the kernel OOM killer"
-"""How the sentence begins that says so."""
+"""How the sentences begin that say so."""
 LIKELY = "Likely: "
 """What stands before a sentence that is not certain."""
 _CGROUP_FULL, _MACHINE_FULL = "its cgroup reached its limit", "the machine's memory ran out"
@@ -142,7 +143,7 @@ def ending_of(folder: ProcessFolder, rows: Sequence[Row]) -> Ending | None:
 def _left(word: LauncherWord | None) -> Ending:
     """The end of a process whose agent was told of it: by `sys.exit(1)`, too, for all it knows."""
     if word is None or word.code == 0:
-        return Ending(certain=("It ended in an orderly way: its agent was told of the end.",))
+        return Ending(certain=(f"{ORDERLY}: its agent was told of the end.",))
     left = f"It left by itself, without an exception that nobody caught, with {word.words}"
     return Ending(certain=(f"{left}, as its launcher wrote to {word.path}.",))
 

@@ -60,6 +60,20 @@ def test_runs_are_listed_newest_first(two_runs: list[str], root: Path) -> None:
     assert [run.run for run in runs_of(History(str(root)), timeout_s=60, most=1)] == two_runs[1:]
 
 
+def test_one_killed_rank_is_how_a_run_ended(
+    ended: Callable[..., ProcessFolder], root: Path
+) -> None:
+    """Whatever others said: of the one that was killed, no orderly end is on record."""
+    for rank in range(3):
+        folder = ended(77 + rank, job="llm", rank=rank)
+        if rank == 1:
+            folder.socket.touch()  # which an agent removes that is told of the end
+        export_process(folder, root)
+    (run,) = runs_of(History(str(root)), timeout_s=60)
+    assert run.processes == 3
+    assert str(run.ending).startswith("It ended without a word")
+
+
 def test_saved_questions_work(two_runs: list[str], ask: Ask) -> None:
     """All of them ask recorded tables, and run over a history."""
     assert two_runs
