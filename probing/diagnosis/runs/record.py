@@ -32,7 +32,7 @@ _COLUMNS = ", ".join(
 )
 _STEPS = (
     f"SELECT {_COLUMNS} FROM python.steps WHERE duration IS NOT NULL"  # noqa: S608 - our columns
-    " AND start_ns < {until} ORDER BY seq"
+    " AND start_ns < {until} ORDER BY start_ns"
 )
 _OTHER_WORK = (
     "SELECT start_ns, duration_ns FROM python.checkpoints WHERE duration IS NOT NULL",
@@ -52,7 +52,8 @@ class Run:
         name: What the user calls it.
         command: Its command line.
         state: Whether it runs, in a few words.
-        steps: All steps on record that have ended, oldest first.
+        steps: All steps on record that have ended, oldest first; of those of one number, which a
+            process has that was attached to twice, the newest.
         settled: Those of them that hold nothing but training, without those of the start.
         environment: The values of python.environment by kind and name; of a secret its print.
         query: Asks more of it.
@@ -84,7 +85,8 @@ def read_run(
     Raises:
         ProbingError: There is no record.
     """
-    steps = tuple(query(_STEPS.format(until=until_ns)))
+    numbered = {row["step"]: row for row in query(_STEPS.format(until=until_ns))}
+    steps = tuple(numbered.values())
     spans = [span for sql in _OTHER_WORK for span in _spans(query, sql)]
     evaluated = {row["step"] for row in _rows(query, _EVALUATED)}
     return Run(
