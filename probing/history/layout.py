@@ -29,6 +29,8 @@ _SAFE = "@+,"
 OWN = "_probing"
 _KEY = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
 _LONGEST, _DIGITS = 200, 16
+_CUT = re.compile(rf".{{0,{_LONGEST}}}-[0-9a-f]{{{_DIGITS}}}")
+"""A name that was cut is cut no further, so that it is found again by what it stands for."""
 _LEVELS = 4
 """Folders of a file within a history."""
 _PART = re.compile(r"(.+)\.(\d{6,})\.parquet", re.DOTALL)
@@ -51,7 +53,7 @@ def quoted(value: str | None) -> str:
     text = quote(value, safe=_SAFE, errors="surrogateescape")
     if text in {"", ".", ".."}:  # a folder's name that means something else
         text = text.replace(".", "%2E") or "%20"
-    if len(text) > _LONGEST:  # a file system takes 255 bytes
+    if len(text) > _LONGEST and not _CUT.fullmatch(text):  # a file system takes 255 bytes
         digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
         text = f"{_beginning(text)}-{digest}"
     return text
@@ -68,6 +70,11 @@ def _beginning(text: str) -> str:
 def unquoted(text: str) -> str | None:
     """The value that such a name stands for."""
     return None if text == NULL_VALUE else unquote(text, errors="surrogateescape")
+
+
+def as_stored(value: str) -> str:
+    """What is left of a value once it was the name of a file or folder."""
+    return unquoted(quoted(value)) or ""
 
 
 def shown(text: str) -> str | None:

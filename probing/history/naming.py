@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import TypedDict
@@ -85,14 +86,20 @@ def fitting(runs: list[JobRun], card: Card) -> JobRun | None:
     return min(fits, key=apart_ns, default=None)
 
 
-def begun(runs: list[JobRun], card: Card) -> JobRun:
-    """A run that begins with this rank."""
+def begun(
+    runs: list[JobRun], card: Card, *, stored: Callable[[str], str] = lambda name: name
+) -> JobRun:
+    """A run that begins with this rank.
+
+    Args:
+        stored: What is left of a name where the runs are remembered.
+    """
     name = f"{card.job}-{_moment(card.started_ns)}"
     name += f"-restart-{card.attempt}" if card.attempt else ""
     taken = {run["run"] for run in runs}
-    number = next(i for i in range(1, len(runs) + 2) if _numbered(name, i) not in taken)
+    names = (stored(_numbered(name, number)) for number in range(1, len(runs) + 2))
     run: JobRun = {
-        "run": _numbered(name, number),
+        "run": next(one for one in names if one not in taken),
         "attempt": card.attempt,
         "started_ns": card.started_ns,
         "ranks": {},

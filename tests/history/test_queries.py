@@ -191,6 +191,7 @@ def test_a_long_name_is_cut_between_characters(
     for begin in range(9):
         name = quoted("x" * begin + "\u8bad\u7ec3" * 20)
         assert len(name) < 220
+        assert quoted(unquoted(name)) == name
         assert quoted(unquoted(name[:-17])) == name[:-17]
     folder = ended(79, job="\u8bad" * 40, rank=0)
     trace_writer(capacity=64, rows=42).save(folder.ring("torch_trace"))

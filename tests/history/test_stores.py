@@ -299,6 +299,16 @@ def test_ranks_of_one_start_are_one_run(store: Store) -> None:
     assert join("q0", 0, at + 31 * 10**9) == "llm-20231114T221350"
 
 
+@pytest.mark.parametrize("job", ["\u8bad\u7ec3" * 11, "\u043e\u0431" * 22, "x" * 250])
+def test_ranks_of_a_job_with_a_long_name_are_one_run(store: Store, job: str) -> None:
+    """Also the one that began it, and two runs that begin in one second are two."""
+    cards = [card_of(1, 1, job=job, rank=rank, started_ns=10**18) for rank in (0, 1, 2, 0, 1)]
+    first, *others = [run_in(store, "gpt", card, f"p{n}") for n, card in enumerate(cards)]
+    assert others[:2] == [first, first]
+    assert others[2:] == [others[2]] * 2 != [first, first]
+    assert first.encode()
+
+
 def test_small_objects_become_few(
     ended: Made, url: str, ask: Ask, store: Store, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ import time
 
 from ...errors import HistoryBusy
 from ...messages.card import Card
-from ..layout import OWN, quoted, unquoted
+from ..layout import OWN, as_stored, quoted, unquoted
 from ..naming import JobRun, begun, fitting, run_alone
 from .holding import held
 from .objects import Store
@@ -69,7 +69,7 @@ def _begun(store: Store, folder: str, card: Card, process: str) -> str | None:
             runs = _runs(store, folder)
             if fitting(runs, card) is not None:
                 return None
-            run = begun(runs, card)
+            run = begun(runs, card, stored=as_stored)
             alone.go_on()
             store.put(f"{folder}/{_folder_of(run)}/{card.rank}.{process}", b"1")
             return run["run"]
