@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import (
@@ -127,13 +127,16 @@ class _Runs:
     def __init__(self, place: str, timeout_s: float) -> None:
         from .history.query import History
 
-        self._history, self._timeout_s = History(place), timeout_s
+        self._history: Callable[[], History] = lambda: History(place)
+        self._history()  # raises where there is none
+        self._timeout_s = timeout_s
 
     def query(self, sql: str) -> _Rows:
-        """Run a statement, and warn of what was left out."""
-        rows = self._history.query(sql, timeout_s=self._timeout_s)
-        while self._history.notes:
-            warnings.warn(self._history.notes.pop(0), stacklevel=4)
+        """Run a statement over what is there by now, and warn of what was left out."""
+        history = self._history()
+        rows = history.query(sql, timeout_s=self._timeout_s)
+        for note in history.notes:
+            warnings.warn(note, stacklevel=4)
         return rows
 
 

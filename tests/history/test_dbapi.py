@@ -52,11 +52,26 @@ def test_pandas_reads_it(kept: str) -> None:
 def test_what_is_left_out_is_warned_of(kept: str, root: Path) -> None:
     """The rows of the other file are there."""
     torn = next(root.glob("project=*/job=*/table=torch_trace/*/*-77-*.parquet"))
-    torn.write_bytes(torn.read_bytes()[:-30])
+    whole = torn.read_bytes()
+    torn.write_bytes(whole[:-30])
     with dbapi.connect(history=kept) as connection:
-        with pytest.warns(UserWarning, match="is damaged, and left out"):
-            cursor = connection.execute("SELECT count(*) FROM torch_trace")
-        assert cursor.fetchone() == (20,)
+        for _ in range(2):
+            with pytest.warns(UserWarning, match="is damaged, and left out"):
+                cursor = connection.execute("SELECT count(*) FROM torch_trace")
+            assert cursor.fetchone() == (20,)
+        torn.write_bytes(whole)
+        assert connection.execute("SELECT count(*) FROM torch_trace").fetchone() == (40,)
+
+
+def test_a_connection_sees_what_comes_later(
+    kept: str, root: Path, ended: Callable[..., ProcessFolder]
+) -> None:
+    """Another job is in another folder."""
+    with dbapi.connect(history=kept) as connection:
+        folder = ended(79, job="later", rank=0)
+        trace_writer(capacity=64, rows=20).save(folder.ring("torch_trace"))
+        export_process(folder, root)
+        assert connection.execute("SELECT count(*) FROM torch_trace").fetchone() == (60,)
 
 
 def test_one_place_is_meant(tmp_path: Path) -> None:
