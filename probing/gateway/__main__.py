@@ -69,12 +69,8 @@ def _serve(options: argparse.Namespace) -> None:
         ProbingError: What is asked for cannot be.
         OSError: The address cannot be bound.
     """
-    place = Place(endpoints=tuple(options.endpoints), history=options.history)
-    if place.history:
-        from ..history.query import source_of
-
-        source_of(place.history)
     found = Settings.from_env(os.environ)
+    place = _place(options, found)
     settings = listening_at(found, options.listen, options.tls_cert, options.tls_key)
     _check_libraries()
     directory = from_env()
@@ -87,6 +83,20 @@ def _serve(options: argparse.Namespace) -> None:
     _tell(listener, settings, directory)
     is_over.wait()
     server.close()
+
+
+def _place(options: argparse.Namespace, settings: Settings) -> Place:
+    """What is served; a history that a setting names beside processes may be made later.
+
+    Raises:
+        ProbingError: There is no such history.
+    """
+    place = Place(endpoints=tuple(options.endpoints), history=options.history)
+    if place.history and not (place.endpoints and place.history == settings.history):
+        from ..history.query import source_of
+
+        source_of(place.history)
+    return place
 
 
 def _check_libraries() -> None:

@@ -174,11 +174,20 @@ def _tables(asked: Asked) -> pa.Table:
         for table in (*ALL_TABLES, *_own_tables(asked)):
             add(LIVE, table, schema_of(with_ranks(table)) if asked.with_schemas else None)
     if asked.place.history:
-        tables = _history(asked.place).tables()
-        grown = _grown(asked, tables) if asked.with_schemas else frozenset()
-        for table in tables:
-            add(HISTORY, table, _kept_columns(asked, table, grown) if asked.with_schemas else None)
+        # Live tables are listed though a history is empty yet, or its store away.
+        passed_over = (ProbingError,) if asked.place.endpoints else ()
+        with contextlib.suppress(*passed_over):
+            for table, columns in _kept_tables(asked):
+                add(HISTORY, table, columns)
     return pa.Table.from_pylist(found, _TABLES)
+
+
+def _kept_tables(asked: Asked) -> Iterator[tuple[Table, pa.Schema | None]]:
+    """Those of a history."""
+    tables = _history(asked.place).tables()
+    grown = _grown(asked, tables) if asked.with_schemas else frozenset()
+    for table in tables:
+        yield table, _kept_columns(asked, table, grown) if asked.with_schemas else None
 
 
 def _own_tables(asked: Asked) -> tuple[Table, ...]:

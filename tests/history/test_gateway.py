@@ -15,11 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from probing.client.listing import summarize
-from probing.gateway.asked import HISTORY, LIVE, Place, meant
-from probing.gateway.helpers import Helpers
+from probing.errors import NoHistory, ProbingError
+from probing.gateway.__main__ import _parser, _place
+from probing.gateway.asked import HISTORY, LIVE, ROWS, TABLES, Asked, Place, meant
+from probing.gateway.helper import _answer
+from probing.gateway.helpers import Gone, Helpers
 from probing.history.export import export_process
 from probing.messages.common import NOTES_KEY
 from probing.rundir.folders import ProcessFolder, RunDirectory
+from probing.settings import Settings
 from tests.harness.certificates import make_certificate
 from tests.harness.late import late
 from tests.harness.ring_writer import trace_writer
@@ -166,10 +170,6 @@ def test_a_cursor_that_is_closed_halfway_ends_its_statement(
 
 def test_who_gives_no_answer_in_time_is_ended(kept: Path) -> None:
     """Without a server around it: a statement without an end, and a client that has gone."""
-    from probing.errors import ProbingError
-    from probing.gateway.asked import ROWS, Asked
-    from probing.gateway.helpers import Gone
-
     helpers = Helpers()
     endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
     asked = Asked(kind=ROWS, place=Place(history=str(kept)), sql=endless, timeout_s=0.5)
@@ -184,9 +184,6 @@ def test_ranks_that_are_missing_are_named(
     ended: Callable[..., ProcessFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the metadata of the columns, with what was found out about the others."""
-    from probing.gateway.asked import ROWS, Asked
-    from probing.gateway.helper import _answer
-
     folder = ended(job="llm", rank=0, world_size=2)
     trace_writer(capacity=64, rows=20).save(folder.ring("torch_trace"))
     monkeypatch.setenv("PROBING_HOME", str(folder.path.parent))
@@ -199,6 +196,24 @@ def test_ranks_that_are_missing_are_named(
         "job llm has ended: what was recorded is what answers",
         "rank 1 not seen",
     ]
+
+
+def test_a_history_that_is_not_there_yet_hides_no_live_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that a setting names beside processes is made by the first export."""
+    monkeypatch.setenv("PROBING_HOME", str(tmp_path / "home"))
+    later = str(tmp_path / "later")
+    settings = Settings.from_env({"PROBING_HISTORY": later})
+    place = _place(_parser().parse_args(["--history", later, "all"]), settings)
+    answer = _answer(Asked(kind=TABLES, place=place))
+    next(answer)
+    assert {row["catalog_name"] for batch in answer for row in batch.to_pylist()} == {LIVE}
+    for words, said in ((["all"], Settings.from_env({})), ([], settings)):
+        with pytest.raises(NoHistory):
+            _place(_parser().parse_args(["--history", later, *words]), said)
+    with pytest.raises(NoHistory):
+        list(_answer(Asked(kind=TABLES, place=Place(history=later))))
 
 
 @pytest.mark.slow
