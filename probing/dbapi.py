@@ -149,11 +149,11 @@ class Cursor:
         arraysize: How many rows `fetchmany` gives.
     """
 
-    def __init__(self, asked: _Asked) -> None:
+    def __init__(self, asked: Callable[[], _Asked]) -> None:
         self.description: list[tuple[str, str, None, None, None, None, None]] | None = None
         self.rowcount = -1
         self.arraysize = 1
-        self._asked: _Asked | None = asked
+        self._opened: Callable[[], _Asked] | None = asked
         self._rows: Iterator[tuple[Any, ...]] | None = None
 
     def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Cursor:
@@ -163,11 +163,12 @@ class Cursor:
             ProgrammingError: It is wrong, or there are more or fewer values than marks.
             DatabaseError: There is no answer.
         """
-        if self._asked is None:
-            raise InterfaceError("the cursor is closed")
+        asked = self._asked()
+        self._rows = self.description = None
+        self.rowcount = -1
         try:
             sql = with_values(operation, parameters)
-            table = self._asked.query(sql).to_arrow()
+            table = asked.query(sql).to_arrow()
         except ProbingError as error:
             raise _translated(error) from error
         from .sql.answer.values import python_values  # here: pyarrow is loaded by now
@@ -194,8 +195,8 @@ class Cursor:
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
         """The next rows."""
-        rows = self._left()
-        return [row for _, row in zip(range(size or self.arraysize), rows, strict=False)]
+        rows, most = self._left(), self.arraysize if size is None else size
+        return [row for _, row in zip(range(most), rows, strict=False)]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows that are left."""
@@ -207,7 +208,7 @@ class Cursor:
 
     def close(self) -> None:
         """Let go of the rows; the cursor can be used no more."""
-        self._asked = self._rows = None
+        self._opened = self._rows = None
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
         """See PEP 249; does nothing."""
@@ -215,9 +216,16 @@ class Cursor:
     def setoutputsize(self, size: int, column: int | None = None) -> None:
         """See PEP 249; does nothing."""
 
+    def _asked(self) -> _Asked:
+        """What statements are run in, as long as cursor and connection are open."""
+        if self._opened is None:
+            raise InterfaceError("the cursor is closed")
+        return self._opened()
+
     def _left(self) -> Iterator[tuple[Any, ...]]:
+        self._asked()
         if self._rows is None:
-            raise InterfaceError("no statement has been executed, or the cursor is closed")
+            raise InterfaceError("no statement has been executed, or it has failed")
         return self._rows
 
 
@@ -229,9 +237,8 @@ class Connection:
 
     def cursor(self) -> Cursor:
         """A cursor."""
-        if self._asked is None:
-            raise InterfaceError("the connection is closed")
-        return Cursor(self._asked)
+        self._open()
+        return Cursor(self._open)
 
     def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Cursor:
         """Run a statement with a cursor of its own; see `Cursor.execute`."""
@@ -241,8 +248,14 @@ class Connection:
         """There is nothing to commit."""
 
     def close(self) -> None:
-        """Refuse further statements."""
+        """Refuse further statements and rows, of cursors that are there, too."""
         self._asked = None
+
+    def _open(self) -> _Asked:
+        """What its cursors run statements in, as long as it is open."""
+        if self._asked is None:
+            raise InterfaceError("the connection is closed")
+        return self._asked
 
     def __enter__(self) -> Connection:  # noqa: PYI034 - `Self` is newer than Python 3.10
         return self

@@ -74,6 +74,23 @@ def test_a_connection_sees_what_comes_later(
         assert connection.execute("SELECT count(*) FROM torch_trace").fetchone() == (60,)
 
 
+def test_a_cursor_has_rows_of_its_last_statement_alone(kept: str) -> None:
+    """None of one that failed, and none once its connection is closed; of no rows no row."""
+    connection = dbapi.connect(history=kept)
+    cursor = connection.execute("SELECT seq FROM torch_trace")
+    assert (cursor.fetchmany(0), len(cursor.fetchmany()), len(cursor.fetchmany(2))) == ([], 1, 2)
+    with pytest.raises(dbapi.ProgrammingError):
+        cursor.execute("FROM torch_traces")
+    assert (cursor.description, cursor.rowcount) == (None, -1)
+    with pytest.raises(dbapi.InterfaceError, match="or it has failed"):
+        cursor.fetchall()
+    cursor.execute("SELECT seq FROM torch_trace")
+    connection.close()
+    for use in (cursor.fetchone, cursor.fetchmany, lambda: cursor.execute("SELECT 1")):
+        with pytest.raises(dbapi.InterfaceError, match="the connection is closed"):
+            use()
+
+
 def test_one_place_is_meant(tmp_path: Path) -> None:
     """A process or a history, which has to be there."""
     for words in ({}, {"endpoint": 1, "history": str(tmp_path)}):
