@@ -30,10 +30,10 @@ from ..rundir.project import project_of
 from ..sql.process_columns import added_values
 from ..tables import ENVIRONMENT, TABLES_BY_NAME, Column, Table
 from .books import Books, Numbers
-from .files import Shelf, books_in, locked, read_state
+from .files import Shelf, locked, read_state
 from .identity import environment_of, has_ended, last_step, process_row
 from .layout import Partition, look_name, part_name, state_file
-from .merged import newest_books, told_before
+from .merged import is_look_merged, newest_books, place_of_look, told_before, with_later_files
 from .naming import process_name, run_of
 from .settled import Moment, are_settled, times_of
 from .swap import reading
@@ -44,6 +44,8 @@ _MOST_ROWS = 1 << 20
 """Rows of a file."""
 NameRun = Callable[[Path, str, Card, str], str]
 """Gives the run of a process: of a history, a project, its card and its name."""
+IsWithOthers = Callable[[Path, str], bool]
+"""Whether what a process is was put together with others: of a folder and its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +116,18 @@ def export_alone(
     *,
     project: str | None,
     name_run: NameRun = run_of,
+    is_with_others: IsWithOthers = is_look_merged,
 ) -> Exported:
     """Do so, by who holds the lock of that process; see `export_process`.
 
     Args:
         name_run: Says which run a process belongs to that was never exported before.
+        is_with_others: Says of what was told once, and is gone, whether that is why.
     """
-    return _Export(folder, card, root, project, name_run).run()
+    export = _Export(
+        folder, card, root, project=project, name_run=name_run, is_with_others=is_with_others
+    )
+    return export.run()
 
 
 class _Export:
@@ -131,11 +138,13 @@ class _Export:
         folder: ProcessFolder,
         card: Card,
         root: Path,
+        *,
         project: str | None,
         name_run: NameRun,
+        is_with_others: IsWithOthers,
     ) -> None:
         self._folder, self._card, self._root = folder, card, root
-        self._name_run = name_run
+        self._name_run, self._is_with_others = name_run, is_with_others
         self._process = process_name(card)
         self._state_file = state_file(root, self._process)
         self._shelf = Shelf(root, self._process)
@@ -190,6 +199,8 @@ class _Export:
         if state is None:
             state = self._begun_before() or self._begun_now(project or project_of(self._card))
             self._shelf.put_json(self._state_file, state)
+        elif "day" not in state:  # as earlier versions have written it
+            state |= place_of_look(self._root, state["project"], self._process) or self._place()
         if project not in (None, state["project"]):
             self._notes.append(
                 f"its project is {state['project']}, as its first export said, and not {project}"
@@ -199,17 +210,21 @@ class _Export:
     def _begun_now(self, project: str) -> dict[str, Any]:
         """The state before the first export."""
         run = self._name_run(self._root, project, self._card, self._process)
-        return {"run": run, "project": project, "tables": {}}
+        return {"run": run, "project": project, **self._place(), "tables": {}}
+
+    def _place(self) -> dict[str, Any]:
+        """Where what it is belongs; it stays there, whatever job or day an agent tells later."""
+        return {"job": self._card.job, "day": _day(self._card.started_ns // _DAY_NS)}
 
     def _begun_before(self) -> dict[str, Any] | None:
         """That of a process whose state is lost, by the files that are there."""
-        day = _day(self._card.started_ns // _DAY_NS)
+        place = self._place()
         with reading(self._root):
-            found = told_before(self._root, self._card.job, self._process, day)
+            found = told_before(self._root, place["job"], self._process, place["day"])
         if found is None:
             return None
         self._is_lost = True
-        return {"run": found[1], "project": found[0], "tables": {}, "told": True}
+        return {"run": found[1], "project": found[0], **place, "tables": {}, "told": True}
 
     def _tell_who(self, moment: Moment) -> None:
         """Say who it is and in what it runs, before any row of it is there."""
@@ -227,7 +242,7 @@ class _Export:
         partition = self._partition(path.stem)
         told = self._state["tables"].get(path.stem)
         books = self._books_of_files(partition) if told is None else Books.from_json(told)
-        books = _with_later_files(books, partition, self._process)
+        books = with_later_files(books, partition, self._process)
         before = books.rows
         try:
             snapshot = read_ring(path)
@@ -295,16 +310,19 @@ class _Export:
 
         Of one that was exported whole it stays the same file, which Iceberg may know.
         """
-        folder = self._partition(table.name).day(_day(self._card.started_ns // _DAY_NS))
+        folder = self._partition(table.name).day(self._state["day"])
         final = folder / look_name(self._process)
         with reading(self._root):
-            self._is_told = not self._was_told or final.exists()
-            if self._is_told and not (self._was_whole and final.exists()):
+            is_there = final.exists()
+            self._is_told = is_there or not (
+                self._was_told and (self._was_whole or self._is_with_others(folder, self._process))
+            )
+            if self._is_told and not (self._was_whole and is_there):
                 self._shelf.put(final, self._with_columns(table.name, rows, table))
 
     def _partition(self, table: str) -> Partition:
         return Partition(
-            root=self._root, project=self._state["project"], job=self._card.job, table=table
+            root=self._root, project=self._state["project"], job=self._state["job"], table=table
         )
 
     def _with_columns(self, name: str, rows: pa.Table, table: Table | None = None) -> pa.Table:
@@ -325,17 +343,6 @@ class _Export:
         return pa.Table.from_arrays(
             [*arrays, *rows.columns], schema=pa.schema([*fields, *rows.schema])
         )
-
-
-def _with_later_files(books: Books, partition: Partition, process: str) -> Books:
-    """The books after the newest file of rows, which a killed export may have left behind them."""
-    days = partition.days()
-    while True:
-        name = part_name(process, books.number + 1)
-        path = next((day / name for day in days if (day / name).exists()), None)
-        if path is None:
-            return books
-        books = books_in(path)
 
 
 def _is_another(books: Books, snapshot: RingSnapshot) -> bool:

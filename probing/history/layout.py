@@ -140,6 +140,11 @@ def part_of(name: str) -> tuple[str, int] | None:
     return None if found is None else (found[1], int(found[2]))
 
 
+def look_pattern(project: str, table: str, process: str) -> str:
+    """Where the file that holds what a process is may be, whatever its job and day are."""
+    return f"project={quoted(project)}/job=*/table={table}/day=*/{look_name(process)}"
+
+
 def look_of(name: str) -> str | None:
     """The process of a file of what it is now; None of any other name."""
     if part_of(name) or is_merged(name) or not name.endswith(".parquet"):

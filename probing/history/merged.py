@@ -19,8 +19,19 @@ import pyarrow.parquet as pq
 from ..errors import DamagedHistory
 from ..messages.frozen import dataclass
 from .books import Books
-from .files import BOOKS, line_of, text_in
-from .layout import Partition, folders_of_day, is_merged, look_name, look_of, part_of
+from .files import BOOKS, books_in, line_of, text_in
+from .layout import (
+    Partition,
+    folders_of_day,
+    is_merged,
+    look_name,
+    look_of,
+    look_pattern,
+    part_name,
+    part_of,
+    unquoted,
+    values_in,
+)
 from .tables import PROCESSES
 
 MERGED = b"probing.merged"
@@ -84,6 +95,17 @@ def newest_books(partition: Partition, process: str) -> Books:
     return Books() if books is None else Books.from_json(books)
 
 
+def with_later_files(books: Books, partition: Partition, process: str) -> Books:
+    """The books after the newest file of rows, which a killed export may have left behind them."""
+    days = partition.days()
+    while True:
+        name = part_name(process, books.number + 1)
+        path = next((day / name for day in days if (day / name).exists()), None)
+        if path is None:
+            return books
+        books = books_in(path)
+
+
 def told_before(root: Path, job: str | None, process: str, day: str) -> tuple[str, str] | None:
     """The project and the run of a process of which a history tells already.
 
@@ -101,6 +123,23 @@ def told_before(root: Path, job: str | None, process: str, day: str) -> tuple[st
                 if run is not None:
                     return project, run
     return None
+
+
+def place_of_look(root: Path, project: str, process: str) -> dict[str, str | None] | None:
+    """The job and the day of the one file that says what a process is; None where there is none."""
+    found = root.glob(look_pattern(project, PROCESSES.name, process))
+    for said in map(values_in, map(str, found)):
+        return {"job": unquoted(said["job"]), "day": said["day"]}
+    return None
+
+
+def is_look_merged(folder: Path, process: str) -> bool:
+    """Whether what a process is stands in a file that was made of many, or may: one is damaged."""
+    merged = filter(is_merged, (path.name for path in folder.glob("merged-*.parquet")))
+    try:
+        return any(process in said_by(folder / name).looks for name in merged)
+    except DamagedHistory:
+        return True
 
 
 def _saying(days: Iterable[Path], process: str) -> Iterator[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import time
@@ -14,7 +15,9 @@ import pytest
 
 from probing.cli.commands.export import _Kept
 from probing.client.listing import summarize
+from probing.diagnosis.runs.kept import find_kept
 from probing.errors import DamagedHistory, HistoryBusy, HistoryUnwritable
+from probing.history import export
 from probing.history.books import Books
 from probing.history.compaction.compact import compact
 from probing.history.compaction.keep import Keep
@@ -35,6 +38,7 @@ pytestmark = pytest.mark.anypython
 
 Made = Callable[..., ProcessFolder]
 Ask = Callable[[str], list[dict[str, Any]]]
+DAY_NS = 86_400 * 10**9
 
 
 def counts(ask: Ask) -> tuple[int, ...]:
@@ -198,6 +202,48 @@ def test_a_damaged_file_at_the_end_stops_an_export(ended: Made, root: Path) -> N
     part.write_bytes(part.read_bytes()[:-9])
     with pytest.raises(DamagedHistory, match="is damaged"):
         export_process(folder, root)
+
+
+@pytest.mark.parametrize("is_of_before", [False, True])
+def test_who_a_process_is_stays_in_one_place(
+    ended: Made, root: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch, is_of_before: bool
+) -> None:
+    """Though it is attached to again on another day, and learns its job and rank after a while."""
+    folder, writer = ended(started_ns=10**18), trace_writer(capacity=64, rows=9)
+    writer.save(folder.ring("torch_trace"))
+    with monkeypatch.context() as patch:
+        patch.setattr(export, "has_ended", lambda _: False)
+        exported = export_process(folder, root)
+    if is_of_before:  # an earlier version, which wrote down no place
+        path = state_file(root, exported.process)
+        told = json.loads(path.read_text())
+        path.write_text(json.dumps({k: v for k, v in told.items() if k not in {"job", "day"}}))
+    folder.write_card(card_of(folder.pid, 77, started_ns=2 * 10**18, job="llm", rank=1))
+    writer.write(**trace_values(10))
+    writer.save(folder.ring("torch_trace"))
+    assert export_process(folder, root).notes == ()
+    assert ask("SELECT has_ended, rank FROM processes") == [{"has_ended": True, "rank": 1}]
+    assert (numbers(ask), counts(ask)) == ([*range(1, 11)], (10, 0, 0, 0))
+    (kept,) = find_kept(str(root), (exported.run,), timeout_s=60, notes=[])
+    assert kept.query("SELECT count(*) AS n FROM torch_trace") == [{"n": 10}]
+
+
+def test_who_a_process_is_comes_again_after_it_was_removed(
+    ended: Made, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody had exported it for longer than is kept; one that was exported whole stays away."""
+    folder = ended(started_ns=time.time_ns() - 10 * DAY_NS)
+    trace_writer(capacity=64, rows=9).save(folder.ring("torch_trace"))
+    with monkeypatch.context() as patch:
+        patch.setattr(export, "has_ended", lambda _: False)
+        export_process(folder, root)
+    for there in (3, 0):  # processes, exports, environment
+        for path in root.glob("project=*/**/*.parquet"):
+            os.utime(path, ns=(0, time.time_ns() - 9 * DAY_NS))
+        compact(root, Keep(days=7))
+        assert not list(root.glob("project=*/**/*.parquet"))
+        assert export_process(folder, root).notes == ()
+        assert len(list(root.glob("project=*/**/*.parquet"))) == there
 
 
 def test_two_exports_of_one_process_do_not_meet(ended: Made, root: Path) -> None:

@@ -96,6 +96,7 @@ class Spool:
                 self.root,
                 project=project,
                 name_run=lambda _, of, card, process: run_in(self.store, of, card, process),
+                is_with_others=lambda *_: True,  # in the store
             )
             try:
                 self._copy(process)
@@ -166,7 +167,7 @@ class Spool:
             return
         state = self._state_in(data, process)
         tables = state["tables"]
-        for one in self.store.objects(job_folder(state["project"], card.job)):
+        for one in self.store.objects(job_folder(state["project"], state.get("job", card.job))):
             path = Path(one.name)
             part, counted = part_of(path.name), _counted(tables, path)
             is_late = part is not None and part[0] == process and part[1] > counted
