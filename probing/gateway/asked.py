@@ -10,15 +10,13 @@ from __future__ import annotations
 import re
 
 from ..messages.frozen import dataclass
+from ..sql.quoting import put_in_code
 
 LIVE, HISTORY = "live", "history"
 ROWS, SCHEMA, TABLES = "rows", "schema", "tables"
-_NAMED = re.compile(
-    r"""'(?:[^']|'')*' | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$
-    | (?<![\w."])("?)(live|history)\2\s*\.\s*(?="?(?:python|probing)\b)""",
-    re.VERBOSE | re.DOTALL | re.IGNORECASE,
-)
-"""Texts and comments, and the name of a catalog before that of a schema."""
+_NAMED = r"""(?<![\w."])(?P<mark>"?)(?P<catalog>(?i:live|history))(?P=mark)
+    \s*\.\s*(?="?(?i:python|probing)\b)"""
+"""The name of a catalog before that of a schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +56,12 @@ class Asked:
 
 def meant(sql: str, place: Place) -> tuple[str, str]:
     """Which catalog a statement asks, and the statement without the name `live`."""
-    found = {match[3].lower() for match in _NAMED.finditer(sql) if match[3]}
-    is_kept = HISTORY in found or not place.endpoints
-    if is_kept and place.history:
-        return HISTORY, sql
+    found: set[str] = set()
 
     def without(match: re.Match[str]) -> str:
-        return "" if (match[3] or "").lower() == LIVE else match[0]
+        found.add(catalog := match["catalog"].lower())
+        return "" if catalog == LIVE else match[0]
 
-    return LIVE, _NAMED.sub(without, sql)
+    of_live = put_in_code(sql, _NAMED, without)
+    is_kept = HISTORY in found or not place.endpoints
+    return (HISTORY, sql) if is_kept and place.history else (LIVE, of_live)

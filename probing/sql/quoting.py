@@ -15,9 +15,10 @@ from typing import Any
 
 from ..errors import SqlError
 
-_TEXTS = r"""(?<![\w$])[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]*
+_TEXTS = r"""(?<![\w$])[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | --[^\n]*
     | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | (?P<comment>/\*)"""
-"""Texts, names in quotes, and comments; of one between marks, which may hold others, the first."""
+"""Texts and comments; of one between marks, which may hold others, the first."""
+_NAME = r'''"(?:[^"]|"")*"'''
 _EDGE = re.compile(r"/\*|\*/")
 _MARK = r"\?"
 _NUMBERS = "biuf"
@@ -41,7 +42,10 @@ def in_one(statements: Mapping[str, str]) -> str:
 
 
 def put_in_code(sql: str, what: str, put: Callable[[re.Match[str]], str]) -> str:
-    """The statement with something put in where a pattern fits outside of texts and comments."""
+    """The statement with something put in where a pattern fits outside of texts and comments.
+
+    Of names in quotes it may fit one that it begins with.
+    """
     parts, at = [], 0
     for found in _in_code(sql, what):
         parts += [sql[at : found.start()], put(found)]
@@ -61,7 +65,7 @@ def _in_code(sql: str, what: str) -> Iterator[re.Match[str]]:
 
 @functools.cache
 def _tokens(what: str) -> re.Pattern[str]:
-    return re.compile(f"{_TEXTS} | (?P<what>{what})", re.VERBOSE | re.DOTALL)
+    return re.compile(f"{_TEXTS} | (?P<what>{what}) | {_NAME}", re.VERBOSE | re.DOTALL)
 
 
 def _behind_comment(sql: str, at: int) -> int:

@@ -99,8 +99,13 @@ def test_which_rows_are_meant() -> None:
         "SELECT 'history.python.steps'",
         "SELECT 1 -- history.python.x",
         "FROM a.history.x",
+        """SELECT E'\\'' AS "it's", step FROM python.steps WHERE host = 'history.python.x'""",
+        "SELECT 1 /* /* a */ history.python.x */",
     ):
         assert meant(sql, both) == (LIVE, sql)
+    for name in ("history.python.steps", '"HISTORY".python.steps'):
+        sql = f"""SELECT step AS "step's" FROM {name} WHERE host = 'a'"""
+        assert meant(sql, both) == (HISTORY, sql)
     assert meant("FROM steps", Place(history="runs"))[0] == HISTORY
 
 
