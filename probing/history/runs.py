@@ -13,7 +13,7 @@ from ..postmortem.endings import ORDERLY
 from .query import History
 
 _SQL = f"""
-SELECT run, any_value(project) AS project, any_value(job) AS job, any_value(attempt) AS attempt,
+SELECT run, project, any_value(job) AS job, any_value(attempt) AS attempt,
   min(started_ns) AS started_ns, count(*) AS processes, max(world_size) AS world_size,
   list_sort(list(DISTINCT host)) AS hosts, max(last_step) AS last_step,
   CAST(count(*) FILTER (NOT has_ended) AS BIGINT) AS running,
@@ -21,7 +21,7 @@ SELECT run, any_value(project) AS project, any_value(job) AS job, any_value(atte
   arg_min(command, coalesce(rank, 0)) AS command, any_value(git_commit) AS git_commit,
   any_value(git_branch) AS git_branch, any_value(torch) AS torch, any_value(devices) AS devices,
   max(exported_ns) AS exported_ns
-FROM probing.processes GROUP BY run ORDER BY started_ns DESC, run
+FROM probing.processes GROUP BY run, project ORDER BY started_ns DESC, run, project
 """  # noqa: S608 - words of ours
 """One ending of many: one that was not as it should be, if there is any."""
 

@@ -15,7 +15,7 @@ import pytest
 from probing.cli.questions.library import QUESTIONS
 from probing.cli.questions.records import put_in
 from probing.diagnosis.runs.kept import find_kept
-from probing.errors import DamagedHistory, NoHistory, SqlError, SqlRefused
+from probing.errors import DamagedHistory, NoHistory, NoSuchRun, SqlError, SqlRefused
 from probing.history.export import export_process
 from probing.history.layout import quoted, unquoted
 from probing.history.naming import began_on
@@ -58,6 +58,22 @@ def test_runs_are_listed_newest_first(two_runs: list[str], root: Path) -> None:
     assert [run.run for run in found] == two_runs[::-1]
     assert {(run.processes, run.running, run.hosts) for run in found} == {(1, 0, ("node1",))}
     assert [run.run for run in runs_of(History(str(root)), timeout_s=60, most=1)] == two_runs[1:]
+
+
+def test_two_projects_may_have_a_run_of_one_name(
+    ended: Callable[..., ProcessFolder], root: Path
+) -> None:
+    """Two scripts of one job that begin in the same second: each is a run, asked by its project."""
+    for start_time, project in ((77, "actor"), (78, "critic")):
+        folder = ended(start_time, job="123", rank=0, started_ns=10**18)
+        trace_writer(capacity=64, rows=start_time - 37).save(folder.ring("torch_trace"))
+        name = export_process(folder, root, project=project).run
+    listed = [(run.run, run.project) for run in runs_of(History(str(root)), timeout_s=60)]
+    assert listed == [(name, "actor"), (name, "critic")]
+    (kept,) = find_kept(str(root), (f"critic/{name}",), timeout_s=60, notes=[])
+    assert kept.query("SELECT count(*) AS n FROM torch_trace") == [{"n": 41}]
+    with pytest.raises(NoSuchRun, match=f"of 2 runs: actor/{name}, critic/{name}"):
+        find_kept(str(root), (name,), timeout_s=60, notes=[])
 
 
 def test_one_killed_rank_is_how_a_run_ended(

@@ -110,7 +110,8 @@ def find_kept(
     """The runs that are meant, in their order.
 
     Args:
-        words: Their names, or parts of these that only they have.
+        words: Their names, or parts of these that only they have; PROJECT/NAME where another
+            project has a run of that name.
         timeout_s: What each question may take.
         notes: Gets sentences about what was left out.
 
@@ -123,11 +124,11 @@ def find_kept(
         KeptRun(
             place=place,
             name=name,
-            processes=_ranked(row for row in rows if row["run"] == name),
+            processes=_ranked(row for row in rows if _named(row) == (project, name)),
             timeout_s=timeout_s,
             notes=notes,
         )
-        for name in [_meant(word, rows) for word in words]
+        for project, name in [_meant(word, rows) for word in words]
     )
 
 
@@ -141,8 +142,12 @@ def _processes(
         with History(place, notes).query(sql, timeout_s=timeout_s) as answer:
             return answer.to_pylist()
 
-    rows = ask(" OR ".join(f"contains(run, {text_literal(word)})" for word in words))
-    is_found = all(any(word in row["run"] for row in rows) for word in words)
+    conditions = (
+        f"contains(run, {word}) OR project || '/' || run = {word}"
+        for word in map(text_literal, words)
+    )
+    rows = ask(" OR ".join(conditions))
+    is_found = all(any(_fits(word, _named(row)) for row in rows) for word in words)
     return rows if is_found else ask("true")
 
 
@@ -197,13 +202,26 @@ def _ranked(rows: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(sorted(rows, key=lambda row: -1 if row["rank"] is None else row["rank"]))
 
 
-def _meant(word: str, rows: list[dict[str, Any]]) -> str:
-    names = list(dict.fromkeys(str(row["run"]) for row in rows))
-    found = [name for name in names if name == word] or [name for name in names if word in name]
+def _named(row: Row) -> tuple[str, str]:
+    """The project and the run of a process: two projects may begin a job in the same second."""
+    return str(row["project"]), str(row["run"])
+
+
+def _fits(word: str, named: tuple[str, str]) -> bool:
+    return word in named[1] or word == "/".join(named)
+
+
+def _meant(word: str, rows: list[dict[str, Any]]) -> tuple[str, str]:
+    runs = list(dict.fromkeys(map(_named, rows)))
+    found = [one for one in runs if word in {one[1], "/".join(one)}]
+    found = found or [one for one in runs if _fits(word, one)]
     if len(found) == 1:
         return found[0]
-    shown = ", ".join((found or names)[:_MOST])
-    more = len(found or names) - _MOST
+    names = [name for _, name in runs]
+    shown = ", ".join(
+        "/".join(one) if names.count(one[1]) > 1 else one[1] for one in (found or runs)[:_MOST]
+    )
+    more = len(found or runs) - _MOST
     shown += f" and {more:,} more" if more > 0 else ""
     if found:
         raise NoSuchRun(f"{word!r} is part of the names of {len(found)} runs", shown)
