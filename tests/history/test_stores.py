@@ -10,8 +10,10 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,7 +32,9 @@ from probing.history.export import export_process
 from probing.history.layout import state_file
 from probing.history.query import History
 from probing.history.runs import runs_of
+from probing.history.stores import holding
 from probing.history.stores.bucket import bucket_of
+from probing.history.stores.compaction import compact_store
 from probing.history.stores.holding import held
 from probing.history.stores.naming import run_in
 from probing.history.stores.objects import Store, open_store
@@ -297,6 +301,27 @@ def test_ranks_of_one_start_are_one_run(store: Store) -> None:
     assert join("p1", 1) == "llm-20231114T221320"
     assert join("q1", 1, at + 30 * 10**9) == "llm-20231114T221350"
     assert join("q0", 0, at + 31 * 10**9) == "llm-20231114T221350"
+
+
+def test_a_store_may_take_long_to_list_everything(
+    store: Store, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who compacts it stays alone meanwhile, and says what was slow where it cannot know that."""
+    passed_s, objects = [0.0], store.objects
+
+    def listed(folder: str = "") -> Any:
+        passed_s[0] += 11 if "table=" in folder else 0
+        return objects(folder)
+
+    for number in range(8):
+        store.put(f"project=a/job={number}/table=steps/day=2026-11-29/of another", b"x")
+    slow = SimpleNamespace(monotonic=lambda: passed_s[0], sleep=time.sleep)
+    monkeypatch.setattr(store, "objects", listed)
+    monkeypatch.setattr(holding, "time", slow)
+    assert "the store took so long" in compact_store(store).notes[0]
+    monkeypatch.setattr(holding, "_BATCH", 2)
+    done = compact_store(store)
+    assert (done.is_complete, done.notes) == (True, [])
 
 
 @pytest.mark.parametrize("job", ["\u8bad\u7ec3" * 11, "\u043e\u0431" * 22, "x" * 250])

@@ -93,17 +93,17 @@ class _Compaction:
     def _listed(self, tables: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Found]]:
         """All objects by their table and the folder of their day; the books of their processes."""
         days: dict[tuple[str, str], list[Found]] = defaultdict(list)
-        listed = at_once(self._store.objects, [folder for _, folder in tables])
+        listed = self._alone.at_once(self._store.objects, [folder for _, folder in tables])
         for (table, _), objects in zip(tables, listed, strict=True):
             for one in objects:
                 if one.name.endswith(".parquet"):
                     self._found[one.name] = one
                     days[table, one.name.rpartition("/")[0]].append(one)
-        self._alone.go_on()
         names = (PurePath(name).name for name in self._found)
         whose = {(part_of(name) or (look_of(name),))[0] for name in names} - {None}
         processes = sorted(str(process) for process in whose)
-        self._states = dict(zip(processes, at_once(self._read_state, processes), strict=True))
+        states = self._alone.at_once(self._read_state, processes)
+        self._states = dict(zip(processes, states, strict=True))
         return days
 
     def _read_state(self, process: str) -> Any:
@@ -205,9 +205,10 @@ class _Compaction:
             for one in found
         ]
         old = to_go(files, keep, self._settled, removed, self._exported_ns)
-        self._store.remove([file.path.as_posix() for file in old])
-        for file in old:
-            del self._found[file.path.as_posix()]
+        names = [file.path.as_posix() for file in old]
+        self._alone.at_once(lambda name: self._store.remove([name]), names)
+        for name in names:
+            del self._found[name]
         removed.files, removed.bytes = len(old), sum(file.size for file in old)
         self._done.note_removed(removed)
         if keep.days is not None:
@@ -215,6 +216,7 @@ class _Compaction:
 
     def _exported_ns(self, file: KeptFile) -> int:
         """When a process of an object was last exported, since the epoch."""
+        self._alone.stay()
         with tempfile.TemporaryDirectory() as place:
             found = self._fetch([self._found[file.path.as_posix()]], Path(place))
             return max((at for one in found for at in said_by(one.path).looks.values()), default=0)
@@ -223,6 +225,7 @@ class _Compaction:
         """Remove the books of processes that were not exported for so many days."""
         before_ns = (time.time() - days * 86_400) * 1e9
         for one in self._store.objects(f"{OWN}/state"):
+            self._alone.stay()
             if one.mtime_ns < before_ns:
                 marks = self._store.objects(exporters_of(PurePath(one.name).stem))
                 self._store.remove([*(mark.name for mark in marks), one.name])

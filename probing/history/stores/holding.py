@@ -12,15 +12,21 @@ import contextlib
 import random
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from ...errors import HistoryBusy
-from .objects import Store
+from .objects import Store, at_once
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _LEASE_NS = 120 * 10**9
 """A mark that is older than that was left by who was killed."""
 _SAFE_S = 60.0
 """After that whoever is alone asks whether he still is; half of it, for he may be held up."""
+_BATCH = 256
+"""Of so much at once it is known that it is done before that."""
 _LONGEST_PAUSE_S = 3.0
 
 
@@ -38,9 +44,31 @@ class Held:
             HistoryBusy: It was too long, and another one may be.
         """
         if time.monotonic() - self._since_s > _SAFE_S:
-            raise HistoryBusy(self._busy)
+            slow = "the store took so long to answer that, for all that is known,"
+            raise HistoryBusy(f"{slow} {self._busy}")
         self._store.put(self._mark, b"1")
         self._since_s = time.monotonic()
+
+    def stay(self) -> None:
+        """Go on where that is due; within long work as often as one likes.
+
+        Raises:
+            HistoryBusy: See `go_on`.
+        """
+        if time.monotonic() - self._since_s > _SAFE_S / 4:
+            self.go_on()
+
+    def at_once(self, function: Callable[[T], R], values: Sequence[T]) -> list[R]:
+        """What a function says of each of many values, as `objects.at_once`; stays alone meanwhile.
+
+        Raises:
+            HistoryBusy: See `go_on`.
+        """
+        done: list[R] = []
+        for at in range(0, len(values), _BATCH):
+            done += at_once(function, values[at : at + _BATCH])
+            self.stay()
+        return done
 
 
 @contextlib.contextmanager
