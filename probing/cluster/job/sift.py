@@ -33,7 +33,9 @@ def sift(members: Sequence[Member]) -> tuple[list[Member], list[str]]:
     for job, those in jobs.items():
         believed, words = _believed(those)
         notes += words
-        newest, words = _newest_attempt(job, believed)
+        of_this_run, words = _last_run(believed)
+        notes += words
+        newest, words = _newest_attempt(job, of_this_run)
         notes += words
         ranked, words = _one_each([m for m in newest if m.rank is not None])
         notes += words
@@ -63,6 +65,34 @@ def _by_way(members: Iterable[Member]) -> dict[str, list[Member]]:
     for member in members:
         found[member.via or member.endpoint].append(member)
     return found
+
+
+def _last_run(members: list[Member]) -> tuple[list[Member], list[str]]:
+    """The members without the ended ones of an earlier run, known by attempts that went down.
+
+    Where a rank came later in a lower attempt, the job was started again under the same name, or
+    another node has that rank now: what else started nearer to the one before goes with it.
+    """
+    by_rank: dict[int, list[Member]] = defaultdict(list)
+    for member in members:
+        if member.rank is not None:
+            by_rank[member.rank].append(member)
+    pairs = [
+        (before, now)
+        for those in by_rank.values()
+        for before in those
+        for now in those
+        if before.is_alive is False
+        and before.attempt > now.attempt
+        and before.started_ns < now.started_ns
+    ]
+    if not pairs:
+        return members, []
+    last = max(before.started_ns for before, _ in pairs)
+    first = min(now.started_ns for before, now in pairs if now.started_ns > last)
+    kept = [m for m in members if m.is_alive is not False or _is_nearer(m.started_ns, first, last)]
+    note = f"{_processes(len(members) - len(kept))} of an earlier run left out, ended"
+    return kept, [note]
 
 
 def _newest_attempt(job: str | None, members: list[Member]) -> tuple[list[Member], list[str]]:

@@ -257,6 +257,28 @@ def test_the_newest_attempt_counts() -> None:
     ]
 
 
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_an_earlier_run_of_that_name_does_not_count(*, is_alive: bool) -> None:
+    """A run that was restarted once takes no place of a later one, whose attempts begin anew."""
+    earlier = [member(rank, attempt=1, is_alive=False, started_ns=50) for rank in (0, 1, 2)]
+    earlier.append(member(0, attempt=0, is_alive=False, started_ns=10))
+    later = [member(rank, attempt=0, is_alive=is_alive, started_ns=900 + rank) for rank in (0, 1)]
+    kept, notes = sift([*earlier, *later])
+    assert kept == later
+    assert notes == ["4 processes of an earlier run left out, ended"]
+
+
+def test_a_rank_that_came_to_another_node_is_of_the_same_run() -> None:
+    """Where torchrun gives ranks to other nodes, the last of each node count, ended or not."""
+    before = member(0, host="a", attempt=1, is_alive=False, started_ns=50)
+    now = [
+        member(0, host="b", attempt=0, started_ns=900),
+        member(1, host="a", attempt=2, is_alive=False, started_ns=899),
+    ]
+    kept, _ = sift([before, *now])
+    assert {(m.host, m.rank) for m in kept} == {("b", 0), ("a", 1)}
+
+
 def test_a_node_that_counts_less_is_of_the_job() -> None:
     """Each node counts its own failures; what an attempt before has left over is still left out."""
     here, left = [member(r, attempt=1, world_size=8) for r in (0, 1)], member(4, world_size=8)
