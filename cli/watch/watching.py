@@ -109,7 +109,7 @@ class _Telling:
     def tell(self, report: Report) -> None:
         """Tell what has begun and ended since the report before."""
         events = self._watch.changes(
-            report.findings, missed=report.missed, about=report.about, now_s=time.time()
+            report.findings, missed=report.missed_of, about=report.about, now_s=time.time()
         )
         for event in events:
             _show(event, self._wish)

@@ -71,14 +71,17 @@ def examine(
     groups = diagnosed(members, how)
     judged, outcomes = _judge_groups(groups, how, began_ns)
     judged, beside = _without_launchers(judged)
-    findings, missed = _of_groups(groups, judged, _unseen(judged, outcomes, clock), how)
+    findings, missed, by_whole = _of_groups(groups, judged, _unseen(judged, outcomes, clock), how)
     seen = [member for group in groups for member in group.seen]
     steps = max((_steps_of(one) for one in judged), default=0)
-    missed += _too_early(findings, missed, steps) if judged else ()
+    too_early = _too_early(findings, missed, steps) if judged else ()
+    missed += too_early
+    names = frozenset(name for one in too_early for name in one.rules)
     return Report(
         findings=tuple(sorted(findings, key=lambda finding: finding.order)),
         healthy=_healthy(findings, missed) if judged else (),
         not_looked_at=missed,
+        missed_of={whole: those | names for whole, those in by_whole.items()},
         about=names_of(seen),
         processes=len(seen),
         steps=steps,
@@ -122,27 +125,34 @@ def _judge_groups(
 def _of_groups(
     groups: Sequence[Group],
     judged: Sequence[_Judged],
-    unseen: Sequence[dict[str, str]],
+    unseen: Sequence[tuple[Member, dict[str, str]]],
     how: How,
-) -> tuple[list[Finding], tuple[NotLooked, ...]]:
-    """The findings of all groups, and what was not judged in any.
+) -> tuple[list[Finding], tuple[NotLooked, ...], dict[str, frozenset[str]]]:
+    """The findings of all groups, what was not judged in any, and in which whole.
 
     Args:
         unseen: What was not judged in those that could not be looked at at all.
     """
     findings: list[Finding] = []
-    missed = [*unseen, *(one.missed for one in judged)]
+    by_whole: dict[str, frozenset[str]] = {}
+    each = [*unseen, *((one.member, one.missed) for one in judged)]
+    missed = [names for _, names in each]
     for group in groups:
         own = [one for one in judged if any(one.member is member for member in group.chosen)]
         found = _merged(own, how.asked, of=len(group.chosen))
         if len(group.chosen) > 1:
             more, not_judged = _compared(own, group, how)
             found, missed = found + more, [*missed, not_judged]
+            each.append((group.chosen[0], not_judged))
         found = without_effects(found)
         whole = group.seen[0].job or names_of(group.seen)
+        its = {id(member) for member in group.chosen}
+        by_whole[whole] = by_whole.get(whole, frozenset()).union(
+            *(names for member, names in each if id(member) in its)
+        )
         found = [dataclasses.replace(one, whole=whole) for one in found]
         findings += [_with_name(one, group) for one in found] if len(groups) > 1 else found
-    return findings, _missed(missed)
+    return findings, _missed(missed), by_whole
 
 
 def _without_launchers(judged: Sequence[_Judged]) -> tuple[list[_Judged], tuple[str, ...]]:
@@ -165,7 +175,7 @@ def _makes_no_steps(judged: _Judged) -> bool:
 
 def _unseen(
     judged: Sequence[_Judged], outcomes: Sequence[Outcome[None]], clock: Clock
-) -> list[dict[str, str]]:
+) -> list[tuple[Member, dict[str, str]]]:
     """Why no rule was judged for processes: of those that were slow, or of all if there are none.
 
     Who cannot be asked otherwise, as one that has gone without a record, is told by a note.
@@ -177,7 +187,7 @@ def _unseen(
         is_late = one.state == "late"
         if id(one.member) not in begun and one.error is not None and (is_late or not judged):
             why = clock.late(RULES_UNTIL) if is_late else one.error.message.rstrip(".")
-            found.append(dict.fromkeys(names, why))
+            found.append((one.member, dict.fromkeys(names, why)))
     return found
 
 
@@ -210,7 +220,9 @@ def _judge(judged: _Judged, *, is_thorough: bool = True) -> None:
     """All rules on one process, one after the other, those that take time last."""
     for rule in sorted(_rules(), key=lambda rule: rule.cost_s):
         if rule.cost_s and not is_thorough:
-            signs, why = _on_record(rule, judged.facts, _NOT_THOROUGH)
+            signs, why = [], _NOT_THOROUGH
+            if rule.on_record is not None:  # a watch judges by that alone
+                signs, why = _run(functools.partial(rule.on_record, judged.facts))
         else:
             signs, why = _run(functools.partial(rule.look, judged.facts))
             if why is not None and why.startswith(LATE):

@@ -6,7 +6,7 @@ Rules of this file: a record; how it comes about, `examine` knows.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...messages.frozen import InNotebooks, dataclass
@@ -48,6 +48,8 @@ class Report(InNotebooks):
         has_ended: Whether nothing of it runs any more.
         notes: What the reader should know.
         processes: How many it is about.
+        missed_of: The names of the rules that were not judged, by `Finding.whole`; empty sets of
+            those where all were.
     """
 
     findings: tuple[Finding, ...]
@@ -59,16 +61,13 @@ class Report(InNotebooks):
     has_ended: bool = False
     notes: tuple[str, ...] = ()
     processes: int = 1
-
-    @property
-    def missed(self) -> frozenset[str]:
-        """The names of the rules that were not judged."""
-        return frozenset(name for one in self.not_looked_at for name in one.rules)
+    missed_of: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
 
     @property
     def judged(self) -> frozenset[str]:
         """The names of our rules that were judged."""
-        return frozenset(rule.name for rule in ALL_RULES) - self.missed
+        missed = {name for one in self.not_looked_at for name in one.rules}
+        return frozenset(rule.name for rule in ALL_RULES) - missed
 
     @property
     def looked(self) -> tuple[int, int]:

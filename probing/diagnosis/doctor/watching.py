@@ -2,12 +2,13 @@
 
 Rules of this file: pure. A finding begins once it was in two reports one after the other, so that a
 moment tells nobody at night; one that is certain begins at once. It ends once it was missing in
-two; a report in which its rule could not be judged says nothing of it.
+two; a report in which its rule could not be judged for its job or process says nothing of it.
+Nothing is over because a process that crashed has been forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from ...messages.frozen import dataclass
@@ -67,12 +68,18 @@ class Watch:
         """By rule and job, or process: of which ranks a finding is may change."""
 
     def changes(
-        self, findings: Iterable[Finding], *, missed: frozenset[str], about: str, now_s: float
+        self,
+        findings: Iterable[Finding],
+        *,
+        missed: Mapping[str, frozenset[str]],
+        about: str,
+        now_s: float,
     ) -> tuple[Event, ...]:
         """What has begun and ended by a report, the gravest first.
 
         Args:
-            missed: The names of the rules that the report has not judged.
+            missed: The names of the rules that the report has not judged, by job or process; those
+                that it is not about are none.
             about: Whom the report is about.
         """
         events: list[Event] = []
@@ -85,12 +92,13 @@ class Watch:
                 known.is_told, known.finding = True, finding
                 events.append(_event("begun", known, about, now_s))
         for key, known in list(self._known.items()):
-            if key in present or key[0] in missed:
+            rule, whole = key
+            if key in present or rule in missed.get(whole, ()):
                 continue
             known.seen, known.missed = 0, known.missed + 1
             if known.missed >= _ENOUGH or not known.is_told:
                 del self._known[key]
-                if known.is_told:
+                if known.is_told and (whole in missed or known.finding.group != "crashed"):
                     events.append(_event("ended", known, about, now_s))
         return tuple(sorted(events, key=lambda event: event.finding.order))
 

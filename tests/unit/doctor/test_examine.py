@@ -271,6 +271,21 @@ def test_what_ranks_have_shown_counts_though_a_later_comparison_does_not_end(
     assert missed == {"slow": "the looks before it took longer than 0.38 s"}
 
 
+def test_what_was_not_judged_is_known_of_each_process() -> None:
+    """A watch must know of which process a rule could not be judged: of others it says nothing."""
+    of = facts({})
+    members = [dataclasses.replace(of.member, pid=pid) for pid in (1, 2)]
+    judged = [examine._Judged(members[0], of, [], {"tf32-off": "no accelerator is in use"})]
+    how = scope.How(scope.Clock(9.0), None, "all", is_thorough=False)
+    groups = [scope.Group([member], FINE) for member in members]
+    late = [(members[1], {"data-wait": "too late"})]
+    found, missed, by_whole = examine._of_groups(groups, judged, late, how)
+    assert (found, len(missed)) == ([], 2)
+    assert by_whole == {
+        "process 1": frozenset({"tf32-off"}), "process 2": frozenset({"data-wait"})
+    }  # fmt: skip
+
+
 def test_the_surest_of_several_ranks_is_told() -> None:
     """A rule that is certain on one rank and possible on another is certain."""
     rule = _rule("slow", 10)

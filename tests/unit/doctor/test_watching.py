@@ -7,7 +7,7 @@ import http.client
 import http.server
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -21,7 +21,8 @@ from tests.harness.targets import wait_until
 
 pytestmark = pytest.mark.anypython
 
-NONE = frozenset[str]()
+NONE: dict[str, frozenset[str]] = {"": frozenset()}
+"""All rules were judged of the one whole that there is."""
 
 
 def finding(rule: str = "data-wait", certainty: Certainty = "likely", who: str = "") -> Finding:
@@ -32,7 +33,9 @@ def finding(rule: str = "data-wait", certainty: Certainty = "likely", who: str =
     )  # fmt: skip
 
 
-def told(watch: Watch, *found: Finding, missed: frozenset[str] = NONE) -> list[tuple[str, str]]:
+def told(
+    watch: Watch, *found: Finding, missed: Mapping[str, frozenset[str]] = NONE
+) -> list[tuple[str, str]]:
     """The kinds and rules of the events of one report."""
     events = watch.changes(found, missed=missed, about="process 1", now_s=5.0)
     return [(event.kind, event.finding.rule) for event in events]
@@ -68,8 +71,27 @@ def test_a_rule_that_was_not_judged_says_nothing_of_an_end() -> None:
     watch = Watch()
     assert told(watch, finding("hang", "certain")) == [("begun", "hang")]
     for _ in range(3):
-        assert told(watch, missed=frozenset({"hang"})) == []
+        assert told(watch, missed={"": frozenset({"hang"})}) == []
     assert told(watch, finding("hang", "certain")) == []
+
+
+def test_what_was_not_judged_elsewhere_holds_up_no_end() -> None:
+    """A finding of a job ends with it, though its rule can never be judged of another process."""
+    watch, other = Watch(), {"process 7": frozenset({"data-wait"})}
+    assert [told(watch, finding(), missed=NONE | other) for _ in range(2)][1]
+    assert told(watch, missed=NONE | other) == []
+    assert told(watch, missed=NONE | other) == [("ended", "data-wait")]
+    assert [told(watch, finding(), missed=NONE | other) for _ in range(2)][1]
+    assert [told(watch, missed=other) for _ in range(2)] == [[], [("ended", "data-wait")]]
+
+
+def test_that_a_crash_is_forgotten_is_no_end_of_it() -> None:
+    """Whoever is woken by a crash is not told that it is over, unless its job runs again."""
+    crash = dataclasses.replace(finding("ended", "certain"), group="crashed")
+    for gone, ends in (({}, []), (NONE, [("ended", "ended")])):
+        watch = Watch()
+        assert told(watch, crash) == [("begun", "ended")]
+        assert [told(watch, missed=gone) for _ in range(2)] == [[], ends]
 
 
 def test_a_moment_is_not_told() -> None:
