@@ -6,7 +6,7 @@ Rules of this file: what a command over many says on stderr is said here, the sa
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 _MOST_NAMED = 8
 
 
-def membership_of(target: Target, *, states: bool = False, job: str | None = None) -> Membership:
+def membership_of(
+    target: Target, *, states: bool = False, job: str | None = None, still: Collection[str] = ()
+) -> Membership:
     """The processes that a command is to ask; what was noticed on the way is told on stderr.
 
     Args:
         states: Also what each of them does.
         job: Only the processes of that job.
+        still: The endpoints of processes that are meant, too, though they have ended.
 
     Raises:
         ProbingError: There is none; or the command changes what it asks, and one endpoint stands
@@ -36,7 +39,12 @@ def membership_of(target: Target, *, states: bool = False, job: str | None = Non
     limit_s = min(FINDING_S, target.limit_s)
     with terminal.waiting_for(f"looking for the processes of {' '.join(target.typed) or 'all'}"):
         membership = find_members(
-            target.endpoints, token=target.token, timeout_s=limit_s, states=states, job=job
+            target.endpoints,
+            token=target.token,
+            timeout_s=limit_s,
+            states=states,
+            job=job,
+            still=still,
         )
     if target.changes is not None and membership.mixed:
         raise _refusal(membership, target.changes)

@@ -86,14 +86,16 @@ def command(
     too little could be looked at in time.
     """
     from ...diagnosis.doctor.examine import WHOLE_S, examine
-    from ..watch.watching import Wish, watch_and_tell
+    from ..watch.watching import Seen, Wish, watch_and_tell
 
     target = target_with(context, endpoint)
     _check(context, watch=watch, against=against)
     whole_s = WHOLE_S if target.timeout_s is None else target.timeout_s
+    seen = Seen()
 
     def look(within_s: float, *, is_thorough: bool) -> Report:
-        members = membership_of(target).members
+        members = membership_of(target, still=seen.endpoints).members
+        seen.look_at(members)
         return examine(
             members,
             token=target.token,

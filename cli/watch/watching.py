@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from ...diagnosis.doctor.watching import Event, Watch, as_json, payload_for
@@ -18,9 +18,12 @@ from ..output import terminal
 from .delivery import Delivery, address_in, user_command, webhook
 
 if TYPE_CHECKING:
+    from ...cluster.job.members import Member
     from ...diagnosis.doctor.findings import Certainty
     from ...diagnosis.doctor.report import Report
 
+_LOOKS_AFTER = 2
+"""A likely finding is told after so many."""
 _LAST_S = 20.0
 """How long to go on delivering after the end."""
 
@@ -44,6 +47,24 @@ class Wish:
     webhooks: tuple[str, ...]
     variables: tuple[str, ...]
     commands: tuple[str, ...]
+
+
+class Seen:
+    """Whom a watch has seen run: one that has ended since is looked at twice more."""
+
+    def __init__(self) -> None:
+        """Begin with nobody."""
+        self._looks: dict[str, int] = {}
+
+    @property
+    def endpoints(self) -> Collection[str]:
+        """Those that are to be looked at, whether they run or have ended."""
+        return self._looks.keys()
+
+    def look_at(self, members: Iterable[Member]) -> None:
+        """Count a look: what runs is looked at twice after its end."""
+        living = {member.endpoint: _LOOKS_AFTER for member in members if member.is_alive}
+        self._looks = {e: left - 1 for e, left in self._looks.items() if left > 1} | living
 
 
 def watch_and_tell(look: Callable[[], Report], wish: Wish) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ...errors import BadEndpoint, NoSuchProcess, NotAnswering, ProbingError
@@ -40,6 +40,7 @@ def find_members(
     timeout_s: float = 5.0,
     states: bool = False,
     job: str | None = None,
+    still: Collection[str] = (),
     env: Mapping[str, str] | None = None,
     resolver: Resolver | None = None,
 ) -> Membership:
@@ -52,6 +53,8 @@ def find_members(
         timeout_s: How long the answers of other machines are waited for.
         states: Also what each of them does; asks them all for a sign.
         job: Only the processes of that job, and the addresses that do not answer.
+        still: The endpoints of processes that are meant by what stands for several, too, though
+            they have ended and nothing of their job runs.
         env: The environment that says where to look; this process's if not given.
         resolver: As `socket.getaddrinfo`.
 
@@ -66,7 +69,7 @@ def find_members(
     )
     if job is not None:
         plans = [dataclasses.replace(plan, job=plan.job or job) for plan in plans]
-    finder = _Finder(from_env(), token, timeout_s, states=states)
+    finder = _Finder(from_env(), token, timeout_s, states=states, still=still)
     finder.ask(
         (address for plan in plans for address in plan.addresses),
         told=[address for plan in plans for address in plan.told],
@@ -105,9 +108,10 @@ class _Finder:
         timeout_s: float,
         *,
         states: bool,
+        still: Collection[str],
     ) -> None:
         self._directory, self._token, self._timeout_s = directory, token, timeout_s
-        self._states = states
+        self._states, self._still = states, still
         self._here: list[Member] | None = None
         self._answers: dict[str, list[Member]] = {}
         self._told: set[str] = set()
@@ -140,7 +144,7 @@ class _Finder:
         fitting = [m for m in found if plan.job in (None, m.job)]
         if plan.ranks is not None:  # of a job, not of whatever else runs
             fitting = [m for m in fitting if m.rank is not None]
-        current = _current(fitting, is_job=plan.job is not None)
+        current = _current(fitting, is_job=plan.job is not None, still=self._still)
         self.notes += _ended_notes(current)
         if plan.ranks is None:
             return current
@@ -220,12 +224,13 @@ def _stranger(pid: int, word: str) -> Member:
     )
 
 
-def _current(members: list[Member], *, is_job: bool) -> list[Member]:
+def _current(members: list[Member], *, is_job: bool, still: Collection[str] = ()) -> list[Member]:
     """The live processes, and the ended ones of the jobs that they belong to.
 
     Where all have ended, the job that was asked for by its name, or else the last one; the last
-    process where none of them was of a job.
+    process where none of them was of a job. Those that are `still` asked for in any case.
     """
+    last: list[str] = []
     jobs: set[str | None] = {m.job for m in members if m.is_alive is not False and m.job}
     if is_job and not jobs:
         return members
@@ -233,8 +238,9 @@ def _current(members: list[Member], *, is_job: bool) -> list[Member]:
         by_start = sorted(members, key=lambda m: m.started_ns)
         jobs = {m.job for m in [m for m in by_start if m.job is not None][-1:]}
         if not jobs:
-            return by_start[-1:]
-    return [m for m in members if m.is_alive is not False or m.job in jobs]
+            last = [m.endpoint for m in by_start[-1:]]
+    named = {*still, *last}
+    return [m for m in members if m.is_alive is not False or m.job in jobs or m.endpoint in named]
 
 
 def _ended_notes(members: list[Member]) -> list[str]:

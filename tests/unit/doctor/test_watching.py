@@ -14,6 +14,8 @@ import pytest
 
 from probing.cli.watch import delivery
 from probing.cli.watch.delivery import Delivery, Receiver, address_in, user_command, webhook
+from probing.cli.watch.watching import Seen
+from probing.cluster.job.membership import Member
 from probing.diagnosis.doctor.findings import Certainty, Finding
 from probing.diagnosis.doctor.watching import Event, Watch, as_json, payload_for
 from probing.errors import UsageError
@@ -112,6 +114,23 @@ def test_whom_it_is_of_may_change() -> None:
     watch.changes((), missed=NONE, about="", now_s=6.0)
     (ended,) = watch.changes((), missed=NONE, about="", now_s=6.0)
     assert ended.finding.whole == "job b"
+
+
+def test_who_was_seen_to_run_is_looked_at_twice_after_its_end() -> None:
+    """A crash beside another training is told, though it is no more of what runs."""
+    seen = Seen()
+    assert not seen.endpoints
+    runs, gone = (
+        Member(rank=None, host="", pid=pid, world_size=None, endpoint=f"/run/{pid}", is_alive=True)
+        for pid in (1, 2)
+    )
+    before = dataclasses.replace(gone, endpoint="/run/3", is_alive=False)
+    seen.look_at([runs, gone, before])
+    assert set(seen.endpoints) == {"/run/1", "/run/2"}
+    for _ in range(2):
+        assert "/run/2" in seen.endpoints
+        seen.look_at([runs, dataclasses.replace(gone, is_alive=False)])
+    assert set(seen.endpoints) == {"/run/1"}
 
 
 def event(kind: Any = "begun") -> Event:

@@ -13,7 +13,7 @@ import pytest
 
 from probing.agent.standing import Standings
 from probing.cluster.job.forms import is_address, names_many
-from probing.cluster.job.members import find_members
+from probing.cluster.job.members import _current, find_members
 from probing.cluster.job.membership import Member
 from probing.cluster.job.outcomes import Coverage, Outcome, State
 from probing.cluster.job.plans import plan_of, where_named
@@ -310,6 +310,26 @@ def test_what_is_left_of_an_earlier_run_goes() -> None:
     kept, notes = sift([*before[:2], before[3], *now, dead_now])
     assert sorted(m.rank or 0 for m in kept) == [0, 1, 2]
     assert notes == ["3 processes of an earlier run left out, ended"]
+
+
+def test_who_has_ended_beside_others_is_meant_where_somebody_asks() -> None:
+    """`-t all` is the living; a watch also asks for those that it has seen run."""
+    alone = Member(
+        rank=None,
+        host="a",
+        pid=7,
+        world_size=None,
+        endpoint="/run/7-1",
+        is_alive=False,
+        started_ns=9,
+    )
+    other = dataclasses.replace(MEMBER, job="k", endpoint="/run/8-1", is_alive=False)
+    gone = dataclasses.replace(alone, pid=6, endpoint="/run/6-1", started_ns=1)
+    members = [MEMBER, alone, other, gone]
+    assert _current(members, is_job=False) == [MEMBER]
+    still = {alone.endpoint, other.endpoint}
+    assert _current(members, is_job=False, still=still) == [MEMBER, alone, other]
+    assert _current([alone, gone], is_job=False, still={gone.endpoint}) == [alone, gone]
 
 
 def test_a_process_is_there_once() -> None:
