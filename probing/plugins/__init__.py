@@ -146,6 +146,12 @@ class Installed:
     problem: str | None = None
 
 
+_PARTS = {
+    "tables": (RecordedTable, LiveTable), "actions": (Action,), "questions": (Question,)
+}  # fmt: skip
+"""What the fields of a plugin hold."""
+
+
 def installed() -> tuple[Installed, ...]:
     """All plugins that are installed, by name; none with PROBING_PLUGINS=0."""
     setting = find("plugins")
@@ -180,9 +186,24 @@ def _load(point: EntryPoint) -> Installed:
         problem = f"{point.value} is a {type(found).__name__}, and not a probing.plugins.Plugin"
     elif not _NAME.fullmatch(name):
         problem = "a plugin's name is lower-case letters, digits, _ and -"
+    elif (wrong := _wrong_part(found)) is not None:
+        problem = wrong
     else:
         return Installed(name=name, plugin=found)
     return Installed(name=name, plugin=Plugin(), problem=problem)
+
+
+def _wrong_part(plugin: Plugin) -> str | None:
+    """What a plugin has that is not what its field is to hold."""
+    for name, kinds in _PARTS.items():
+        those = getattr(plugin, name)
+        if not isinstance(those, (tuple, list)):
+            return f"its {name} are a {type(those).__name__}, and not a tuple"
+        for one in those:
+            if not isinstance(one, kinds) or not isinstance(one.name, str):
+                words = " or ".join(kind.__name__ for kind in kinds)
+                return f"one of its {name} is no {words} with a name: {type(one).__name__}"
+    return None
 
 
 def failure(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from probing.agent.live.encode import encode_live
 from probing.errors import PluginFailed
 from probing.messages.codec import decode
 from probing.messages.common import LiveRows
-from probing.plugins import LiveTable
+from probing.plugins import LiveTable, Plugin, Question, _load
 from probing.ring.arrow_tables import live_to_arrow
 from probing.script.own_tables import declaration
 from probing.settings import Settings
@@ -99,3 +99,36 @@ def test_a_tensor_that_cannot_be_read_is_null() -> None:
     assert values.told("n", "int64", torch.tensor(0.5)) is None
     assert values.note is not None
     assert values.note.endswith("n is an int, and was given a tensor of another type")
+
+
+class Point:
+    """An entry point whose plugin is there."""
+
+    name = "bad"
+
+    def __init__(self, plugin: object) -> None:
+        self.value, self._plugin = "m:plugin", plugin
+
+    def load(self) -> object:
+        """The plugin."""
+        return self._plugin
+
+
+TABLE = LiveTable(name="a", columns={"x": int}, doc="", compute=list)
+QUESTION = Question(name="q", doc="", sql="SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "says"),
+    [
+        (Plugin(tables=(TABLE), questions=(QUESTION,)), "its tables are a LiveTable"),  # type: ignore[arg-type]
+        (Plugin(questions=QUESTION), "its questions are a Question, and not a tuple"),  # type: ignore[arg-type]
+        (Plugin(actions=(QUESTION,)), "one of its actions is no Action"),  # type: ignore[arg-type]
+        (Plugin(tables=(TABLE,), questions=(QUESTION,)), None),
+    ],
+)
+def test_a_plugin_without_a_comma_is_told_as_such(plugin: Plugin, says: str | None) -> None:
+    """What is no tuple of what it should be of is refused as it is loaded, and harms no other."""
+    found = _load(Point(plugin))  # type: ignore[arg-type]
+    assert (found.problem or "").startswith(says or "")
+    assert found.plugin == (plugin if says is None else Plugin())
