@@ -218,6 +218,8 @@ def _notes(groups: Sequence[Group], outcomes: Sequence[Outcome[None]]) -> tuple[
 
 def _judge(judged: _Judged, *, is_thorough: bool = True) -> None:
     """All rules on one process, one after the other, those that take time last."""
+    signs: list[Sign]
+    why: str | None
     for rule in sorted(_rules(), key=lambda rule: rule.cost_s):
         if rule.cost_s and not is_thorough:
             signs, why = [], _NOT_THOROUGH
