@@ -44,8 +44,11 @@ def node_tokens(settings: Settings, directory: RunDirectory) -> Tokens:
 
 
 def end_by_signals(stop: Callable[[], None]) -> None:
-    """Have the signals that end a process call this."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    """Have the signals that end a process call this; under `nohup`, the terminal's end does not."""
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         signal.signal(number, lambda *_: stop())
 
 
