@@ -44,6 +44,13 @@ class Receiver:
     deliver: Callable[[Any], None]
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: urllib would ask there by GET, without the event."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Ask nowhere else."""
+
+
 def address_in(environment: Mapping[str, str], name: str) -> str:
     """The address of a webhook, in a variable of an environment.
 
@@ -68,13 +75,15 @@ def webhook(url: str, payload: Callable[[str, Any], Any]) -> Receiver:
     if not re.fullmatch(r"https?://[^\s\x00-\x1f\x7f]+", url):  # not shown: it may be a secret
         raise UsageError("a webhook is not an address that begins with http:// or https://.")
 
+    opener = urllib.request.build_opener(_NoRedirects)
+
     def deliver(event: Any) -> None:
         body = json.dumps(payload(url, event)).encode()
         request = urllib.request.Request(  # noqa: S310 - the scheme was looked at
             url, data=body, headers={"Content-Type": "application/json"}, method="POST"
         )
         try:
-            urllib.request.urlopen(request, timeout=_LIMIT_S).close()  # noqa: S310
+            opener.open(request, timeout=_LIMIT_S).close()
         except urllib.error.HTTPError as error:
             raise OSError(f"it answered {error.code}") from None
 

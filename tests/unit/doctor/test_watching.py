@@ -168,6 +168,12 @@ def hook() -> Iterator[tuple[str, list[Any], list[int]]]:
             if code == 200:
                 posted.append(json.loads(body))
             self.send_response(code)
+            if code == 302:
+                self.send_header("Location", "/login")
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.send_response(200)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
@@ -193,6 +199,17 @@ def test_an_event_is_tried_again_until_it_is_taken(
     wait_until(lambda: posted, "an event")
     made.close(10)
     assert posted == [as_json(event())]
+
+
+def test_a_receiver_that_redirects_has_not_taken_an_event(
+    hook: tuple[str, list[Any], list[int]],
+) -> None:
+    """Behind a redirect, such as to a page for signing in, nobody gets what was posted."""
+    url, posted, codes = hook
+    codes.append(302)
+    with pytest.raises(OSError, match="it answered 302"):
+        webhook(url, payload_for).deliver(event())
+    assert posted == []
 
 
 @pytest.mark.parametrize("error", [http.client.BadStatusLine("x"), ValueError("no answer")])
