@@ -38,10 +38,12 @@ class Receiver:
     Attributes:
         name: What it is called in a note.
         deliver: Brings an event there; raises `OSError` where that fails.
+        forgets: Whether it is to be told again and again of what stands.
     """
 
     name: str
     deliver: Callable[[Any], None]
+    forgets: bool = False
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -63,11 +65,12 @@ def address_in(environment: Mapping[str, str], name: str) -> str:
     return address
 
 
-def webhook(url: str, payload: Callable[[str, Any], Any]) -> Receiver:
+def webhook(url: str, payload: Callable[[str, Any], Any], *, forgets: bool = False) -> Receiver:
     """A receiver that is posted JSON.
 
     Args:
         payload: Makes of the address and an event what is posted.
+        forgets: Whether it is to be told again and again of what stands.
 
     Raises:
         UsageError: It is no address of HTTP.
@@ -88,7 +91,7 @@ def webhook(url: str, payload: Callable[[str, Any], Any]) -> Receiver:
             raise OSError(f"it answered {error.code}") from None
 
     host = url.split("/")[2].rpartition("@")[2]  # a path may be a secret
-    return Receiver(name=f"the webhook at {host}", deliver=deliver)
+    return Receiver(name=f"the webhook at {host}", deliver=deliver, forgets=forgets)
 
 
 def user_command(line: str, payload: Callable[[Any], Any]) -> Receiver:
@@ -128,12 +131,14 @@ class Delivery:
         self._tries_s = tries_s
         self._stopping = threading.Event()
         self._lines: list[queue.Queue[Any]] = []
+        self._forgetful: list[queue.Queue[Any]] = []
         self._threads: list[threading.Thread] = []
         for receiver in receivers:
             line: queue.Queue[Any] = queue.Queue(MOST_WAITING)
             thread = threading.Thread(target=self._work, args=(receiver, line), daemon=True)
             thread.start()
             self._lines.append(line)
+            self._forgetful += [line] if receiver.forgets else []
             self._threads.append(thread)
 
     def send(self, event: Any) -> None:
@@ -145,6 +150,12 @@ class Delivery:
                     break
                 except queue.Full:
                     self._drop(line)
+
+    def remind(self, events: tuple[Any, ...]) -> None:
+        """Have those who forget told of what stands, all at once; no more while anything waits."""
+        for line in self._forgetful:
+            if events and line.empty():
+                line.put_nowait(events)
 
     def close(self, timeout_s: float) -> None:
         """Wait until all is delivered, or for so long."""
@@ -164,9 +175,11 @@ class Delivery:
         terminal.note(f"{MOST_WAITING} events wait for a receiver: the oldest was given up.")
 
     def _work(self, receiver: Receiver, line: queue.Queue[Any]) -> None:
+        is_lost = False
         while (event := line.get()) is not None:
             reason = self._try(receiver, event)
-            if reason is not None:
+            was_lost, is_lost = is_lost, reason is not None
+            if reason is not None and not (was_lost and isinstance(event, tuple)):
                 terminal.note(f"an event could not be brought to {receiver.name}: {reason}.")
 
     def _try(self, receiver: Receiver, event: Any) -> str | None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
-from ...diagnosis.doctor.watching import Event, Watch, as_json, payload_for
+from ...diagnosis.doctor.watching import Event, Watch, as_json, forgets, payload_for
 from ...errors import ProbingError
 from ...messages.frozen import dataclass
 from ..output import terminal
@@ -79,7 +79,7 @@ def watch_and_tell(look: Callable[[], Report], wish: Wish) -> bool:
     """
     terminal.go_live()
     addresses = [*wish.webhooks, *(address_in(os.environ, name) for name in wish.variables)]
-    receivers = [webhook(url, payload_for) for url in addresses]
+    receivers = [webhook(url, payload_for, forgets=forgets(url)) for url in addresses]
     receivers += [user_command(line, as_json) for line in wish.commands]
     telling = _Telling(wish, Delivery(receivers))
     try:
@@ -124,13 +124,15 @@ class _Telling:
 
     def __init__(self, wish: Wish, delivery: Delivery) -> None:
         self._wish, self.delivery = wish, delivery
-        self._watch = Watch(cast("Certainty", wish.least))
+        self._watch = Watch(cast("Certainty", wish.least), every_s=wish.every_s)
         self.has_told = False
 
     def tell(self, report: Report) -> None:
         """Tell what has begun and ended since the report before."""
+        now_s = time.time()
+        self.delivery.remind(self._watch.standing(now_s))
         events = self._watch.changes(
-            report.findings, missed=report.missed_of, about=report.about, now_s=time.time()
+            report.findings, missed=report.missed_of, about=report.about, now_s=now_s
         )
         for event in events:
             _show(event, self._wish)

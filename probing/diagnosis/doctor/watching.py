@@ -8,6 +8,7 @@ Nothing is over because a process that crashed has been forgotten.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -15,6 +16,10 @@ from ...messages.frozen import dataclass
 from .findings import CERTAINTIES, Certainty, Finding
 
 _ENOUGH = 2
+_STANDS_S, _STANDS_FOR = 300.0, 4
+"""So long, and for so many reports, a finding is taken to stand of which nothing more is told."""
+_CRASH_S = 86_400.0
+"""The same of a crash, which nothing ends: its process is forgotten soon."""
 _ORDER = tuple(CERTAINTIES)
 _SEVERITIES = {"certain": "critical", "likely": "warning", "possible": "info"}
 
@@ -27,6 +32,7 @@ class Event:
         about: Whom it is about.
         time_s: When that was seen, since the epoch.
         began_s: When it was first seen.
+        until_s: Until when it is taken to stand, where nothing more is told of it.
     """
 
     kind: Literal["begun", "ended"]
@@ -34,6 +40,7 @@ class Event:
     about: str
     time_s: float
     began_s: float
+    until_s: float = math.inf
 
 
 @dataclass(slots=True)
@@ -42,6 +49,7 @@ class _Known:
 
     Attributes:
         finding: As it was told: receivers know its end by what they were told of its beginning.
+        about: Whom the report was about, in which it was told.
         seen: In how many reports, one after the other.
         missed: In how many it was missing since.
         is_told: Whether its beginning was told.
@@ -52,17 +60,20 @@ class _Known:
     seen: int = 0
     missed: int = 0
     is_told: bool = False
+    about: str = ""
 
 
 class Watch:
     """Keeps what was found, and says what has changed."""
 
-    def __init__(self, least: Certainty = "likely") -> None:
+    def __init__(self, least: Certainty = "likely", *, every_s: float = 0.0) -> None:
         """Begin with nothing known.
 
         Args:
             least: What is less sure is not told.
+            every_s: How often there is a report.
         """
+        self._stands_s = max(_STANDS_S, _STANDS_FOR * every_s)
         self._sure = _ORDER[: _ORDER.index(least) + 1]
         self._known: dict[tuple[str, str], _Known] = {}
         """By rule and job, or process: of which ranks a finding is may change."""
@@ -89,8 +100,8 @@ class Watch:
             known = self._known.setdefault(key, _Known(finding, now_s))
             known.seen, known.missed = known.seen + 1, 0
             if not known.is_told and (finding.certainty == "certain" or known.seen >= _ENOUGH):
-                known.is_told, known.finding = True, finding
-                events.append(_event("begun", known, about, now_s))
+                known.is_told, known.finding, known.about = True, finding, about
+                events.append(self._event("begun", known, now_s))
         for key, known in list(self._known.items()):
             rule, whole = key
             if key in present or rule in missed.get(whole, ()):
@@ -99,16 +110,29 @@ class Watch:
             if known.missed >= _ENOUGH or not known.is_told:
                 del self._known[key]
                 if known.is_told and (whole in missed or known.finding.group != "crashed"):
-                    events.append(_event("ended", known, about, now_s))
+                    events.append(self._event("ended", known, now_s))
         return tuple(sorted(events, key=lambda event: event.finding.order))
+
+    def standing(self, now_s: float) -> tuple[Event, ...]:
+        """The beginnings of all that was told and is not over, for who forgets them otherwise."""
+        return tuple(
+            [self._event("begun", one, now_s) for one in self._known.values() if one.is_told]
+        )
+
+    def _event(self, kind: Literal["begun", "ended"], known: _Known, now_s: float) -> Event:
+        lasts_s = _CRASH_S if known.finding.group == "crashed" else self._stands_s
+        return Event(
+            kind=kind,
+            finding=known.finding,
+            about=known.about,
+            time_s=now_s,
+            began_s=known.began_s,
+            until_s=now_s + lasts_s,
+        )
 
 
 def _order(finding: Finding) -> tuple[int, float]:
     return finding.order
-
-
-def _event(kind: Literal["begun", "ended"], known: _Known, about: str, now_s: float) -> Event:
-    return Event(kind=kind, finding=known.finding, about=about, time_s=now_s, began_s=known.began_s)
 
 
 def as_json(event: Event) -> dict[str, Any]:
@@ -145,8 +169,12 @@ def _slack_text(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def as_alert(event: Event) -> list[dict[str, Any]]:
-    """An event as Alertmanager's `/api/v2/alerts` takes it, which asks for a list."""
+def as_alert(event: Event) -> dict[str, Any]:
+    """An event as one of those that Alertmanager's `/api/v2/alerts` takes a list of.
+
+    It takes an alert for resolved at its `endsAt`, or after five minutes (its `resolve_timeout`),
+    unless the same labels come again.
+    """
     finding = event.finding
     labels = {
         "alertname": "probing",
@@ -155,7 +183,7 @@ def as_alert(event: Event) -> list[dict[str, Any]]:
         "about": event.about,
         "who": finding.who or event.about,
     }
-    alert: dict[str, Any] = {
+    return {
         "labels": labels,
         "annotations": {
             "summary": finding.summary,
@@ -164,10 +192,8 @@ def as_alert(event: Event) -> list[dict[str, Any]]:
             "next": finding.next,
         },
         "startsAt": _rfc3339(event.began_s),
+        "endsAt": _rfc3339(event.time_s if event.kind == "ended" else event.until_s),
     }
-    if event.kind == "ended":
-        alert["endsAt"] = _rfc3339(event.time_s)
-    return [alert]
 
 
 def _rfc3339(time_s: float) -> str:
@@ -176,10 +202,17 @@ def _rfc3339(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, tz=timezone.utc).isoformat()
 
 
-def payload_for(url: str, event: Event) -> Any:
-    """An event in the shape that the receiver takes, as its address tells."""
-    if "hooks.slack.com/" in url:
-        return as_slack(event)
-    if url.partition("?")[0].rstrip("/").endswith("/api/v2/alerts"):
-        return as_alert(event)
-    return as_json(event)
+def forgets(url: str) -> bool:
+    """Whether the receiver at an address is to be told again and again of what stands."""
+    return url.partition("?")[0].rstrip("/").endswith("/api/v2/alerts")
+
+
+def payload_for(url: str, event: Event | tuple[Event, ...]) -> Any:
+    """An event in the shape that the receiver takes, as its address tells.
+
+    Args:
+        event: Several for a receiver that forgets.
+    """
+    if isinstance(event, tuple) or forgets(url):
+        return [as_alert(one) for one in (event if isinstance(event, tuple) else (event,))]
+    return as_slack(event) if "hooks.slack.com/" in url else as_json(event)

@@ -135,7 +135,55 @@ def test_who_was_seen_to_run_is_looked_at_twice_after_its_end() -> None:
 
 def event(kind: Any = "begun") -> Event:
     """One event."""
-    return Event(kind=kind, finding=finding(), about="rank 3", time_s=70.0, began_s=60.5)
+    return Event(
+        kind=kind, finding=finding(), about="rank 3", time_s=70.0, began_s=60.5, until_s=370.0
+    )
+
+
+def test_an_end_has_the_labels_of_its_beginning() -> None:
+    """Alertmanager knows an alert by its labels: who else is watched meanwhile changes none."""
+    watch, url = Watch(), "http://alerts:9093/api/v2/alerts"
+    sure = finding("hang", "certain")
+    (begun,) = watch.changes([sure], missed=NONE, about="ranks 0-3", now_s=1.0)
+    watch.changes([], missed=NONE, about="ranks 0-3, process 77", now_s=2.0)
+    (stands,) = payload_for(url, watch.standing(2.5))
+    (ended,) = watch.changes([], missed=NONE, about="process 77", now_s=3.0)
+    (first,), (last,) = payload_for(url, begun), payload_for(url, ended)
+    assert first["labels"] == stands["labels"] == last["labels"]
+    assert first["startsAt"] == stands["startsAt"]
+    assert first["endsAt"] < stands["endsAt"], "it goes on"
+    assert (last["endsAt"], watch.standing(4.0)) == ("1970-01-01T00:00:03+00:00", ())
+    slow = Watch(every_s=600)
+    (begun,) = slow.changes([sure], missed=NONE, about="", now_s=0.0)
+    assert begun.until_s == 2400
+
+
+def test_who_forgets_is_reminded_of_what_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    """Alertmanager gets what stands at each look, others do not; that it is away is said once."""
+    got: list[Any] = []
+    fails = threading.Event()
+
+    def deliver(event: Any) -> None:
+        got.append(event)
+        if fails.is_set():
+            raise OSError("it is away")
+
+    other: list[Any] = []
+    made = Delivery(
+        [
+            Receiver(name="the one", deliver=deliver, forgets=True),
+            Receiver(name="the other", deliver=other.append),
+        ],
+        tries_s=(0,),
+    )
+    made.remind(())
+    for number in range(4):
+        made.remind((number,))
+        wait_until(lambda number=number: (number,) in got, "the reminder")  # type: ignore[misc]
+        fails.set()
+    made.close(10)
+    assert (got, other) == ([(0,), (1,), (2,), (3,)], [])
+    assert capsys.readouterr().err.count("could not be brought to the one") == 1
 
 
 def test_events_have_the_shapes_that_receivers_take() -> None:
@@ -147,7 +195,7 @@ def test_events_have_the_shapes_that_receivers_take() -> None:
     assert begun["labels"]["alertname"] == "probing"
     assert begun["labels"]["severity"] == "warning"
     assert begun["startsAt"] == "1970-01-01T00:01:00.500000+00:00"
-    assert "endsAt" not in begun
+    assert begun["endsAt"] == "1970-01-01T00:06:10+00:00", "five minutes on, if not told again"
     (ended,) = payload_for("http://alerts:9093/api/v2/alerts/", event("ended"))
     assert ended["labels"] == begun["labels"]
     assert ended["endsAt"] == "1970-01-01T00:01:10+00:00"
