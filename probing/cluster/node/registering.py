@@ -20,6 +20,8 @@ from ..job.providers.job_store import register_in_store
 from ..launchers import place_in
 from ..registration import Registration, register
 
+Store = tuple[str, int, int]
+"""Host, port and the attempt."""
 _DIRECTORY_S = 600.0
 _STORE_S = 10.0
 
@@ -37,7 +39,8 @@ class Registrar:
         self._job_dir = job_dir
         self._path: Path | None = None
         self._next_file = self._next_store = 0.0
-        self._stores: set[tuple[str, int, int]] = set()
+        self._stores: dict[Store, set[Path]] = {}
+        """Where it is registered, and the processes of the jobs that it is for."""
 
     def look(self, folders: Iterable[ProcessFolder]) -> None:
         """Register where that has not been done, or is long ago.
@@ -51,8 +54,7 @@ class Registrar:
             self._register_in_directory()
         if now >= self._next_store:
             self._next_store = now + _STORE_S
-            for store in {found for folder in folders if (found := store_of(folder.pid))}:
-                self._register_in(store)
+            self._look_at_stores(folders)
 
     def close(self) -> None:
         """Take the file away; what is in a store goes with its job."""
@@ -60,13 +62,24 @@ class Registrar:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
 
-    def _register_in(self, store: tuple[str, int, int]) -> None:
-        if store in self._stores:
-            return
+    def _look_at_stores(self, folders: Iterable[ProcessFolder]) -> None:
+        """Register with each job: where all processes are others than before, it is another one."""
+        found: dict[Store, set[Path]] = {}
+        for folder in folders:
+            if (store := store_of(folder.pid)) is not None:
+                found.setdefault(store, set()).add(folder.path)
+        before, self._stores = self._stores, {}
+        for store, those in found.items():
+            if not before.get(store, set()).isdisjoint(those) or self._is_registered_in(store):
+                self._stores[store] = those
+
+    def _is_registered_in(self, store: Store) -> bool:
+        """Register, and tell whether that could be done."""
         host, port, attempt = store
         with contextlib.suppress(ProbingError):
             register_in_store(host, port, attempt=attempt, listen=self._listen)
-            self._stores.add(store)
+            return True
+        return False
 
     def _register_in_directory(self) -> None:
         pid = os.getpid()
@@ -84,7 +97,7 @@ class Registrar:
             self._path = register(Path(self._job_dir), entry)
 
 
-def store_of(pid: int) -> tuple[str, int, int] | None:
+def store_of(pid: int) -> Store | None:
     """Host and port of the store that the launcher of a process keeps, and its attempt.
 
     Only torchrun's own store: one that a rank would make is none of ours to connect to early.
