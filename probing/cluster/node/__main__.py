@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...errors import ProbingError, Unreachable, UsageError
@@ -28,7 +28,7 @@ from ...settings import Settings, find
 _CONNECTIONS = 1024
 _REQUESTS = 256
 """Many clients ask one node server about many ranks."""
-_WATCH = find("watch").env
+_WATCH, _JOB_DIR = find("watch").env, find("job_dir").env
 
 
 def main(argv: Sequence[str]) -> int:
@@ -140,11 +140,16 @@ def _start_beside(settings: Settings) -> list[subprocess.Popen[bytes]]:
             [sys.executable, "-m", "probing", "-t", "all", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env=without_agent(os.environ) | {_WATCH: settings.watch},
+            env=_beside(os.environ) | {_WATCH: settings.watch},
             preexec_fn=end_with_us,  # noqa: PLW1509 - this process has one thread yet
         )
         for words in commands
     ]
+
+
+def _beside(environment: Mapping[str, str]) -> dict[str, str]:
+    """What they see: nothing that names other machines, which have node servers of their own."""
+    return {k: v for k, v in without_agent(environment).items() if k != _JOB_DIR}
 
 
 def _keeping(settings: Settings) -> list[str]:

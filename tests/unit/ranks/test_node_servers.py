@@ -1,14 +1,18 @@
-"""Where a node server leaves its address."""
+"""What node servers are started with, and where they leave their addresses."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from probing.cluster.job.plans import plan_of
 from probing.cluster.node import registering
+from probing.cluster.node.__main__ import _beside
 from probing.cluster.node.registering import Registrar
+from probing.cluster.registration import Registration, register
 from probing.errors import Unreachable
 from probing.rundir.folders import RunDirectory
 
@@ -40,3 +44,15 @@ def test_each_job_at_an_address_gets_it(tmp_path: Path, monkeypatch: pytest.Monk
     assert told == []
     assert [look(4, 5), look(4)] == [1, 0], "the next job, before a look saw none"
     assert [look(), look(4), look(99)] == [0, 1, 0]
+
+
+def test_each_node_server_has_its_own_machine_watched(tmp_path: Path) -> None:
+    """What the job's directory lists is the other machines': they would tell each finding, too."""
+    there = Registration(
+        kind="node", listen="b:1", host="b", pid=5, start_time=1, boot_id="another",
+        pid_namespace=1, registered_ns=time.time_ns(),
+    )  # fmt: skip
+    register(tmp_path, there)
+    given = {"PROBING_JOB_DIR": str(tmp_path), "PROBING": "1", "PROBING_TOKEN": "t"}
+    assert plan_of("all", given).told == ("b:1",)
+    assert _beside(given) == {"PROBING_TOKEN": "t"}
