@@ -17,10 +17,14 @@ from ..cluster.registration import Registration, as_reached, register
 from ..linux import process
 from ..own_files import places_of
 from ..rundir import folders as rundir, node_card
-from ..settings import Settings
+from ..settings import Settings, find
 from .state import Agent
 
 _START_S = 20.0
+_FILES = frozenset(
+    find(name).env
+    for name in ("history", "history_spool", "job_dir", "tls_ca", "tls_cert", "tls_key")
+)
 _LEFT_OUT = frozenset({"PROBING", "PROBING_LISTEN", "PYTHONPATH", "PYTHONSTARTUP"})
 
 
@@ -73,8 +77,12 @@ def start_node(directory: rundir.RunDirectory, tokens: Mapping[str, str]) -> Non
 
 
 def _environment(directory: rundir.RunDirectory) -> dict[str, str]:
-    """What it sees: nothing that would put an agent into it, and where probing is."""
+    """What it sees: nothing that would put an agent into it, and where probing and files are."""
     kept = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
+    for name in _FILES & kept.keys():
+        place = kept[name].strip()
+        if place and "://" not in place:  # it works in another folder
+            kept[name] = os.path.abspath(place)
     places = places_of("probing", "aiohttp", "duckdb", "pyarrow", "numpy")
     return kept | {
         "PROBING_HOME": str(directory.path),

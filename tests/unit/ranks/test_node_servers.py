@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from probing.agent import announcing
 from probing.cluster.job.plans import plan_of
 from probing.cluster.node import registering
 from probing.cluster.node.__main__ import _beside
@@ -56,3 +57,19 @@ def test_each_node_server_has_its_own_machine_watched(tmp_path: Path) -> None:
     given = {"PROBING_JOB_DIR": str(tmp_path), "PROBING": "1", "PROBING_TOKEN": "t"}
     assert plan_of("all", given).told == ("b:1",)
     assert _beside(given) == {"PROBING_TOKEN": "t"}
+
+
+def test_files_are_where_they_were_for_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node server works in another folder than the training whose variables it gets."""
+    monkeypatch.chdir(tmp_path)
+    given = {"HISTORY": "runs", "JOB_DIR": "../shared", "TLS_CERT": "/c.pem", "HOST": "here"}
+    for name, value in given.items():
+        monkeypatch.setenv(f"PROBING_{name}", value)
+    seen = announcing._environment(RunDirectory(tmp_path))
+    assert [seen[f"PROBING_{name}"] for name in given] == [
+        str(tmp_path / "runs"), str(tmp_path.parent / "shared"), "/c.pem", "here"
+    ]  # fmt: skip
+    monkeypatch.setenv("PROBING_HISTORY", "s3://bucket/runs")
+    assert announcing._environment(RunDirectory(tmp_path))["PROBING_HISTORY"] == "s3://bucket/runs"
