@@ -7,7 +7,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +17,7 @@ from ..keep_options import keep_of, keep_options
 from ..options import style_option
 from ..output import terminal
 from ..target import Target, target_options
+from ..watch.ending import Ending
 
 if TYPE_CHECKING:
     from ...cluster.job.membership import Member
@@ -38,7 +39,8 @@ _LEAST = 16
 )  # fmt: skip
 @click.option(
     "--every", type=click.FloatRange(min=1.0), metavar="SECONDS",
-    help="Export again every so often, and each process once more after its end, until Ctrl-C.",
+    help="Export again every so often, and each process once more after its end, until Ctrl-C"
+    " or, once more then, SIGTERM.",
 )  # fmt: skip
 @click.option("--compact", is_flag=True, help="Put small files together after each round.")
 @keep_options
@@ -75,6 +77,7 @@ def command(
     tidies = compact or keep != keep_of(None, None)
     if every is not None:
         _go_on(target, place, project, every_s=every, keep=keep if tidies else None)
+        context.exit()
     done: list[Exported] = []
     code = 0
     for member in _members(target):
@@ -102,22 +105,25 @@ def _drain(place: Place) -> int:
 
 def _go_on(
     target: Target, place: Place, project: str | None, *, every_s: float, keep: Keep | None
-) -> NoReturn:
-    """Export again and again, and tell each trouble once.
+) -> None:
+    """Export again and again, and tell each trouble once; after SIGTERM once more.
 
     Args:
         keep: What is to stay; None where the files are left as they are.
     """
     kept = _Kept(place, project)
     terminal.note(f"exporting to {place.name} every {every_s:g} s")
-    while True:
-        began = time.monotonic()
-        for folder in _folders(target):
-            kept.take(folder)
-        kept.drain()
-        if keep is not None:
-            kept.tidy(keep, until_s=began + every_s / 2)
-        time.sleep(max(0.0, began + every_s - time.monotonic()))
+    with Ending() as ending:
+        is_last = False
+        while not is_last:
+            is_last, began = ending.is_asked, time.monotonic()
+            for folder in _folders(target):
+                kept.take(folder)
+            kept.drain()
+            if keep is not None and not ending.is_asked:
+                kept.tidy(keep, until_s=began + every_s / 2)
+            if not is_last:
+                ending.wait(began + every_s - time.monotonic())
 
 
 class _Kept:

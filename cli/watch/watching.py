@@ -1,7 +1,7 @@
 """A doctor who stays: looks again and again, and tells what begins and what ends.
 
-Rules of this file: a look that fails is told once and tried again; only Ctrl-C and the end of all
-that is watched end it.
+Rules of this file: a look that fails is told once and tried again; only Ctrl-C, SIGTERM, after
+which it looks once more, and the end of all that is watched end it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ...errors import ProbingError
 from ...messages.frozen import dataclass
 from ..output import terminal
 from .delivery import Delivery, address_in, user_command, webhook
+from .ending import Ending
 
 if TYPE_CHECKING:
     from ...cluster.job.members import Member
@@ -82,27 +83,29 @@ def watch_and_tell(look: Callable[[], Report], wish: Wish) -> bool:
     receivers = [webhook(url, payload_for, forgets=forgets(url)) for url in addresses]
     receivers += [user_command(line, as_json) for line in wish.commands]
     telling = _Telling(wish, Delivery(receivers))
-    try:
-        for report in _reports(look, wish):
-            telling.tell(report)
-            if report.has_ended and not wish.goes_on:
-                telling.tell(report)  # what has only begun is told now or never
-                terminal.note(f"{report.about} has ended: nothing is left to watch")
-                break
-    finally:
-        telling.delivery.close(_LAST_S)
+    with Ending() as ending:
+        try:
+            for report in _reports(look, wish, ending):
+                telling.tell(report)
+                if report.has_ended and not wish.goes_on:
+                    telling.tell(report)  # what has only begun is told now or never
+                    terminal.note(f"{report.about} has ended: nothing is left to watch")
+                    break
+        finally:
+            telling.delivery.close(_LAST_S)
     return telling.has_told
 
 
-def _reports(look: Callable[[], Report], wish: Wish) -> Iterator[Report]:
+def _reports(look: Callable[[], Report], wish: Wish, ending: Ending) -> Iterator[Report]:
     """One report after the other; a look that fails is made again.
 
     Raises:
         ProbingError: The first one fails, and it is to end with what is watched.
     """
     trouble = "" if wish.goes_on else None
-    while True:
-        began = time.monotonic()
+    is_last = False
+    while not is_last:
+        is_last, began = ending.is_asked, time.monotonic()
         try:
             yield look()
             trouble = ""
@@ -112,7 +115,8 @@ def _reports(look: Callable[[], Report], wish: Wish) -> Iterator[Report]:
             if error.message != trouble:
                 terminal.note(f"{error.message.rstrip('.')}; it is asked again")
             trouble = error.message
-        time.sleep(max(0.0, wish.every_s - (time.monotonic() - began)))
+        if not is_last:
+            ending.wait(wish.every_s - (time.monotonic() - began))
 
 
 class _Telling:

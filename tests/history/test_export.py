@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from probing.cli.commands.export import _Kept
+from probing.cli.commands.export import _go_on, _Kept
+from probing.cli.target import Target
 from probing.client.listing import summarize
 from probing.diagnosis.runs.kept import find_kept
 from probing.errors import DamagedHistory, HistoryBusy, HistoryUnwritable
@@ -423,3 +425,33 @@ def test_one_process_does_not_end_the_export_of_all(
         kept.take(folder)
     assert place.taken == [good]
     assert capsys.readouterr().err.count("ValueError: what is this?") == 1
+
+
+def test_what_is_asked_to_end_exports_once_more(
+    ended: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod's exporter gets SIGTERM as the training has ended: the last rows are kept, too."""
+    first = ended(start_time=1)
+    monkeypatch.setenv("PROBING_HOME", str(first.path.parent))
+    taken: list[str] = []
+
+    class Place:
+        name = "there"
+
+        def export(self, folder: ProcessFolder, *, project: str | None) -> None:
+            """Take it; meanwhile the signal comes, and then something ends."""
+            taken.append(folder.path.name)
+            if len(taken) == 1:
+                signal.raise_signal(signal.SIGTERM)
+                ended(start_time=2)
+
+        def drain(self) -> None:
+            """Nothing waits."""
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        _go_on(Target(endpoints=("all",)), cast("Any", Place()), None, every_s=600, keep=None)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert len(set(taken)) == len(taken) == 2

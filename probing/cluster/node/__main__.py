@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from ...settings import Settings, find
 _CONNECTIONS = 1024
 _REQUESTS = 256
 """Many clients ask one node server about many ranks."""
+_LAST_S = 20.0
 _WATCH, _JOB_DIR = find("watch").env, find("job_dir").env
 
 
@@ -114,9 +116,7 @@ def _serve(options: argparse.Namespace) -> None:
         server.settings = dataclasses.replace(settings, listen=f"{host}:0")
         server.run(told=lambda address: _tell(address, directory), idle_s=idle_s)
     finally:
-        for process in beside:
-            process.terminate()
-            process.wait()
+        _end(beside)
 
 
 def _start_beside(settings: Settings) -> list[subprocess.Popen[bytes]]:
@@ -140,11 +140,25 @@ def _start_beside(settings: Settings) -> list[subprocess.Popen[bytes]]:
             [sys.executable, "-m", "probing", "-t", "all", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for us alone, and they make a last round
             env=_beside(os.environ) | {_WATCH: settings.watch},
             preexec_fn=end_with_us,  # noqa: PLW1509 - this process has one thread yet
         )
         for words in commands
     ]
+
+
+def _end(beside: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Have them look and keep what there is for the last time, in less than a pod may take."""
+    for process in beside:
+        process.terminate()
+    end = time.monotonic() + _LAST_S
+    for process in beside:
+        try:
+            process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _beside(environment: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import dataclasses
 import http.client
 import http.server
 import json
+import signal
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,9 +15,10 @@ import pytest
 
 from probing.cli.watch import delivery
 from probing.cli.watch.delivery import Delivery, Receiver, address_in, user_command, webhook
-from probing.cli.watch.watching import Seen
+from probing.cli.watch.watching import Seen, Wish, watch_and_tell
 from probing.cluster.job.membership import Member
 from probing.diagnosis.doctor.findings import Certainty, Finding
+from probing.diagnosis.doctor.report import Report
 from probing.diagnosis.doctor.watching import Event, Watch, as_json, payload_for
 from probing.errors import UsageError
 from tests.harness.targets import wait_until
@@ -330,3 +332,26 @@ def test_a_command_gets_the_event_on_its_input(tmp_path: Any) -> None:
     assert json.loads(path.read_text()) == as_json(event())
     with pytest.raises(OSError, match="ended with 3"):
         user_command("exit 3", as_json).deliver(event())
+
+
+def test_a_watch_that_is_asked_to_end_looks_once_more() -> None:
+    """What crashed since its last look, as a pod whose end is the reason, is told."""
+    wish = Wish(
+        every_s=600, least="likely", goes_on=True, is_json=True, webhooks=(), variables=(),
+        commands=(),
+    )  # fmt: skip
+    looks: list[int] = []
+
+    def look() -> Report:
+        looks.append(1)
+        if len(looks) == 1:
+            signal.raise_signal(signal.SIGTERM)
+        found = (finding("ended", "certain"),) if len(looks) == 2 else ()
+        return Report(findings=found, healthy=(), not_looked_at=(), about="", steps=0, seconds=0.0)
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        assert watch_and_tell(look, wish)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert len(looks) == 2
