@@ -121,7 +121,7 @@ def _go_on(
                 kept.take(folder)
             kept.drain()
             if keep is not None and not ending.is_asked:
-                kept.tidy(keep, until_s=began + every_s / 2)
+                kept.tidy(keep, until_s=began + every_s / 2, ending=ending)
             if not is_last:
                 ending.wait(began + every_s - time.monotonic())
 
@@ -168,10 +168,10 @@ class _Kept:
             if self._told.pop(self._place.name, None):
                 terminal.note(f"{self._place.name} takes what is exported again")
 
-    def tidy(self, keep: Keep, *, until_s: float) -> None:
+    def tidy(self, keep: Keep, *, until_s: float, ending: Ending) -> None:
         """Put small files together; rows wait meanwhile, so not for long."""
         try:
-            _tidy(self._place, keep, until_s=until_s)
+            _tidy(self._place, keep, until_s=until_s, ending=ending)
         except StoreUnreachable:
             pass  # as `drain` has told
         except ProbingError as error:
@@ -185,7 +185,7 @@ class _Kept:
         self._told[whose] = message
 
 
-def _tidy(place: Place, keep: Keep, *, until_s: float | None) -> None:
+def _tidy(place: Place, keep: Keep, *, until_s: float | None, ending: Ending | None = None) -> None:
     """Put small files together, where nobody else does.
 
     Raises:
@@ -195,7 +195,10 @@ def _tidy(place: Place, keep: Keep, *, until_s: float | None) -> None:
     from ...history.compaction.compact import Limits
 
     with contextlib.suppress(HistoryBusy, NoHistory):
-        place.compact(keep, Limits(least=_LEAST, until_s=until_s))
+        asked = Limits(
+            least=_LEAST, until_s=until_s, is_asked=lambda: ending is not None and ending.is_asked
+        )
+        place.compact(keep, asked)
 
 
 def _folders(target: Target) -> Iterator[ProcessFolder]:

@@ -252,6 +252,7 @@ def test_a_few_files_are_left_until_there_are_more(
     exported(50)
     assert compact(root, limits=Limits(least=6)).merged_files == 0
     assert not compact(root, limits=Limits(until_s=0)).is_complete
+    assert not compact(root, limits=Limits(is_asked=lambda: True)).is_complete
     exported(10)
     assert compact(root, limits=Limits(least=6)).merged_files == 6
 

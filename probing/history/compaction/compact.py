@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 
@@ -36,16 +36,19 @@ class Limits:
         least: So many small files of a table, job and day are put together, and no fewer.
         until_s: Nothing is begun any more after that, by the monotonic clock; None for no such end.
         wait_s: How long queries are waited for, each time that files are replaced.
+        is_asked: Whether somebody wants it to end: nothing is begun any more then, either.
     """
 
     least: int = 2
     until_s: float | None = None
     wait_s: float = _WAIT_S
+    is_asked: Callable[[], bool] = lambda: False
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is up."""
-        return self.until_s is not None and time.monotonic() >= self.until_s
+        """Whether the time is up, or somebody waits."""
+        is_late = self.until_s is not None and time.monotonic() >= self.until_s
+        return is_late or self.is_asked()
 
     def go_on(self) -> None:
         """Begin another thing.
