@@ -21,7 +21,12 @@ _MOST_NAMED = 8
 
 
 def membership_of(
-    target: Target, *, states: bool = False, job: str | None = None, still: Collection[str] = ()
+    target: Target,
+    *,
+    states: bool = False,
+    job: str | None = None,
+    still: Collection[str] = (),
+    told: Collection[str] = (),
 ) -> Membership:
     """The processes that a command is to ask; what was noticed on the way is told on stderr.
 
@@ -29,6 +34,7 @@ def membership_of(
         states: Also what each of them does.
         job: Only the processes of that job.
         still: The endpoints of processes that are meant, too, though they have ended.
+        told: What was told before, and stands.
 
     Raises:
         ProbingError: There is none; or the command changes what it asks, and one endpoint stands
@@ -48,7 +54,7 @@ def membership_of(
         )
     if target.changes is not None and membership.mixed:
         raise _refusal(membership, target.changes)
-    terminal.note(*membership.notes)
+    terminal.note(*(note for note in membership.notes if note not in told))
     return membership
 
 

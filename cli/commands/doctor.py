@@ -94,10 +94,10 @@ def command(
     seen = Seen()
 
     def look(within_s: float, *, is_thorough: bool) -> Report:
-        members = membership_of(target, still=seen.endpoints).members
-        seen.look_at(members)
+        membership = membership_of(target, still=seen.endpoints, told=seen.notes)
+        seen.look_at(membership)
         return examine(
-            members,
+            membership.members,
             token=target.token,
             asked=_asked(target.endpoints),
             is_thorough=is_thorough,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, cast
 
 from ...diagnosis.doctor.watching import Event, Watch, as_json, forgets, payload_for
@@ -19,7 +19,7 @@ from .delivery import Delivery, address_in, user_command, webhook
 from .ending import Ending
 
 if TYPE_CHECKING:
-    from ...cluster.job.members import Member
+    from ...cluster.job.members import Membership
     from ...diagnosis.doctor.findings import Certainty
     from ...diagnosis.doctor.report import Report
 
@@ -51,20 +51,26 @@ class Wish:
 
 
 class Seen:
-    """Whom a watch has seen run: one that has ended since is looked at twice more."""
+    """Whom a watch has seen run: one that has ended since is looked at twice more.
+
+    Attributes:
+        notes: What was noticed at the last look.
+    """
 
     def __init__(self) -> None:
         """Begin with nobody."""
         self._looks: dict[str, int] = {}
+        self.notes: tuple[str, ...] = ()
 
     @property
     def endpoints(self) -> Collection[str]:
         """Those that are to be looked at, whether they run or have ended."""
         return self._looks.keys()
 
-    def look_at(self, members: Iterable[Member]) -> None:
+    def look_at(self, found: Membership) -> None:
         """Count a look: what runs is looked at twice after its end."""
-        living = {member.endpoint: _LOOKS_AFTER for member in members if member.is_alive}
+        living = {member.endpoint: _LOOKS_AFTER for member in found.members if member.is_alive}
+        self.notes = found.notes
         self._looks = {e: left - 1 for e, left in self._looks.items() if left > 1} | living
 
 

@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
+from probing.cli.ask.many import membership_of
+from probing.cli.target import Target
 from probing.cli.watch import delivery
 from probing.cli.watch.delivery import Delivery, Receiver, address_in, user_command, webhook
 from probing.cli.watch.watching import Seen, Wish, watch_and_tell
-from probing.cluster.job.membership import Member
+from probing.cluster.job import members
+from probing.cluster.job.membership import Member, Membership
 from probing.diagnosis.doctor.findings import Certainty, Finding
 from probing.diagnosis.doctor.report import Report
 from probing.diagnosis.doctor.watching import Event, Watch, as_json, payload_for
@@ -118,6 +121,24 @@ def test_whom_it_is_of_may_change() -> None:
     assert ended.finding.whole == "job b"
 
 
+def whole(*members: Member, notes: tuple[str, ...] = ()) -> Membership:
+    """What was found."""
+    return Membership(label="all", job=None, world_size=None, members=members, notes=notes)
+
+
+def test_what_is_noticed_at_each_look_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A watch does not say every 30 s that there are two jobs; what is new, it says."""
+    seen = Seen()
+    for notes in (("two jobs",), ("two jobs", "rank 3 not seen"), ("two jobs",), (), ("two jobs",)):
+        found = whole(notes=notes)
+        monkeypatch.setattr(members, "find_members", lambda *_, found=found, **__: found)
+        seen.look_at(membership_of(Target(endpoints=("all",)), told=seen.notes))
+    said = capsys.readouterr().err
+    assert (said.count("two jobs"), said.count("rank 3 not seen")) == (2, 1)
+
+
 def test_who_was_seen_to_run_is_looked_at_twice_after_its_end() -> None:
     """A crash beside another training is told, though it is no more of what runs."""
     seen = Seen()
@@ -127,11 +148,11 @@ def test_who_was_seen_to_run_is_looked_at_twice_after_its_end() -> None:
         for pid in (1, 2)
     )
     before = dataclasses.replace(gone, endpoint="/run/3", is_alive=False)
-    seen.look_at([runs, gone, before])
+    seen.look_at(whole(runs, gone, before))
     assert set(seen.endpoints) == {"/run/1", "/run/2"}
     for _ in range(2):
         assert "/run/2" in seen.endpoints
-        seen.look_at([runs, dataclasses.replace(gone, is_alive=False)])
+        seen.look_at(whole(runs, dataclasses.replace(gone, is_alive=False)))
     assert set(seen.endpoints) == {"/run/1"}
 
 
