@@ -16,7 +16,7 @@ from ...messages.codec import encode
 from ...messages.common import LiveRows, OwnLiveTable, OwnLiveTables, OwnTable
 from ...plugins import Action, Installed, LiveTable, RecordedTable, failure, installed
 from ...rundir.folders import write_private
-from ...safety.guard import Guard
+from ...safety.guard import Guard, pass_on
 from ...script.own_tables import declaration
 from ...tables import Table
 from ..recording.source import SourceReport
@@ -137,6 +137,7 @@ class PluginAction:
             changed = self._action.apply(scene.training.names(), self._arguments)
             return Applied(changes=tuple([_change(*one) for one in changed or ()]))
         except Exception as error:  # noqa: BLE001 - as above
+            pass_on()
             raise ActRefused(
                 f"{self._action.name} failed: {failure(error)}",
                 help="Its plugin knows whether something was changed by then.",

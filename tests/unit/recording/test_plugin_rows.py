@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from probing.agent.extending.plugins import PluginLive
+from probing.agent.extending.plugins import PluginAction, PluginLive
 from probing.agent.extending.values import Values
 from probing.agent.live.encode import encode_live
-from probing.errors import PluginFailed
+from probing.errors import ActRefused, PluginFailed
 from probing.messages.codec import decode
 from probing.messages.common import LiveRows
-from probing.plugins import LiveTable, Plugin, Question, _load
+from probing.plugins import Action, LiveTable, Plugin, Question, _load
 from probing.ring.arrow_tables import live_to_arrow
 from probing.script.own_tables import declaration
 from probing.settings import Settings
@@ -132,3 +134,27 @@ def test_a_plugin_without_a_comma_is_told_as_such(plugin: Plugin, says: str | No
     found = _load(Point(plugin))  # type: ignore[arg-type]
     assert (found.problem or "").startswith(says or "")
     assert found.plugin == (plugin if says is None else Plugin())
+
+
+def test_what_a_handler_of_the_script_raises_is_the_scripts() -> None:
+    """A time limit that comes while a plugin's action is at work ends what it is to end."""
+
+    def ring(*_: object) -> None:
+        raise TimeoutError("the script's own limit")
+
+    def apply(names: Any, arguments: Any) -> None:
+        if not names:
+            raise KeyError("model")
+        signal.raise_signal(signal.SIGUSR1)
+
+    action = PluginAction(Action(name="a", doc="", apply=apply), {})
+    scene = SimpleNamespace(training=SimpleNamespace(names=lambda: {"model": 1}))
+    before = signal.signal(signal.SIGUSR1, ring)
+    try:
+        with pytest.raises(TimeoutError, match="own limit"):
+            action.apply(scene)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    scene.training.names = dict
+    with pytest.raises(ActRefused, match="a failed: KeyError"):
+        action.apply(scene)
