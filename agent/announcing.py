@@ -71,7 +71,11 @@ def start_node(directory: rundir.RunDirectory, tokens: Mapping[str, str]) -> Non
         cwd="/",
         env={**_environment(directory), **tokens},
     ) as go_between:
-        code = go_between.wait(_START_S)
+        try:
+            code = go_between.wait(_START_S)
+        except subprocess.TimeoutExpired:
+            go_between.kill()  # it would be waited for without an end
+            raise
         if code:
             raise subprocess.SubprocessError(f"exit code {code}")
 

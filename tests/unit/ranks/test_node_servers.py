@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -73,3 +75,18 @@ def test_files_are_where_they_were_for_the_training(
     ]  # fmt: skip
     monkeypatch.setenv("PROBING_HISTORY", "s3://bucket/runs")
     assert announcing._environment(RunDirectory(tmp_path))["PROBING_HISTORY"] == "s3://bucket/runs"
+
+
+def test_a_go_between_that_does_not_end_is_waited_for_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent answers nobody meanwhile."""
+    slow = tmp_path / "python"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    monkeypatch.setattr(announcing, "_START_S", 0.05)
+    began = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        announcing.start_node(RunDirectory(tmp_path), {})
+    assert time.monotonic() - began < 30
