@@ -10,7 +10,6 @@ import click
 
 from ...diagnosis.doctor.findings import CERTAINTIES
 from ...errors import TimedOut, UsageError
-from ..ask.many import membership_of
 from ..ask.replies import fitted, write_answer
 from ..command import AskCommand
 from ..options import limit_option, refuse_file, style_option, typed_option
@@ -94,10 +93,8 @@ def command(
     seen = Seen()
 
     def look(within_s: float, *, is_thorough: bool) -> Report:
-        membership = membership_of(target, still=seen.endpoints, told=seen.notes)
-        seen.look_at(membership)
         return examine(
-            membership.members,
+            seen.members_of(target),
             token=target.token,
             asked=_asked(target.endpoints),
             is_thorough=is_thorough,

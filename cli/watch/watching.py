@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, cast
 from ...diagnosis.doctor.watching import Event, Watch, as_json, forgets, payload_for
 from ...errors import ProbingError
 from ...messages.frozen import dataclass
+from ..ask.many import membership_of
 from ..output import terminal
 from .delivery import Delivery, address_in, user_command, webhook
 from .ending import Ending
 
 if TYPE_CHECKING:
-    from ...cluster.job.members import Membership
+    from ...cluster.job.members import Member, Membership
     from ...diagnosis.doctor.findings import Certainty
     from ...diagnosis.doctor.report import Report
+    from ..target import Target
 
 _LOOKS_AFTER = 2
 """A likely finding is told after so many."""
@@ -66,6 +68,12 @@ class Seen:
     def endpoints(self) -> Collection[str]:
         """Those that are to be looked at, whether they run or have ended."""
         return self._looks.keys()
+
+    def members_of(self, target: Target) -> tuple[Member, ...]:
+        """Whom to look at now; what is noticed is told, unless it was at the look before."""
+        found = membership_of(target, still=self.endpoints, told=self.notes)
+        self.look_at(found)
+        return found.members
 
     def look_at(self, found: Membership) -> None:
         """Count a look: what runs is looked at twice after its end."""

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from probing.cli.ask.many import membership_of
 from probing.cli.target import Target
 from probing.cli.watch import delivery
 from probing.cli.watch.delivery import Delivery, Receiver, address_in, user_command, webhook
@@ -134,7 +133,7 @@ def test_what_is_noticed_at_each_look_is_told_once(
     for notes in (("two jobs",), ("two jobs", "rank 3 not seen"), ("two jobs",), (), ("two jobs",)):
         found = whole(notes=notes)
         monkeypatch.setattr(members, "find_members", lambda *_, found=found, **__: found)
-        seen.look_at(membership_of(Target(endpoints=("all",)), told=seen.notes))
+        seen.members_of(Target(endpoints=("all",)))
     said = capsys.readouterr().err
     assert (said.count("two jobs"), said.count("rank 3 not seen")) == (2, 1)
 
