@@ -146,12 +146,6 @@ class Installed:
     problem: str | None = None
 
 
-_PARTS = {
-    "tables": (RecordedTable, LiveTable), "actions": (Action,), "questions": (Question,)
-}  # fmt: skip
-"""What the fields of a plugin hold."""
-
-
 def installed() -> tuple[Installed, ...]:
     """All plugins that are installed, by name; none with PROBING_PLUGINS=0."""
     setting = find("plugins")
@@ -194,15 +188,19 @@ def _load(point: EntryPoint) -> Installed:
 
 
 def _wrong_part(plugin: Plugin) -> str | None:
-    """What a plugin has that is not what its field is to hold."""
-    for name, kinds in _PARTS.items():
+    """What a plugin has that is not what its field is to hold; each table is judged later."""
+    for name in ("tables", "actions", "questions"):
         those = getattr(plugin, name)
         if not isinstance(those, (tuple, list)):
             return f"its {name} are a {type(those).__name__}, and not a tuple"
-        for one in those:
-            if not isinstance(one, kinds) or not isinstance(one.name, str):
-                words = " or ".join(kind.__name__ for kind in kinds)
-                return f"one of its {name} is no {words} with a name: {type(one).__name__}"
+    named: tuple[tuple[type[Action | Question], Iterable[Any]], ...] = (
+        (Action, plugin.actions),
+        (Question, plugin.questions),
+    )
+    for kind, all_of in named:
+        for one in all_of:
+            if not isinstance(one, kind) or not isinstance(one.name, str):
+                return f"it has a {type(one).__name__} that is no {kind.__name__} with a name"
     return None
 
 

@@ -125,7 +125,7 @@ QUESTION = Question(name="q", doc="", sql="SELECT 1")
     [
         (Plugin(tables=(TABLE), questions=(QUESTION,)), "its tables are a LiveTable"),  # type: ignore[arg-type]
         (Plugin(questions=QUESTION), "its questions are a Question, and not a tuple"),  # type: ignore[arg-type]
-        (Plugin(actions=(QUESTION,)), "one of its actions is no Action"),  # type: ignore[arg-type]
+        (Plugin(actions=(QUESTION,)), "it has a Question that is no Action"),  # type: ignore[arg-type]
         (Plugin(tables=(TABLE,), questions=(QUESTION,)), None),
     ],
 )
