@@ -301,6 +301,7 @@ class Handlers:
         change = await read_body(request, wire.SettingChange)
         with self._changing(request, "set", _told_setting(change)):
             self._agent.change(change.name, change.value)
+        try_each((self._agent.refresh_card,))
         return json_answer(_settings(self._agent))
 
     async def detach(self, request: web.Request) -> web.StreamResponse:

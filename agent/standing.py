@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ..cluster.launchers import Place, place_now, torch_group
 from ..rundir.folders import ProcessFolder
+from ..settings import Settings
 
 
 class Standing(NamedTuple):
@@ -16,9 +17,11 @@ class Standing(NamedTuple):
 
     Attributes:
         has_trained: See `probing.messages.card.Card`.
+        is_recording: Likewise.
     """
 
     has_trained: bool
+    is_recording: bool
     place: Place
 
 
@@ -30,17 +33,17 @@ class Standings:
         self._group: tuple[int, int] | None = None
         self._has_trained = self._is_helper = False
 
-    def now(self, job: str | None, step: int | None) -> Standing:
+    def now(self, settings: Settings, step: int | None) -> Standing:
         """Where it stands.
 
         Args:
-            job: What the job is called, where its user says so.
+            settings: As they are in force now; they say what the job is called, if its user does.
             step: The step in progress; None where there is none.
         """
         group = self._group = torch_group() or self._group
         self._has_trained = self._has_trained or group is not None or bool(step)
-        place = place_now(job, group, is_helper=self._is_started_by_rank)
-        return Standing(self._has_trained, place)
+        place = place_now(settings.job, group, is_helper=self._is_started_by_rank)
+        return Standing(self._has_trained, settings.recording, place)
 
     def _is_started_by_rank(self, group_size: int) -> bool:
         """See `is_helper`; known for good once it is so, for those that started it may end."""

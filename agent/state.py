@@ -67,13 +67,12 @@ class Agent:
     """
 
     def __init__(self, settings: Settings, folder: ProcessFolder) -> None:
-        self.settings = settings
+        self.settings = self._initial = settings
         self.folder = folder
         self.training: TorchTraining | NoTraining = NoTraining()
         self.token = self.read_token = ""
         self.certificate: Certificate | None = None
         self._changed: set[str] = set()
-        self._initial = settings
         self.unknown: tuple[str, ...] = ()
         self.problems: list[str] = []
         self._standings = Standings(folder)
@@ -318,10 +317,11 @@ class Agent:
             launcher_log=self._launcher_log if place.rank is not None else None,
             parent=os.getppid(),
             has_trained=standing.has_trained,
+            is_recording=standing.is_recording,
         )
 
     def _stands(self) -> Standing:
-        return self._standings.now(self.settings.job, self.training.step())
+        return self._standings.now(self.settings, self.training.step())
 
     def write_card(self) -> None:
         """Put the card into the run folder."""

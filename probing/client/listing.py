@@ -31,6 +31,7 @@ State = Literal[
     "training",
     "no step ends",
     "idle",
+    "not recorded",
     "stopped",
     "not answering",
     "attaching",
@@ -53,9 +54,10 @@ class ProcessSummary:
     Attributes:
         state: ``training``: a step ended, or began, in the last 10 s or within five times the
             last step's duration. ``no step ends``: none did, though some are on record. ``idle``:
-            it answers, and no step of it is on record. ``not answering``: alive, but runs no
-            Python code. ``attaching``: an agent is on its way in; how far it has
-            come is among the problems. ``no agent``: its agent is stopped or did not start.
+            it answers, and no step of it is on record. ``not recorded``: it answers, and its
+            recording is off. ``not answering``: alive, but runs no Python code. ``attaching``: an
+            agent is on its way in; how far it has come is among the problems. ``no agent``: its
+            agent is stopped or did not start.
             ``elsewhere``: it is another container's or another machine's, and shares this run
             directory; whether it runs cannot be told from here.
         step: The last step recorded.
@@ -171,7 +173,8 @@ def summarize(folder: ProcessFolder) -> ProcessSummary:
         age = row.age_s(is_of_this_boot=folder.is_of_this_boot())
         duration = row.values["duration_ns"]
     card = folder.read_card()
-    state = reached or _activity(folder, step, age, duration)
+    is_off = card is not None and not card.is_recording
+    state = reached or ("not recorded" if is_off else _activity(folder, step, age, duration))
     return ProcessSummary(
         pid=folder.pid,
         rank=card.rank if card else None,

@@ -32,6 +32,7 @@ class Card:
         launcher_log: The file of its parent's standard error, where it is a rank.
         fingerprint: SHA-256 of its TCP listener's certificate.
         has_trained: Whether it has itself been in torch's default group, or ended a step.
+        is_recording: Whether its recorded tables may grow; else the setting `recording` is off.
     """
 
     pid: int
@@ -57,6 +58,7 @@ class Card:
     launcher_log: str | None = None
     parent: int | None = None
     has_trained: bool = False
+    is_recording: bool = True
 
     def __post_init__(self) -> None:
         for name in _KEPT_AS_TEXT:

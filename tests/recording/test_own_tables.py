@@ -136,6 +136,9 @@ def test_an_agent_goes_on_where_the_one_before_it_stopped(ready: Callable[..., T
     assert done.returncode == 0, done.stderr
     (source,) = asked(target, "SELECT state FROM probing.sources WHERE source = 'episodes'")
     assert source["state"] == "off"
+    assert not probing.connect(target.pid).status().is_recording
+    (row,) = json_of(target, "list")
+    assert row["state"] == "not recorded"
 
 
 @pytest.mark.torch

@@ -40,7 +40,10 @@ _CURVE = 40
 _GAUGE, _LEAST_GAUGE = 22, 8
 _RESET = "\x1b[0m"
 _BOLD, _RED, _YELLOW, _GREEN, _CYAN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[36m"
-_STATES = {"training": _GREEN, "idle": _YELLOW, "no agent": _YELLOW, "attaching": _YELLOW}
+_STATES = {
+    "training": _GREEN,
+    **dict.fromkeys(("idle", "not recorded", "no agent", "attaching"), _YELLOW),
+}
 _CERTAINTIES = {"certain": _RED, "likely": _YELLOW, "possible": _CYAN}
 _WORDS = {"dead": "ended"}
 _NEAR = 0.9

@@ -34,6 +34,7 @@ _SHORT = {
     "training": "ok",
     "not answering": "silent",
     "no agent": "noagent",
+    "not recorded": "norec",
     "attaching": "attach",
     "elsewhere": "else",
     "missing": "missing",

@@ -62,6 +62,8 @@ def _word(verdict: Verdict) -> str:
         return "HANG"
     if verdict.has_ended:
         return "ENDED"
+    if verdict.kind == "unknown" and verdict.still_s is None:
+        return "UNKNOWN"
     return {"healthy": "OK", "process": "PROCESS", "slow": "SLOW"}.get(verdict.kind, _EARLY)
 
 

@@ -31,7 +31,8 @@ class Case:
         circle: The ranks of a circle of waits; none where there is none.
         median_step_s: The median of the ranks' median steps.
         living: The ranks that are known to run, or to be stopped.
-        stuck: The living ranks whose record does not grow.
+        stuck: The living ranks whose record does not grow, though it may.
+        paused: Those whose record does not grow because their recording is off.
     """
 
     ranks: Mapping[int, RankEvidence]
@@ -41,6 +42,7 @@ class Case:
     median_step_s: float | None
     living: tuple[int, ...]
     stuck: tuple[int, ...]
+    paused: tuple[int, ...]
 
     @classmethod
     def of(cls, evidence: Iterable[RankEvidence], world: Iterable[int] = ()) -> Case:
@@ -51,6 +53,7 @@ class Case:
         medians = [e.median_step_s for e in ranks.values() if e.median_step_s is not None]
         waits = waits_of(ranks, expected)
         living = tuple(sorted(rank for rank, e in ranks.items() if e.is_alive))
+        still = [rank for rank in living if not ranks[rank].moved]
         return cls(
             ranks=ranks,
             world=tuple(sorted(expected)),
@@ -58,7 +61,8 @@ class Case:
             circle=cycle(waits),
             median_step_s=statistics.median(medians) if medians else None,
             living=living,
-            stuck=tuple(rank for rank in living if not ranks[rank].moved),
+            stuck=tuple(rank for rank in still if not ranks[rank].is_paused),
+            paused=tuple(rank for rank in still if ranks[rank].is_paused),
         )
 
     @property

@@ -188,6 +188,7 @@ class RankEvidence:
         deadlocks: The circles of threads of it that wait for each other, a clause each.
         eval_id: The eval that its training thread stands still for.
         has_agent: Whether there is a record of it at all.
+        is_paused: Whether its recording is off, so that the record says nothing of what it does.
         device: What its device did when it was looked at last; None where it uses none.
         device_errors: What the driver has told of errors of that device.
         is_by_flight: Whether its collectives are those of torch's flight recorder.
@@ -219,6 +220,7 @@ class RankEvidence:
     deadlocks: tuple[str, ...] = ()
     eval_id: int | None = None
     has_agent: bool = True
+    is_paused: bool = False
     is_by_flight: bool = False
     device: str | None = None
     device_errors: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from .joining import Finding, doubtful, file_lock, joining, store, unmatched
 from .mismatches import Mismatch, first_mismatch, sequences
 from .processes import judge_process, judge_unseen
 from .seen.work import is_at_work
-from .slowness import as_slow, getting_on, slow_alone
+from .slowness import as_slow, getting_on, slow_alone, unrecorded
 from .waiting import ONLY_WAIT, chain_ends, victims_of, waiting_for, wanted
 from .words import remedies, wording
 
@@ -95,7 +95,7 @@ def _ended(case: Case) -> Verdict | None:
 
 def _healthy(case: Case) -> Verdict | None:
     """Every living rank moves, or has been still for no longer than a step may take."""
-    if not case.living:
+    if len(case.paused) == len(case.living):
         return None
     stuck = case.stuck
     still_s = case.still_s(stuck)
@@ -259,6 +259,7 @@ _RULES: tuple[Callable[[Case], Verdict | None], ...] = (
     judge_unseen,
     _ended,
     _healthy,
+    _by(unrecorded),
     _mismatch,
     _by(unmatched),
     _by(joining),
@@ -385,8 +386,8 @@ def _is_leaving(case: Case, ranks: Iterable[int]) -> bool:
 
 
 def _frozen(case: Case) -> set[int]:
-    """The dead ranks: their record stands still for ever."""
-    return {rank for rank in case.ranks if case.state(rank) == "dead"}
+    """The ranks whose record stands still whatever becomes of the job."""
+    return {rank for rank in case.ranks if case.state(rank) == "dead"} | {*case.paused}
 
 
 def _faults(case: Case) -> bool:

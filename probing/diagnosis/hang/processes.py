@@ -13,7 +13,16 @@ from .case import Case
 from .evidence import Cause, Kind, RankEvidence, Verdict
 from .seen.device_waits import WAITS_FOR_DEVICE
 from .seen.work import is_asleep, is_at_work, is_held_up, work_words
-from .words.texts import at, call_text, name_of, ranks_text, seconds, sentence
+from .words.texts import (
+    UNRECORDED,
+    at,
+    call_text,
+    name_of,
+    ranks_text,
+    seconds,
+    sentence,
+    unrecorded_words,
+)
 
 
 def judge_process(evidence: RankEvidence | None) -> Verdict:
@@ -31,6 +40,10 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
         return _verdict(evidence, case, f"{name} {doing}.", is_hang=True, kind="stopped")
     if evidence.doing is not None and evidence.doing.is_deadlock and not evidence.moved:
         return _verdict(evidence, case, f"{name} {doing}.", is_hang=True)
+    if evidence.is_paused:
+        text = f"{name} {doing}. {unrecorded_words('it')}"
+        found = _verdict(evidence, case, text, is_hang=False)
+        return dataclasses.replace(found, still_s=None, confidence=UNRECORDED)
     if evidence.moved or (still_s is not None and still_s < case.calm_s):
         at = f" in step {evidence.step}" if evidence.step is not None else ""
         return Verdict(

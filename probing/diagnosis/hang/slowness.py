@@ -1,4 +1,4 @@
-"""The verdict on a job that stands still because of ranks that get on.
+"""The verdict on a job that stands still because of ranks that get on, or that may.
 
 Rules of this file: pure functions. Slow is only what would be called a hang by its length.
 """
@@ -9,10 +9,12 @@ import dataclasses
 from collections.abc import Sequence
 
 from .case import Case
+from .ends import gone
 from .evidence import Verdict
+from .joining import Finding
 from .seen.work import is_asleep, is_at_work, is_beside, is_held_up, progress, work_words
 from .words import wording
-from .words.texts import at, call_text, ranks_text, sentence
+from .words.texts import UNRECORDED, at, call_text, ranks_text, sentence
 
 _MOST_NAMED = 3
 _BY_KERNEL = "medium: the kernel counts what they do, and not how much of it is left"
@@ -78,6 +80,24 @@ def slow_alone(case: Case) -> Verdict | None:
         still_s=still_s,
         threshold_s=case.threshold_s,
         confidence=_BY_STACKS if sleeps else _by_kernel(case, case.stuck),
+    )
+
+
+def unrecorded(case: Case) -> Finding | None:
+    """The recording of ranks is off, and the others stand still, if there are others.
+
+    For how long such a rank has been where it is and what it has come to is not known, so that
+    only what no time heals is a hang, or that the others stand still.
+    """
+    is_locked = any(e.doing is not None and e.doing.is_deadlock for e in case.ranks.values())
+    if not case.paused or is_locked or case.circle or gone(case):
+        return None
+    return Finding(
+        kind="unknown",
+        causes=(),
+        victims=(),
+        headline=wording.unrecorded(case),
+        confidence=UNRECORDED,
     )
 
 

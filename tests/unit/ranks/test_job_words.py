@@ -30,6 +30,7 @@ from probing.errors import BadEndpoint, NotProbing, ProbingError
 from probing.linux import process
 from probing.messages import rank_paths
 from probing.rundir.folders import RunDirectory
+from probing.settings import Settings
 
 pytestmark = pytest.mark.anypython
 
@@ -456,7 +457,8 @@ def test_a_group_that_has_ended_has_told_the_rank(
     monkeypatch.setattr("os.environ", NO_LAUNCHER)
     monkeypatch.setitem(sys.modules, "torch.distributed", Group())
     standings = Standings(RunDirectory(tmp_path).folder_for(1, 1))
-    told = standings.now(None, None)
-    assert told == (True, (3, None, 8, "node1:29500", 0))
+    settings = Settings()
+    told = standings.now(settings, None)
+    assert told == (True, True, (3, None, 8, "node1:29500", 0))
     monkeypatch.setitem(sys.modules, "torch.distributed", None)
-    assert standings.now(None, None) == told
+    assert standings.now(settings, None) == told

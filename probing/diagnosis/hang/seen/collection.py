@@ -189,6 +189,8 @@ def evidence_of(
     seen = _seen(stacks, record)
     is_dead, trace = seen.state == "dead", seen.trace
     known = _on_record(absent(member, seen.state, None), record)
+    if first is not None and not is_dead:
+        known = _with_progress(known, process, moved=newest != first)
     thread = _thread(known.calls, next(iter(record["modules"]), {}))
     if trace is not None and again is not None:
         trace, again = with_same_waits(trace, again)
@@ -201,7 +203,6 @@ def evidence_of(
         pid=member.pid if member.pid is not None else (trace.pid if trace else None),
         age_s=(time.time_ns() - member.started_ns) * 1e-9 if member.started_ns else None,
         has_agent=bool(member.started_ns),
-        moved=newest != first if first is not None and not is_dead else None,
         doing=_held_by(doing, held) if doing and held else doing,
         ending=seen.ending,
         ended_ns=seen.ended_ns,
@@ -315,6 +316,16 @@ def _record(process: Process, notes: list[str]) -> dict[str, list[dict[str, Any]
         rows = []
     found = next(iter(rows), {})
     return {name: found.get(name) or [] for name in _PARTS}
+
+
+def _with_progress(known: RankEvidence, process: Process, *, moved: bool) -> RankEvidence:
+    """Whether its record grows, or need not, as its recording is off: calls then stay open."""
+    try:
+        is_paused = not (moved or process.status().is_recording)
+    except ProbingError:
+        is_paused = False
+    calls = () if is_paused else known.calls
+    return replace(known, moved=moved, is_paused=is_paused, calls=calls)
 
 
 def _rows(process: Process, sql: str, notes: list[str]) -> list[dict[str, Any]]:

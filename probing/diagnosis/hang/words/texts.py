@@ -12,6 +12,7 @@ from ....units import age
 from ..evidence import Call, RankEvidence
 
 _WIDEST = 60
+UNRECORDED = "low: nothing is on record while recording is off"
 SPINS = " (a collective that waits there keeps it busy, too)"
 
 
@@ -57,3 +58,12 @@ def at(call: Call) -> str:
 def sentence(text: str) -> str:
     """A text that begins with a capital and ends with a full stop."""
     return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."
+
+
+def unrecorded_words(who: str, *, several: bool = False) -> str:
+    """Why it cannot be said of some whether they hang."""
+    gets, whose = ("get", "their") if several else ("gets", "its")
+    return (
+        f"Nothing tells whether {who} {gets} on: {whose} recording is off (`config recording=1`"
+        " turns it on)."
+    )

@@ -17,7 +17,7 @@ from ..mismatches import Mismatch
 from ..processes import doing_words
 from ..seen.work import is_asleep
 from ..waiting import Wait, awaited, waiting_for
-from .texts import SPINS, at, call_text, ranks_text, seconds, sentence
+from .texts import SPINS, at, call_text, ranks_text, seconds, sentence, unrecorded_words
 
 _MOST_SIDES = 4
 
@@ -213,14 +213,24 @@ def by_stacks(case: Case, causes: Sequence[int], waiting: Sequence[int]) -> str:
 
 def unknown(case: Case) -> str:
     """Nothing moves."""
-    found = Counter(doing_words(case.ranks[rank]) for rank in case.stuck)
-    texts = [
-        f"{ranks_text(r for r in case.stuck if doing_words(case.ranks[r]) == words)}:"
-        f" {words.removeprefix('is ')}"
-        for words, _ in found.most_common(3)
-    ]
     verb = "does" if len(case.stuck) == 1 else "do"
-    return f"{sentence(ranks_text(case.stuck))[:-1]} {verb} not move: {'; '.join(texts)}."
+    texts = _what_each_does(case, case.stuck)
+    return f"{sentence(ranks_text(case.stuck))[:-1]} {verb} not move: {texts}."
+
+
+def unrecorded(case: Case) -> str:
+    """The recording of ranks is off; the others do not move, if there are others."""
+    does = unknown(case) if case.stuck else f"{sentence(_what_each_does(case, case.paused))}"
+    return f"{does} {unrecorded_words(ranks_text(case.paused), several=len(case.paused) > 1)}"
+
+
+def _what_each_does(case: Case, ranks: Sequence[int]) -> str:
+    """What these ranks do, those that do the same together; what the most do first."""
+    words = {rank: doing_words(case.ranks[rank]) for rank in ranks}
+    return "; ".join(
+        f"{ranks_text(rank for rank in ranks if words[rank] == text)}: {text.removeprefix('is ')}"
+        for text, _ in Counter(words.values()).most_common(3)
+    )
 
 
 def confidence(case: Case, causes: Collection[int]) -> str:
