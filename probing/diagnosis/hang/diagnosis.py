@@ -20,18 +20,17 @@ from ...linux.process import start_time
 from .evidence import Call, RankEvidence, State, Verdict
 from .judging import judge
 from .seen.collection import (
-    Newest,
     Stacks,
     absent,
     evidence_of,
     is_joining,
     may_get_on,
-    newest_of,
     stack_again,
     stacks_of,
 )
 from .seen.flights import by_flights, flight_of, is_blind
 from .seen.others import Others, awaits_others, others_of
+from .seen.record import Newest, newest_of
 
 if TYPE_CHECKING:
     from ...client.base import Process

@@ -11,8 +11,8 @@ import pytest
 from probing.cli.render.ranks.hang import render_verdict
 from probing.diagnosis.device_use import _STAGES, sample_words, use_of, xid_lines
 from probing.diagnosis.hang import RankEvidence, judge
-from probing.diagnosis.hang.seen.collection import _record
 from probing.diagnosis.hang.seen.flights import is_blind
+from probing.diagnosis.hang.seen.record import record_of
 from probing.errors import SqlError
 from tests.unit.ranks.hang_samples import LATE, WAITING, call, evidence, waiting_but
 
@@ -77,7 +77,7 @@ def test_an_agent_that_knows_no_devices_tells_the_rest() -> None:
         return SimpleNamespace(to_pylist=lambda: [{"steps": [{"step": 7}]}])
 
     notes: list[str] = []
-    found = _record(cast("Any", SimpleNamespace(query=query)), notes)
+    found = record_of(cast("Any", SimpleNamespace(query=query)), notes)
     assert (found["steps"], found["device"], notes) == ([{"step": 7}], [], [])
 
 

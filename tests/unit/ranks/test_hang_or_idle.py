@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from probing.cli.render.ranks.hang import render_verdict
 from probing.cluster.job.membership import Member
 from probing.diagnosis.hang import Doing, RankEvidence, Work, judge
-from probing.diagnosis.hang.seen.collection import NEWEST, Stacks, evidence_of
+from probing.diagnosis.hang.seen import collection
+from probing.diagnosis.hang.seen.collection import Stacks, evidence_of, may_get_on
+from probing.diagnosis.hang.seen.record import NEWEST
 from probing.messages.card import Card
-from probing.messages.common import Backtrace
+from probing.messages.common import Backtrace, Frame, ThreadStack, WorkDone
 from tests.harness.cards import card_of
 from tests.unit.doctor.made import MadeProcess, steps
 from tests.unit.ranks.hang_samples import LATE, STILL_S, evidence, waiting, waiting_but
@@ -96,3 +99,75 @@ def test_the_card_tells_whether_a_process_is_recorded(is_recording: bool) -> Non
     assert len(found.calls) == int(is_recording)
     moving = evidence_of(process, member, (0, 0, 0), stacks)
     assert (moving.moved, moving.is_paused, len(moving.calls)) == (True, False, 1)
+
+
+def thread_of(number: int, waiting: str, *, cpu_s: float = 0.0, file: str = "train.py") -> Any:
+    """A thread that stands in a function of a file; number 1 is the main thread."""
+    frames = (Frame(func="run", file=f"/job/{file}", lineno=number),)
+    return ThreadStack(
+        thread_id=number, name=f"t{number}", is_main=number == 1, frames=frames, waiting=waiting,
+        cpu_s=cpu_s,
+    )  # fmt: skip
+
+
+def seen(rows: dict[str, Any], *threads: ThreadStack, used_s: float = 0.0) -> RankEvidence:
+    """A process that was looked at twice, a second apart, in which thread 2 used a processor."""
+    looks = [
+        Backtrace(
+            pid=1, source="agent", work=WorkDone(time_s=at_s),
+            threads=tuple(dataclasses.replace(one, cpu_s=at_s * used_s if one.thread_id == 2 else 0)
+                          for one in threads),
+        )
+        for at_s in (1.0, 2.0)
+    ]  # fmt: skip
+    member = Member(rank=None, host="here", pid=1, world_size=None, endpoint="1", started_ns=1)
+    process: Any = Carded(rows, {})
+    stacks = Stacks(state="answering", trace=looks[0])
+    found = evidence_of(process, member, None, stacks, again=looks[1])
+    return dataclasses.replace(found, moved=False, step=9, still_s=100.0, median_step_s=0.5)
+
+
+IN_THREAD = {"torch_trace": [{"stage": "step", "start_ns": 5, "thread_id": 2}]}
+SELECTS = thread_of(1, "waiting for input or output (poll)", file="core_worker.py")
+
+
+def test_a_training_in_another_thread() -> None:
+    """The thread of the last step is judged, between calls of modules, too, not the main one."""
+    trains = thread_of(2, "running")
+    works = seen(IN_THREAD, SELECTS, trains, used_s=0.9)
+    assert works.doing is not None
+    assert works.doing.where == "train.py:2 in run"
+    assert works.work is not None
+    assert works.work.cpu == pytest.approx(0.9)
+    assert judge([works]).kind == "slow"
+    hangs = judge([seen(IN_THREAD, SELECTS, thread_of(2, "waiting for a lock"))])
+    assert hangs.is_hang
+    assert "it is waiting for a lock, at train.py:2 in run" in hangs.headline
+
+
+def test_a_main_thread_that_hangs_beside_a_training_thread() -> None:
+    """It is judged where that one has ended, and where it rests until it is given the next step."""
+    locked = thread_of(1, "waiting for a lock", file="serve.py")
+    for others in ((), (thread_of(2, "idle: a pool's thread without work"),)):
+        hangs = judge([seen(IN_THREAD, locked, *others)])
+        assert hangs.is_hang
+        assert "it is waiting for a lock, at serve.py:1 in run" in hangs.headline
+
+
+def test_a_main_thread_at_its_end_leaves_a_training() -> None:
+    """Its process is looked at twice, for the thread that trains may get on."""
+    exits = thread_of(1, "waiting at exit for the threads that are no daemons")
+    trace = Backtrace(pid=1, source="agent", threads=(exits, thread_of(2, "running")))
+    assert may_get_on(Stacks(state="answering", trace=trace))
+    assert judge([seen(IN_THREAD, exits, thread_of(2, "running"), used_s=0.9)]).kind == "slow"
+    assert judge([seen({}, exits, thread_of(2, "running"), used_s=0.9)]).is_hang
+
+
+def test_the_threads_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its record has the numbers from inside, and its stacks those from outside."""
+    outside = dataclasses.replace(thread_of(2, "running"), thread_id=702)
+    trace = Backtrace(pid=1, source="agent", threads=(SELECTS, outside))
+    process: Any = SimpleNamespace(folder=SimpleNamespace(pid=1))
+    record: Any = {"modules": [], "trains": [{"thread_id": 2}]}
+    monkeypatch.setattr(collection, "outer_numbers", lambda _: {2: 702})
+    assert collection._thread(process, (), record, trace) == 702

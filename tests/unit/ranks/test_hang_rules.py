@@ -12,7 +12,7 @@ import pytest
 
 from probing.cli.render.ranks.hang import render_verdict
 from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, Verdict, judge
-from probing.diagnosis.hang.seen import collection
+from probing.diagnosis.hang.seen import record
 from probing.diagnosis.hang.seen.doings import doing_of
 from probing.diagnosis.hang.seen.flights import by_flights
 from probing.diagnosis.hang.seen.others import _lock_holder, _named
@@ -539,10 +539,10 @@ def test_a_lock_of_a_file_and_a_collective_in_a_circle() -> None:
 def test_a_loss_that_was_finite_again_is_no_hint() -> None:
     """One step with NaN long ago, as a gradient scaler leaves out, is over."""
     made = [{"step": s, "loss_finite": s != 3, "duration": 1.0} for s in range(1, 9)]
-    (row,) = MadeProcess({"steps": made}, {}).query(collection._STEPS).to_pylist()
+    (row,) = MadeProcess({"steps": made}, {}).query(record._STEPS).to_pylist()
     assert (row["step"], row["not_finite"]) == (8, None)
     made[-1] |= {"loss_finite": False}
-    (row,) = MadeProcess({"steps": made}, {}).query(collection._STEPS).to_pylist()
+    (row,) = MadeProcess({"steps": made}, {}).query(record._STEPS).to_pylist()
     assert row["not_finite"] == 8
 
 

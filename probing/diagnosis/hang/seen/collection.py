@@ -1,35 +1,32 @@
 """Asks ranks for what a verdict needs: their rings twice, their stacks and their ends once.
 
-Rules of this file: nothing here needs the interpreter lock of a rank. The rings answer in every
-state; stacks come by the ladder; a rank that fails at one question is still asked the others, and
-what it could not tell is a note. Ages are computed where the rank is, so no clock is compared.
+Rules of this file: nothing here needs the interpreter lock of a rank. Stacks come by the ladder; a
+rank that fails at one question is still asked the others, and what it could not tell is a note.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....cluster.job.rank_sets import ranks_of
-from ....errors import NotPython, ProbingError, ProcessEnded, RingError, SqlError
+from ....errors import NotPython, ProbingError, ProcessEnded
+from ....linux.thread_numbers import outer_numbers
 from ....messages.common import Backtrace
 from ....messages.frozen import dataclass
-from ....ring.peek import RingPeek
-from ....rundir.folders import ProcessFolder
-from ....sql.quoting import in_one
 from ....stacks.thread_waits import deadlock_text, deadlocks
-from ....tables import COLLECTIVES, STEPS, TORCH_TRACE
-from ...device_use import NEWEST_SAMPLE, XIDS, sample_words, xid_lines
+from ...device_use import sample_words, xid_lines
 from ..evidence import Call, Doing, Group, RankEvidence, State
 from ..words.texts import seconds
 from .device_waits import with_device
-from .doings import doing_of, group_asked_for, training_thread, with_worker
+from .doings import doing_of, group_asked_for, is_idle, training_thread, with_worker
 from .looks import with_same_waits
 from .others import Others
 from .own_ends import how_ended
+from .record import Newest, Record, Row, newest_in, peek, record_of, still_s
 from .work import work_between
 
 if TYPE_CHECKING:
@@ -38,65 +35,6 @@ if TYPE_CHECKING:
 
 _MOST_CODE = 60
 _DEAD_SOURCES = frozenset({"crash", "open rows"})
-NEWEST = """
-    SELECT max(start_ns) AS newest_ns, max(start_ns + coalesce(duration_ns, 0)) AS ended_ns,
-           epoch_ns(now()) AS now_ns,
-           (SELECT count(*) FILTER (duration_ns IS NOT NULL) FROM python.collectives) AS done
-    FROM (SELECT start_ns, duration_ns FROM python.collectives
-          UNION ALL SELECT start_ns, duration_ns FROM python.steps
-          UNION ALL SELECT start_ns, duration_ns FROM python.torch_trace)
-"""
-_CALLS = """
-    SELECT process_group, seq, op, shapes, dtypes, root, reduce_op, peer, is_async, caller,
-           thread_id, (epoch_ns(now()) - start_ns) / 1e9 AS age_s, start_ns,
-           duration_ns IS NULL AND error IS NULL AS is_open, error
-    FROM python.collectives AS c
-    WHERE start_ns >= coalesce((SELECT max(created_ns) FROM python.process_groups AS g
-                                WHERE g.process_group = c.process_group), start_ns)
-    QUALIFY row_number() OVER (PARTITION BY process_group ORDER BY start_ns DESC) <= 32
-         OR (duration_ns IS NULL AND row_number() OVER (
-                PARTITION BY process_group, duration_ns IS NULL ORDER BY start_ns) <= 32)
-"""
-"""The last of each group, and the first of those in progress: what a rank waits in is one of them,
-and ten thousand ranks have room. A group that was made again counts anew, under the same name."""
-_GROUPS = """
-    SELECT process_group, description, backend, size, ranks FROM python.process_groups
-    QUALIFY row_number() OVER (PARTITION BY process_group ORDER BY created_ns DESC) = 1
-"""
-_STEPS = """
-    SELECT max(step) AS step,
-           max(step) FILTER (NOT loss_finite AND step > coalesce(
-               (SELECT max(step) FROM python.steps WHERE loss_finite), -1)) AS not_finite,
-           (SELECT median(duration) FROM (SELECT duration FROM python.steps
-            WHERE duration IS NOT NULL ORDER BY step DESC LIMIT 20)) AS median_step_s
-    FROM python.steps
-"""
-_MODULES = """
-    SELECT module, class, thread_id FROM python.torch_trace
-    WHERE duration_ns IS NULL AND stage <> 'step' ORDER BY start_ns DESC LIMIT 1
-"""
-_EVALS = """
-    SELECT eval_id, code, (epoch_ns(now()) - start_ns) / 1e9 AS age_s FROM python.evals
-    WHERE duration_ns IS NULL ORDER BY start_ns LIMIT 1
-"""
-_PARTS = {
-    "calls": _CALLS,
-    "groups": _GROUPS,
-    "steps": _STEPS,
-    "modules": _MODULES,
-    "look": NEWEST,
-    "evals": _EVALS,
-    "device": NEWEST_SAMPLE,
-    "xids": XIDS,
-}
-RECORD = in_one(_PARTS)
-"""All of the record that is needed."""
-_WITHOUT_DEVICE = in_one({k: sql for k, sql in _PARTS.items() if k not in {"device", "xids"}})
-"""The same of an agent of an older version, which has no such table."""
-Row = Mapping[str, Any]
-Newest = tuple[object, ...]
-"""How far a record has come, to be compared with another look at it and nothing else."""
-_GROWING = (COLLECTIVES.name, STEPS.name, TORCH_TRACE.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,13 +58,6 @@ class Stacks:
     notes: tuple[str, ...] = ()
 
 
-def newest_of(process: Process, _: Member) -> Newest | None:
-    """How far the record of a rank has come; None where it cannot be read."""
-    if process.folder is not None:
-        return _peek(process.folder)
-    return _newest(_rows(process, NEWEST, []))
-
-
 def stacks_of(process: Process, _: Member) -> Stacks:
     """Where a rank is, and whether it has ended or is about to."""
     notes: list[str] = []
@@ -146,9 +77,12 @@ def stacks_of(process: Process, _: Member) -> Stacks:
 
 
 def may_get_on(stacks: Stacks) -> bool:
-    """Whether a second look at a rank's stack can tell more: it lives, and not only waits."""
+    """Whether a second look at a rank's stack can tell more: it lives, and not only waits.
+
+    A main thread that is at its end may wait for the one that trains.
+    """
     doing = doing_of(stacks.trace) if stacks.trace and stacks.state != "dead" else None
-    return doing is not None and doing.kind not in {"collective", "stopped", "exiting"}
+    return doing is not None and doing.kind not in {"collective", "stopped"}
 
 
 def is_joining(stacks: Stacks) -> bool:
@@ -183,15 +117,12 @@ def evidence_of(
         others: The processes that it waits for.
     """
     notes: list[str] = []
-    record = _record(process, notes)
-    is_here = process.folder is not None
-    newest = newest_of(process, member) if is_here else _newest(record["look"])
+    record = record_of(process, notes)
     seen = _seen(stacks, record)
     is_dead, trace = seen.state == "dead", seen.trace
     known = _on_record(absent(member, seen.state, None), record)
-    if first is not None and not is_dead:
-        known = _with_progress(known, process, moved=newest != first)
-    thread = _thread(known.calls, next(iter(record["modules"]), {}))
+    known = _with_progress(known, process, first, record)
+    thread = _thread(process, known.calls, record, trace)
     if trace is not None and again is not None:
         trace, again = with_same_waits(trace, again)
     device = next(iter(record["device"]), None)
@@ -216,14 +147,14 @@ def evidence_of(
     )
 
 
-def _seen(stacks: Stacks | None, record: Mapping[str, Sequence[Row]]) -> Stacks:
+def _seen(stacks: Stacks | None, record: Record) -> Stacks:
     """What was seen of a rank, whose record may show that it is there."""
     seen = stacks or Stacks(state="unreachable", trace=None, notes=("its stack took too long",))
     is_silent = seen.state == "unreachable" and record["look"]
     return replace(seen, state="silent") if is_silent else seen
 
 
-def _on_record(evidence: RankEvidence, record: Mapping[str, Sequence[Row]]) -> RankEvidence:
+def _on_record(evidence: RankEvidence, record: Record) -> RankEvidence:
     """What the record of a rank tells, without its stacks."""
     calls = sorted(record["calls"], key=lambda row: row["start_ns"])
     steps, device = next(iter(record["steps"]), {}), next(iter(record["device"]), None)
@@ -233,7 +164,7 @@ def _on_record(evidence: RankEvidence, record: Mapping[str, Sequence[Row]]) -> R
         calls=tuple(_call(row) for row in calls),
         groups=tuple(_group(row) for row in record["groups"]),
         step=steps.get("step"),
-        still_s=_still_s(record["look"]),
+        still_s=still_s(record["look"]),
         median_step_s=steps.get("median_step_s"),
         not_finite=steps.get("not_finite"),
         module=module,
@@ -277,64 +208,20 @@ def _held_by(doing: Doing, held: Row) -> Doing:
     return replace(doing, words=f"{words}{shown}")
 
 
-def _peek(folder: ProcessFolder) -> Newest | None:
-    """The newest row of each table that grows with the training, without a query."""
-    found: list[tuple[object, ...]] = []
-    for table in _GROWING:
-        try:
-            with RingPeek(folder.ring(table)) as ring:
-                number = ring.newest_seq()
-                row = ring.row(number)
-        except (OSError, RingError):
-            continue
-        found.append((table, number, row.values.get("duration_ns") if row else None))
-    return tuple(found) or None
-
-
-def _newest(look: Sequence[Row]) -> Newest | None:
-    if not look or look[0]["newest_ns"] is None:
-        return None
-    return look[0]["newest_ns"], look[0]["ended_ns"], look[0]["done"]
-
-
-def _still_s(look: Sequence[Row]) -> float | None:
-    """Seconds since the newest thing on record."""
-    if not look or look[0]["ended_ns"] is None:
-        return None
-    age: int = look[0]["now_ns"] - look[0]["ended_ns"]
-    return max(0.0, age * 1e-9)
-
-
-def _record(process: Process, notes: list[str]) -> dict[str, list[dict[str, Any]]]:
-    """The rows of every part of the record; none where it cannot be read."""
-    try:
-        rows = process.query(RECORD).to_pylist()
-    except SqlError:
-        rows = _rows(process, _WITHOUT_DEVICE, notes)
-    except ProbingError as error:
-        notes.append(error.message)
-        rows = []
-    found = next(iter(rows), {})
-    return {name: found.get(name) or [] for name in _PARTS}
-
-
-def _with_progress(known: RankEvidence, process: Process, *, moved: bool) -> RankEvidence:
+def _with_progress(
+    known: RankEvidence, process: Process, first: Newest | None, record: Record
+) -> RankEvidence:
     """Whether its record grows, or need not, as its recording is off: calls then stay open."""
+    if first is None or known.state == "dead":
+        return known
+    folder = process.folder
+    moved = first != (newest_in(record["look"]) if folder is None else peek(folder))
     try:
         is_paused = not (moved or process.status().is_recording)
     except ProbingError:
         is_paused = False
     calls = () if is_paused else known.calls
     return replace(known, moved=moved, is_paused=is_paused, calls=calls)
-
-
-def _rows(process: Process, sql: str, notes: list[str]) -> list[dict[str, Any]]:
-    """The rows of a query; none, and a note, where there is no answer."""
-    try:
-        return process.query(sql).to_pylist()
-    except ProbingError as error:
-        notes.append(error.message)
-        return []
 
 
 def _call(row: Row) -> Call:
@@ -361,11 +248,22 @@ def _members(text: str) -> tuple[int, ...]:
         return ()
 
 
-def _thread(calls: Sequence[Call], module: Row) -> int | None:
-    """The thread that trains: that of the collective it is in, else of the module, else any's."""
+def _thread(
+    process: Process, calls: Sequence[Call], record: Record, trace: Backtrace | None
+) -> int | None:
+    """The thread that trains, by its number in these stacks; None for the main thread.
+
+    That is the one of the collective in progress, else of the module, else of the last step; but
+    none that rests, as one of a pool does until it is given the next step.
+    """
     opened = [call.thread_id for call in calls if call.is_open and not call.is_async]
-    number: int | None = module.get("thread_id")
-    return opened[-1] if opened else number
+    told = [row["thread_id"] for part in ("modules", "trains") for row in record[part]]
+    number = next(iter((*opened[-1:], *told)), None)
+    seen = {thread.thread_id: thread for thread in trace.threads} if trace else {}
+    if number not in seen and process.folder is not None:  # it has a pid namespace of its own
+        number = outer_numbers(process.folder.pid).get(number or 0, number)
+    thread = seen.get(number or 0)
+    return None if thread is not None and is_idle(thread) else number
 
 
 def _module(row: Row) -> str | None:

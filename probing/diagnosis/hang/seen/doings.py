@@ -39,6 +39,7 @@ _ENDED = "ended"
 _NAMED = "the "
 """What stands in the words for something that the code has a name for."""
 _NO_DAEMON = "a thread that is no daemon keeps its process"
+_IDLE = "idle"
 _IDLE_LOOP = "idle in its asyncio event loop"
 _LOADER = re.compile(r"torch/utils/data/")
 _CHECKPOINT = re.compile(
@@ -149,6 +150,11 @@ def training_thread(
         if thread_id is not None and thread.thread_id == thread_id:
             return thread
     return next((thread for thread in threads if thread.is_main), None)
+
+
+def is_idle(thread: ThreadStack) -> bool:
+    """Whether a thread has nothing to do until it is given something."""
+    return (thread.waiting or "").startswith(_IDLE)
 
 
 def own_frames(frames: Iterable[Frame]) -> list[Frame]:

@@ -77,9 +77,9 @@ def progress(evidence: RankEvidence) -> str | None:
     The time goes where ``{}`` is.
     """
     work, doing = evidence.work, evidence.doing
-    if work is None or doing is None or not evidence.is_alive or doing.kind == "stopped":
+    if work is None or doing is None or not evidence.is_alive:
         return None
-    if doing.is_deadlock:
+    if doing.is_deadlock or doing.kind in {"stopped", "exiting"}:
         return None
     is_saving = doing.kind == "checkpoint"
     if work.written_rate >= LEAST_RATE:
