@@ -18,6 +18,7 @@ from .waiting import chain_ends, wanted
 from .words.texts import at, call_text, ranks_text, seconds, sentence
 
 _MOST_PLACES = 3
+_UNSEEN = frozenset({"missing", "unreachable"})
 _FIRST = "init_process_group"
 _LIST = re.compile(r"[\[({][\d, ]+[\])}]")
 _RANGE = re.compile(r"range\(\d+, \d+(, \d+)?\)")
@@ -94,7 +95,7 @@ def _ranks_in(doing: Doing | None) -> set[int] | None:
 
 
 def store(case: Case) -> Finding | None:
-    """Ranks wait for a key of the store that nobody has set."""
+    """Ranks wait for a key of the store that nobody has set who was seen."""
     waiting = _doing(case, "store")
     living = [rank for rank in case.living if case.ranks[rank].state != "stopped"]
     late = wanted(case.waits.values())
@@ -103,11 +104,21 @@ def store(case: Case) -> Finding | None:
         return None
     victims = tuple(sorted(set(case.waits) - set(waiting)))
     rest = f"; meanwhile {_places(case, victims)}" if victims else ""
+    where = sentence(_places(case, waiting))[:-1]
+    unseen = [rank for rank in case.world if case.state(rank) in _UNSEEN]
+    if unseen:
+        return Finding(
+            kind="unseen",
+            causes=(),
+            victims=tuple(sorted({*waiting, *victims})),
+            headline=f"{where}, which {ranks_text(unseen)} of the job may set{rest}.",
+            confidence=f"low: nothing is known of {ranks_text(unseen)}",
+        )
     return Finding(
         kind="store",
         causes=tuple(waiting),
         victims=victims,
-        headline=f"{sentence(_places(case, waiting))[:-1]}, which nobody has set{rest}.",
+        headline=f"{where}, which nobody has set{rest}.",
         confidence="high: nobody is left who could set it",
     )
 

@@ -171,3 +171,23 @@ def test_the_threads_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
     record: Any = {"modules": [], "trains": [{"thread_id": 2}]}
     monkeypatch.setattr(collection, "outer_numbers", lambda _: {2: 702})
     assert collection._thread(process, (), record, trace) == 702
+
+
+def test_a_key_of_the_store_that_a_rank_may_set_which_was_not_seen() -> None:
+    """Nobody is to blame of those that wait; where all ranks are seen and wait, all are."""
+    taking = Doing(kind="store", words="is waiting for a key of the store", where="train.py:9 in f")
+    asked = [evidence(rank, (), doing=taking) for rank in range(3)]
+    far = evidence(3, (), doing=None, state="unreachable", moved=None, still_s=None)
+    for ranks in (asked, [*asked, far]):
+        verdict = judge(ranks, world=range(4))
+        assert (verdict.kind, verdict.causes, verdict.victims) == ("unseen", (), (0, 1, 2))
+        assert verdict.headline == (
+            "Ranks 0-2 are waiting for a key of the store at train.py:9 in f, which rank 3 of the"
+            " job may set."
+        )
+        assert verdict.confidence == "low: nothing is known of rank 3"
+    gone = dataclasses.replace(far, state="dead", ended_ns=1, ending="it ended")
+    for last in (evidence(3, (), doing=taking), gone):
+        verdict = judge([*asked, last], world=range(4))
+        assert (verdict.kind, verdict.is_hang) == ("store", True)
+        assert verdict.confidence.startswith("high: ")
