@@ -51,6 +51,7 @@ DoingKind = Literal[
     "sleep",
     "exiting",
     "held",
+    "idle",
     "python",
     "waiting",
     "stopped",

@@ -44,14 +44,8 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
         text = f"{name} {doing}. {unrecorded_words('it')}"
         found = _verdict(evidence, case, text, is_hang=False)
         return dataclasses.replace(found, still_s=None, confidence=UNRECORDED)
-    if evidence.moved or (still_s is not None and still_s < case.calm_s):
-        at = f" in step {evidence.step}" if evidence.step is not None else ""
-        return Verdict(
-            kind="healthy",
-            is_hang=False,
-            headline=f"{name} is making progress{at}: no hang.",
-            notes=tuple(f"Beside that there is {text}." for text in evidence.deadlocks),
-        )
+    if (well := _well(evidence, case)) is not None:
+        return well
     if evidence.step is None or still_s is None:
         text = f"{name} {doing}. No training step of it is on record to tell whether that is long."
         return _verdict(evidence, case, text, is_hang=False)
@@ -64,6 +58,24 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
     text = f"{name} {since}, in step {evidence.step}: it {doing}{lost}."
     is_held = is_hang and evidence.doing is not None and evidence.doing.holder is not None
     return _verdict(evidence, case, text, is_hang=is_hang, kind="held" if is_held else "process")
+
+
+def _well(evidence: RankEvidence, case: Case) -> Verdict | None:
+    """What is said of a process that gets on, or that nobody asks for anything."""
+    doing, still_s = evidence.doing, evidence.still_s
+    if evidence.moved or (still_s is not None and still_s < case.calm_s):
+        at = f" in step {evidence.step}" if evidence.step is not None else ""
+        text = f"is making progress{at}: no hang"
+    elif doing is not None and doing.kind == "idle" and evidence.ending is None:
+        text = f"{doing_words(evidence)}: no training runs in it, which is no hang"
+    else:
+        return None
+    return Verdict(
+        kind="healthy",
+        is_hang=False,
+        headline=f"{name_of(evidence)} {text}.",
+        notes=tuple(f"Beside that there is {text}." for text in evidence.deadlocks),
+    )
 
 
 def _ended(name: str, evidence: RankEvidence) -> Verdict:

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...messages.frozen import dataclass
 from .evidence import POINT_TO_POINT, Call, Group, RankEvidence
 
-_AWAITS = frozenset({"collective", "backward", "device", "gil", "stopped", "unknown", "waiting"})
+_AWAITS = frozenset(
+    {"collective", "backward", "device", "gil", "idle", "stopped", "unknown", "waiting"}
+)
 """What a thread may be seen to do while it waits for a collective that was issued before."""
 ONLY_WAIT = frozenset({"collective", "joining", "backward"})
 """What ranks do that wait for others, where no collective is on record."""

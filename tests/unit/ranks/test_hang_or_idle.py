@@ -15,7 +15,7 @@ from probing.diagnosis.hang.seen import collection
 from probing.diagnosis.hang.seen.collection import Stacks, evidence_of, may_get_on
 from probing.diagnosis.hang.seen.record import NEWEST
 from probing.messages.card import Card
-from probing.messages.common import Backtrace, Frame, ThreadStack, WorkDone
+from probing.messages.common import Backtrace, Frame, TaskStack, ThreadStack, WorkDone
 from tests.harness.cards import card_of
 from tests.unit.doctor.made import MadeProcess, steps
 from tests.unit.ranks.hang_samples import LATE, STILL_S, evidence, waiting, waiting_but
@@ -110,11 +110,13 @@ def thread_of(number: int, waiting: str, *, cpu_s: float = 0.0, file: str = "tra
     )  # fmt: skip
 
 
-def seen(rows: dict[str, Any], *threads: ThreadStack, used_s: float = 0.0) -> RankEvidence:
+def seen(
+    rows: dict[str, Any], *threads: ThreadStack, used_s: float = 0.0, **facts: Any
+) -> RankEvidence:
     """A process that was looked at twice, a second apart, in which thread 2 used a processor."""
     looks = [
         Backtrace(
-            pid=1, source="agent", work=WorkDone(time_s=at_s),
+            pid=1, work=WorkDone(time_s=at_s), **{"source": "agent", **facts},
             threads=tuple(dataclasses.replace(one, cpu_s=at_s * used_s if one.thread_id == 2 else 0)
                           for one in threads),
         )
@@ -171,6 +173,38 @@ def test_the_threads_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
     record: Any = {"modules": [], "trains": [{"thread_id": 2}]}
     monkeypatch.setattr(collection, "outer_numbers", lambda _: {2: 702})
     assert collection._thread(process, (), record, trace) == 702
+
+
+LOOP = thread_of(1, "idle in its asyncio event loop", file="site-packages/asyncio/base_events.py")
+SERVER = thread_of(1, "idle: a server without requests", file="serve.py")
+KERNELS = TaskStack(
+    kind="asyncio", name="dispatch", thread_id=1, waiting="waiting for an item from a queue",
+    frames=(Frame(func="get", file="/x/site-packages/ipykernel/kernelbase.py", lineno=7),),
+)  # fmt: skip
+CELL = dataclasses.replace(
+    KERNELS, frames=(Frame(func="<module>", file="/tmp/ipykernel_7/1.py", lineno=2),)
+)
+
+
+@pytest.mark.parametrize("main", [LOOP, SERVER])
+def test_a_process_that_waits_for_the_next_cell_or_request(main: ThreadStack) -> None:
+    """It has trained and trains no more, so that the pace of its steps says nothing."""
+    verdict = judge([seen({}, main, tasks=(KERNELS,))])
+    assert (verdict.kind, verdict.is_hang, verdict.outcome) == ("healthy", False, "fine")
+    assert verdict.headline.startswith(f"process 1 is {main.waiting}")
+    assert "no training runs in it" in verdict.headline
+
+
+def test_a_notebook_whose_cell_hangs() -> None:
+    """A cell that waits is a task of the loop, or where the main thread is; or it has a thread."""
+    for hangs in (
+        seen({}, LOOP, tasks=(KERNELS, CELL)),
+        seen({}, LOOP, tasks=(KERNELS,), source="py-spy"),  # which sees no tasks
+        seen({}, thread_of(1, "waiting for a lock"), tasks=(KERNELS,)),
+        seen(IN_THREAD, LOOP, thread_of(2, "waiting for a lock"), tasks=(KERNELS,)),
+        dataclasses.replace(seen({}, LOOP, tasks=(KERNELS,)), ending="it is leaving with KeyError"),
+    ):
+        assert judge([hangs]).is_hang
 
 
 def test_a_key_of_the_store_that_a_rank_may_set_which_was_not_seen() -> None:

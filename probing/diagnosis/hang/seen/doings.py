@@ -27,6 +27,7 @@ from ....stacks.thread_waits import (
 from ....stacks.waits import WAITS_FOR_GIL, library_path
 from ..evidence import Doing, DoingKind
 from .device_waits import reads_device
+from .looks import is_agents
 
 _STACK = 4
 _MOST_TASKS = 3
@@ -77,7 +78,7 @@ _WORDS: tuple[tuple[str, DoingKind], ...] = (
     (HELD, "held"),
     ("running", "python"),
     ("waiting", "waiting"),
-    (_IDLE_LOOP, "waiting"),
+    (_IDLE, "idle"),
 )
 """How the words of `waits` begin, and what kind that is."""
 
@@ -93,6 +94,8 @@ def doing_of(trace: Backtrace, thread_id: int | None = None) -> Doing | None:
         return None
     words = thread.waiting or ""
     kind = _kind(words, thread.frames)
+    if kind == "idle" and _may_await(trace, thread):
+        kind = "waiting"
     holders = chain(trace.threads, thread)[1:]
     holder = _kind(holders[-1].waiting or "", holders[-1].frames) if holders else None
     told = (
@@ -166,7 +169,7 @@ def _kind(words: str, frames: Sequence[Frame]) -> DoingKind:
     """What kind of thing a thread does: where it is says more than what it waits for."""
     paths = [library_path(frame.file) for frame in frames if frame.kind == "python"]
     by_words = next((kind for begin, kind in _WORDS if words.startswith(begin)), None)
-    if by_words in {"collective", "joining", "stopped", "exiting", "held", "unknown"}:
+    if by_words in {"collective", "joining", "stopped", "exiting", "held", "idle", "unknown"}:
         return by_words
     inner = next((frame for frame in frames if frame.kind == "python"), None)
     if inner is not None and _STORE.search(inner.line or ""):
@@ -259,6 +262,14 @@ def _at_exit(trace: Backtrace, thread: ThreadStack, kind: DoingKind) -> str | No
         texts.append(f"{thread_name(one)}, which {does}")
     more = f"; and {len(kept) - _MOST_TASKS} more" if len(kept) > _MOST_TASKS else ""
     return f"is waiting at exit for {'; '.join(texts)}{more} ({_NO_DAEMON})"
+
+
+def _may_await(trace: Backtrace, thread: ThreadStack) -> bool:
+    """Whether the event loop of a thread has a task of the job's own, or nobody could see them."""
+    if not (thread.waiting or "").startswith(_IDLE_LOOP):
+        return False
+    tasks = [task for task in trace.tasks if task.thread_id == thread.thread_id]
+    return not is_agents(trace) or any(own_line(task.frames) for task in tasks)
 
 
 def _tasks_words(trace: Backtrace, thread: ThreadStack) -> str:

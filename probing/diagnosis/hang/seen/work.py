@@ -39,7 +39,7 @@ SYNCS_S = 120.0
 _IDLE = frozenset({"collective", "joining", "store", "stopped", "exiting", "gil", "lock", "sleep"})
 """Kinds of waits in which processor time is that of waiting, or of somebody else; so it is with a
 wait for the device at one and the same line."""
-_WAITS_FOR_CHILDREN = frozenset({"loader", "checkpoint", "waiting", "python"})
+_WAITS_FOR_CHILDREN = frozenset({"loader", "checkpoint", "idle", "waiting", "python"})
 _FROM_A_THREAD = re.compile(
     r"is waiting (at a barrier|to be notified|for (a lock|an event|a condition|a semaphore|a future"
     r"|an item from a queue|room in a queue|a thread to end)(?! between))"
