@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ...cluster.job.forms import is_address
 from ...errors import ProbingError
+from ...messages import rank_paths
 from ...messages.frozen import dataclass
 from ..reports.following import Following
 from ..reports.rank_grid import GridCell, KnownSteps, RankGrid, grid_of_members
@@ -221,12 +223,32 @@ class Looking:
         )
 
 
+def nodes_of(endpoints: Iterable[str]) -> set[str]:
+    """The node servers that some are seen through."""
+    return {rank_paths.split(endpoint)[0] for endpoint in endpoints}
+
+
+def is_over(endpoint: str, nodes: Collection[str]) -> bool:
+    """Whether one that is seen no more has ended, and is not merely out of reach.
+
+    That is known here, and where its node server has answered and told of others only.
+
+    Args:
+        nodes: Those through which others are seen.
+    """
+    node, key = rank_paths.split(endpoint)
+    return node in nodes if key else not is_address(endpoint)
+
+
 def with_gone(before: Sequence[GridCell], now: Sequence[GridCell]) -> tuple[GridCell, ...]:
-    """Those that are seen, and as ended those that were seen before and are no more."""
+    """Those that are seen, and those that were seen before and are no more: ended, or late."""
     seen = {(cell.host, cell.pid) for cell in now}
+    nodes = nodes_of(cell.endpoint for cell in now if cell.state != "missing")
     ranks = {(cell.job, cell.rank) for cell in now if cell.state != "missing"}
     gone = [
         dataclasses.replace(cell, state="dead")
+        if cell.state == "dead" or is_over(cell.endpoint, nodes)
+        else dataclasses.replace(cell, state="not answering", is_late=True)
         for cell in before
         if cell.pid is not None
         and (cell.host, cell.pid) not in seen

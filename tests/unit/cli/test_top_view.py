@@ -199,6 +199,27 @@ def test_what_has_gone_is_kept_as_ended() -> None:
     ]  # fmt: skip
 
 
+def test_a_rank_whose_node_is_late_has_not_ended() -> None:
+    """It has when its node server answers without it; and one that has ended stays so."""
+    far, near, local = (
+        dataclasses.replace(cell(rank), endpoint=f"http://b:9741/v1/ranks/{rank}-1") if rank < 2
+        else cell(rank) for rank in range(3)
+    )  # fmt: skip
+    silent = cell(0, rank=None, pid=None, host="", state="missing", endpoint="b:9741")
+    before = (far, dataclasses.replace(near, state="dead"), local, cell(3, endpoint="c:9741"))
+    for now, third in (((local, silent), "training"), ((), "dead")):
+        found = {c.rank: (c.state, c.is_late) for c in with_gone(before, now) if c.pid}
+        assert found == {
+            0: ("not answering", True), 1: ("dead", False), 2: (third, False),
+            3: ("not answering", True),
+        }  # fmt: skip
+    late = with_gone(before, (local, silent))
+    back = {c.rank: c.state for c in with_gone(late, (far, local))}
+    assert back == {0: "training", 1: "dead", 2: "training", 3: "not answering"}
+    ended = {c.rank: c.state for c in with_gone((far, near, local), (near, local))}
+    assert ended == {0: "dead", 1: "training", 2: "training"}
+
+
 def test_keys_have_names() -> None:
     """Arrows in both ways that terminals send them, letters of any language, an escape alone."""
     sent = "q\x1b[A\x1bOB\x1b[6~\r\x7fé\x1b[1;5Cx\x1b"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
+from probing.cli.reports.rank_grid import RankGrid
 from probing.cluster.job.membership import Member, missing_member
 from probing.errors import NoSuchProcess
 from probing.rundir.folders import RunDirectory
 from probing.web.processes import Processes, Target, _with_ended
 from tests.harness.cards import card_of
+from tests.unit.cli.test_top_view import cell
 
 pytestmark = pytest.mark.anypython
 
@@ -58,3 +61,27 @@ def test_who_is_seen_no_more_is_asked_unless_its_rank_is_another_process() -> No
     assert seen(old, [member(0, 5), missing]) == [(0, 5, True), (1, 6, False)]
     assert seen([member(0, 5), missing], old) == [(0, 5, True), (1, 6, True)]
     assert seen(old, [], [member(0, 9, job="else")])[1:] == [(0, 5, False), (1, 6, False)]
+
+
+def test_nobody_answers_any_more() -> None:
+    """The page says so of each process, and why, and does not keep what it saw last."""
+    page = Processes(Target(endpoints=("127.0.0.1:1",), token=None, timeout_s=1.0))
+    cells = (cell(0, endpoint="http://127.0.0.1:1/v1/ranks/1-1"), cell(1))
+    page._grid = RankGrid(label="job big", expected=2, cells=cells)
+    seen = page.seen()
+    assert "127.0.0.1:1" in seen["trouble"]
+    told = [(one["rank"], one["state"], one["is_late"]) for one in seen["processes"]]
+    assert told == [(0, "not answering", True), (1, "dead", False)]
+
+
+def test_a_member_whose_node_is_late_has_not_ended() -> None:
+    """As of the cells."""
+    far, near = (
+        dataclasses.replace(member(rank, rank), endpoint=f"http://b:1/v1/ranks/{rank}-1")
+        for rank in (0, 1)
+    )
+    here = member(2, 2)
+    late = {m.rank: m.is_alive for m in _with_ended([far, near, here], [here])}
+    assert late == {0: True, 1: True, 2: True}
+    ended = {m.rank: m.is_alive for m in _with_ended([far, near, here], [near])}
+    assert ended == {0: False, 1: True, 2: False}
