@@ -67,10 +67,9 @@ def backtrace_of(
     """
     if not folder.is_alive():
         return _after_death(folder)
-    if stacks.is_stopped(folder.pid):
+    if (stop := stacks.stop_words(folder.pid)) is not None:
         notes.append(
-            f"process {folder.pid} is stopped by a signal (kill -CONT {folder.pid} lets it go on);"
-            " its stacks were read from outside"
+            f"process {folder.pid} is {stop[0]} ({stop[1]}); its stacks were read from outside"
         )
         return _from_outside(folder.pid, notes, native=native, locals=locals)
     try:
@@ -173,8 +172,8 @@ def who_holds_gil(pid: int) -> str | None:
 
 def why_silent(folder: ProcessFolder) -> str:
     """What is known about a live process that does not answer, as a clause."""
-    if stacks.is_stopped(folder.pid):
-        return f"it is stopped by a signal; kill -CONT {folder.pid} lets it go on"
+    if (stop := stacks.stop_words(folder.pid)) is not None:
+        return f"it is {stop[0]}; {stop[1]}"
     holder = who_holds_gil(folder.pid)
     if process.state(folder.pid) == "D":
         kernel = "its main thread is in an uninterruptible wait of the kernel"

@@ -19,7 +19,7 @@ from ..messages.common import Backtrace, Frame, LiveRows, TaskStack, ThreadStack
 from ..tables import BACKTRACE, THREADS, Table
 from . import waits
 from .source_lines import SourceLines, Span
-from .waits import Sight
+from .waits import BY_DEBUGGER, Sight
 
 AGENT_THREAD_PREFIX = "probing-"
 """How the names of the agent's own threads begin."""
@@ -94,6 +94,15 @@ def is_agents(thread: ThreadStack) -> bool:
 def is_stopped(pid: int) -> bool:
     """Whether a signal or a debugger has stopped the process."""
     return process.state(pid) in {"T", "t"}
+
+
+def stop_words(pid: int) -> tuple[str, str] | None:
+    """What has stopped a process, and what lets it go on; None where nothing has."""
+    state = process.state(pid)
+    if state == "t":
+        tracer = process.status(pid).get("TracerPid", "0")
+        return BY_DEBUGGER, f"process {tracer} lets it go on, or its own end does"
+    return ("stopped by a signal", f"kill -CONT {pid} lets it go on") if state == "T" else None
 
 
 def complete(

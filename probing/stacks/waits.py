@@ -20,7 +20,8 @@ from .wait_rules import Rule
 
 WAITS_FOR_GIL = "waiting for the interpreter lock (GIL)"
 _RUNS = "running Python code"
-_STATES = {"T": "stopped by a signal", "t": "stopped by a debugger", "Z": "ended", "X": "ended"}
+BY_DEBUGGER = "stopped by a debugger"
+_STATES = {"T": "stopped by a signal", "t": BY_DEBUGGER, "Z": "ended", "X": "ended"}
 _STDLIB = re.compile(r"/lib(?:32|64)?/python3\.\d+t?/(?!site-packages|dist-packages)(.+)")
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/(.+)")
 _FROZEN = re.compile(r"<(frozen .+)>$")

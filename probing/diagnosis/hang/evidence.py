@@ -11,6 +11,7 @@ from ...cluster.job.forms import is_address
 from ...messages import rank_paths
 from ...messages.frozen import InNotebooks, dataclass
 from ...postmortem.endings import KILLED_BY_OOM
+from ...stacks.waits import BY_DEBUGGER
 
 State = Literal["answering", "silent", "stopped", "dead", "unreachable", "missing"]
 """``silent``: alive, but its agent does not answer; it was looked at from outside.
@@ -235,6 +236,11 @@ class RankEvidence:
         """
         is_far = is_address(self.endpoint) or rank_paths.split(self.endpoint)[1]
         return self.endpoint if is_far or not self.has_agent else ""
+
+    @property
+    def is_debugged(self) -> bool:
+        """Whether it is stopped by a debugger, or by whoever reads its stack: that may be over."""
+        return self.state == "stopped" and BY_DEBUGGER in (self.doing.words if self.doing else "")
 
     @property
     def gave_up(self) -> bool:

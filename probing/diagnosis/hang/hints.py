@@ -9,6 +9,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator
 
+from ...stacks.waits import BY_DEBUGGER
 from ...units import duration
 from .case import Case
 from .evidence import Verdict
@@ -83,7 +84,8 @@ def _more_attention(case: Case, verdict: Verdict) -> Iterator[str]:
         if evidence.state == "dead" and verdict.kind in _NOT_OF_THE_DEAD:
             yield f"Rank {rank} has ended: {evidence.ending or 'how is not on record'}."
         elif evidence.has_agent and evidence.state in {"silent", "stopped", "unreachable"}:
-            yield f"Rank {rank} is {_STATES[evidence.state]}."
+            text = BY_DEBUGGER if evidence.is_debugged else _STATES[evidence.state]
+            yield f"Rank {rank} is {text}."
         for text in evidence.deadlocks:
             yield f"In rank {rank} there is {text}."
 

@@ -97,7 +97,8 @@ def _ranks_in(doing: Doing | None) -> set[int] | None:
 def store(case: Case) -> Finding | None:
     """Ranks wait for a key of the store that nobody has set who was seen."""
     waiting = _doing(case, "store")
-    living = [rank for rank in case.living if case.ranks[rank].state != "stopped"]
+    stopped = {r for r in case.living if case.state(r) == "stopped"}
+    living = [r for r in case.living if r not in stopped or case.ranks[r].is_debugged]
     late = wanted(case.waits.values())
     free = set(living) - set(waiting) - set(case.waits)
     if not waiting or free or not late <= set(waiting):

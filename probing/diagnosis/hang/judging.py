@@ -376,6 +376,9 @@ def _is_certain(case: Case, kind: Kind, causes: Sequence[int]) -> bool:
     found = (case.ranks[rank].doing for rank in causes if rank in case.ranks)
     if any(doing is not None and doing.is_deadlock for doing in found):
         return True
+    if kind == "stopped":
+        stopped = [case.ranks[rank] for rank in causes if case.state(rank) == "stopped"]
+        return has_failed or not all(evidence.is_debugged for evidence in stopped)
     return kind in _CERTAIN or _is_leaving(case, causes) or (has_failed and bool(causes))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from ...stacks.thread_waits import LIKELY
+from ...stacks.waits import BY_DEBUGGER
 from .case import Case
 from .evidence import Cause, Kind, RankEvidence, Verdict
 from .seen.device_waits import WAITS_FOR_DEVICE
@@ -36,7 +37,7 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
         return _ended(name, evidence)
     case = Case.of([_as_rank(evidence)])
     still_s, doing = evidence.still_s, doing_words(evidence)
-    if evidence.state == "stopped":
+    if evidence.state == "stopped" and not evidence.is_debugged:
         return _verdict(evidence, case, f"{name} {doing}.", is_hang=True, kind="stopped")
     if evidence.doing is not None and evidence.doing.is_deadlock and not evidence.moved:
         return _verdict(evidence, case, f"{name} {doing}.", is_hang=True)
@@ -116,7 +117,7 @@ def doing_words(evidence: RankEvidence) -> str:
     """What a rank does and where, in words that fit behind its name."""
     doing, is_stopped = evidence.doing, evidence.state == "stopped"
     if is_stopped:
-        words = "is stopped by a signal"
+        words = f"is {BY_DEBUGGER if evidence.is_debugged else 'stopped by a signal'}"
     else:
         words = doing.words if doing else "is somewhere that could not be told"
     if doing and doing.where and not doing.is_deadlock:

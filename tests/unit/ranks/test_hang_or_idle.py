@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -225,3 +226,48 @@ def test_a_key_of_the_store_that_a_rank_may_set_which_was_not_seen() -> None:
         verdict = judge([*asked, last], world=range(4))
         assert (verdict.kind, verdict.is_hang) == ("store", True)
         assert verdict.confidence.startswith("high: ")
+
+
+PAUSED = dataclasses.replace(thread_of(1, "stopped by a debugger"), state="t")
+TRACED = Doing(kind="stopped", words="is stopped by a debugger", where="train.py:1 in run")
+
+
+def test_who_is_let_go_by_a_debugger_was_not_stopped() -> None:
+    """Whoever reads its C functions stops it for a moment; the second look counts, and its work."""
+    thread = dataclasses.replace(thread_of(1, "running"), cpu_s=0.9)
+    member = Member(rank=None, host="here", pid=1, world_size=None, endpoint="1", started_ns=1)
+    first, again = (
+        Backtrace(pid=1, source=source, threads=(one,), work=WorkDone(time_s=at_s))
+        for source, one, at_s in (("py-spy", PAUSED, 1.0), ("agent", thread, 2.0))
+    )
+    stacks = Stacks(state="stopped", trace=first)
+    assert may_get_on(stacks)
+    process: Any = Carded({}, {})
+    found = evidence_of(process, member, None, stacks, again=again)
+    assert (found.state, found.work is not None and found.work.cpu) == ("answering", 0.9)
+    assert judge([dataclasses.replace(found, moved=True)]).kind == "healthy"
+    still = evidence_of(process, member, None, stacks, again=first)
+    assert (still.state, still.is_debugged) == ("stopped", True)
+
+
+@pytest.mark.parametrize(("still_s", "is_hang"), [(4.0, False), (15.0, True)])
+def test_a_debugger_is_no_signal(still_s: float, is_hang: bool) -> None:
+    """It may let the process go at any time, so that it must last; `kill -CONT` is no help."""
+    facts: Any = {"state": "stopped", "doing": TRACED, "still_s": still_s}
+    one = judge([alone(**facts)])
+    ranks = waiting_but({2: evidence(2, LATE, **facts)})
+    job = judge([dataclasses.replace(e, still_s=still_s) for e in ranks])
+    for verdict in (one, job):
+        assert (verdict.is_hang, verdict.causes[0].what) == (
+            is_hang, "is stopped by a debugger, at train.py:1 in run",
+        )  # fmt: skip
+        assert not re.search("-CONT|breakpoint", " ".join(verdict.next_steps))
+        assert any("TracerPid" in step for step in verdict.next_steps)
+    by_signal = judge([alone(**facts | {"doing": dataclasses.replace(TRACED, words="is stopped")})])
+    assert by_signal.is_hang
+    assert "kill -CONT" in by_signal.next_steps[-1]
+
+
+def test_a_running_debugged_process_is_no_hang() -> None:
+    """Its record grew between the looks."""
+    assert judge([alone(state="stopped", doing=TRACED, moved=True)]).kind == "healthy"

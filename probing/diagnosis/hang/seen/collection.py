@@ -19,7 +19,7 @@ from ....messages.common import Backtrace
 from ....messages.frozen import dataclass
 from ....stacks.thread_waits import deadlock_text, deadlocks
 from ...device_use import sample_words, xid_lines
-from ..evidence import Call, Doing, Group, RankEvidence, State
+from ..evidence import Call, Doing, Group, RankEvidence, State, Work
 from ..words.texts import seconds
 from .device_waits import with_device
 from .doings import doing_of, group_asked_for, is_idle, training_thread, with_worker
@@ -82,7 +82,7 @@ def may_get_on(stacks: Stacks) -> bool:
     A main thread that is at its end may wait for the one that trains.
     """
     doing = doing_of(stacks.trace) if stacks.trace and stacks.state != "dead" else None
-    return doing is not None and doing.kind not in {"collective", "stopped"}
+    return doing is not None and doing.kind != "collective"
 
 
 def is_joining(stacks: Stacks) -> bool:
@@ -118,7 +118,7 @@ def evidence_of(
     """
     notes: list[str] = []
     record = record_of(process, notes)
-    seen = _seen(stacks, record)
+    seen = _seen(stacks, record, again)
     is_dead, trace = seen.state == "dead", seen.trace
     known = _on_record(absent(member, seen.state, None), record)
     known = _with_progress(known, process, first, record)
@@ -139,7 +139,7 @@ def evidence_of(
         ended_ns=seen.ended_ns,
         died_of_peers=not seen.is_own_end,
         eval_id=held["eval_id"] if held else None,
-        work=work_between(trace, again, thread) if trace and again else None,
+        work=_work(stacks, trace, again, thread),
         others=others.others if others else (),
         lock_pid=others.lock_pid if others else None,
         deadlocks=tuple(map(deadlock_text, deadlocks(trace.threads))) if trace else (),
@@ -147,11 +147,21 @@ def evidence_of(
     )
 
 
-def _seen(stacks: Stacks | None, record: Record) -> Stacks:
-    """What was seen of a rank, whose record may show that it is there."""
+def _seen(stacks: Stacks | None, record: Record, again: Backtrace | None) -> Stacks:
+    """What was seen of a rank, whose record may show that it is there, or that it is let go."""
     seen = stacks or Stacks(state="unreachable", trace=None, notes=("its stack took too long",))
+    if seen.state == "stopped" and again is not None:
+        return replace(seen, state=_state_of(again), trace=again)
     is_silent = seen.state == "unreachable" and record["look"]
     return replace(seen, state="silent") if is_silent else seen
+
+
+def _work(
+    stacks: Stacks | None, trace: Backtrace | None, again: Backtrace | None, thread: int | None
+) -> Work | None:
+    """What it got done between the looks, of which the second may be the one that counts."""
+    first = stacks.trace if stacks is not None and trace is again else trace
+    return work_between(first, again, thread) if first and again else None
 
 
 def _on_record(evidence: RankEvidence, record: Record) -> RankEvidence:
@@ -287,9 +297,14 @@ def _trace(process: Process, notes: list[str]) -> tuple[Backtrace | None, State]
     except ProbingError as error:
         notes.append(error.message)
         return None, "unreachable"
+    return trace, _state_of(trace)
+
+
+def _state_of(trace: Backtrace) -> State:
+    """What its stacks say of a process."""
     if trace.source in _DEAD_SOURCES:
-        return trace, "dead"
+        return "dead"
     main = next((thread for thread in trace.threads if thread.is_main), None)
     if main is not None and main.state in {"T", "t"}:
-        return trace, "stopped"
-    return trace, "answering" if trace.source.startswith("agent") else "silent"
+        return "stopped"
+    return "answering" if trace.source.startswith("agent") else "silent"

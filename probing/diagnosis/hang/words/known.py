@@ -14,8 +14,8 @@ _WAITS = (
      " communicate(), or send its output to a file: a pipe holds 64 KiB, then the child waits."),
     (r"for a child process|for a worker process to end", "Give that wait a time limit, and end the"
      " child when it is over."),
-    (r"\(input\)|for input from the terminal|debugger", "Type its next line at the terminal of the"
-     " process, `c` in a debugger, or take the breakpoint() out."),
+    (r"\(input\)|for input from the terminal|prompt of the debugger", "Type its next line at the"
+     " terminal of the process, `c` in a debugger, or take the breakpoint() out."),
     (r"data from a (TLS )?socket|connection to be made|TLS handshake", "Give the connection a"
      " timeout and a retry; look at whoever is at its other end."),
     (r"item from a queue", "Look for what fills that queue: it may have ended. get(timeout=...)"

@@ -5,16 +5,19 @@ Rules of this file: pure functions. What is to be typed works where the command 
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from ....messages import rank_paths
+from ....stacks.waits import BY_DEBUGGER
 from ..case import Case
 from ..evidence import Cause, EvidenceQuery, Verdict
 from .known import known_remedies
 
 _MOST_NEXT = 2
+_STOPPED = re.compile(r"is stopped by ")
 
 
 def next_steps(
@@ -53,13 +56,19 @@ def next_steps(
     is_alone = verdict.kind == "slow" and not verdict.victims and len(verdict.causes) == 1
     kind = "slow_alone" if is_alone else verdict.kind
     steps += [remedy.format(asked=asked) for remedy in _REMEDIES.get(kind, ())]
-    if verdict.kind == "stopped":
-        steps += [
-            f"`kill -CONT {c.pid}`{f' on {c.host}' if c.host else ''}: let"
-            f" {'it' if c.rank is None else f'rank {c.rank}'} go on."
-            for c in verdict.causes
-        ]
+    if verdict.kind in {"stopped", "process"}:
+        steps += map(_let_go, (c for c in verdict.causes if _STOPPED.match(c.what)))
     return (*looks, *steps) if verdict.kind not in {"ended", "dead"} else (*steps, *looks)
+
+
+def _let_go(cause: Cause) -> str:
+    """How a process that is stopped goes on."""
+    on, who = f" on {cause.host}" if cause.host else "", "it"
+    if cause.rank is not None:
+        who = f"rank {cause.rank}"
+    if BY_DEBUGGER in cause.what:
+        return f"`grep TracerPid /proc/{cause.pid}/status`{on}: which process must let {who} go on."
+    return f"`kill -CONT {cause.pid}`{on}: let {who} go on."
 
 
 def _at_loaders(targets: Sequence[tuple[str, Cause]], loading: Collection[int | None]) -> list[str]:

@@ -11,6 +11,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from ....stacks.waits import BY_DEBUGGER
 from ..case import Case
 from ..evidence import Call, Cause, RankEvidence
 from ..mismatches import Mismatch
@@ -174,7 +175,8 @@ def not_asked(case: Case, wait: Wait, others: Sequence[int]) -> str:
 def gone(case: Case, causes: Sequence[int]) -> str:
     """Ranks are stopped or dead in a collective that all have come to, or outside of any."""
     rank = causes[0]
-    state = "has ended" if case.state(rank) == "dead" else "is stopped by a signal"
+    by = BY_DEBUGGER if case.ranks[rank].is_debugged else "stopped by a signal"
+    state = "has ended" if case.state(rank) == "dead" else f"is {by}"
     text = f"Rank {rank} {state}"
     if len(causes) > 1:
         text = f"{sentence(ranks_text(causes))[:-1]} have ended or are stopped"
