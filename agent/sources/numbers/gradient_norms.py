@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -175,8 +174,7 @@ def clip_of(
     clipped = [parameters] if is_one else parameters
     if not isinstance(max_norm, float | int) or not isinstance(clipped, list) or not clipped:
         return None
-    ends = (weakref.ref(clipped[0]), weakref.ref(clipped[-1]))
-    return Clip(float(max_norm), ends, len(clipped))
+    return Clip(float(max_norm), (id(clipped[0]), id(clipped[-1])), len(clipped))
 
 
 def total_norm(optimizer: Optimizer) -> tuple[Any, int] | None:

@@ -2,16 +2,16 @@
 
 Rules of this file: runs in the training thread, at both ends of backward passes of the steps that
 were asked for; reads what stands beside a tensor's data, and the data only of a gradient that is
-still the one that was used: `gradient.data.zero_()` changes nothing beside them. Gradients are
-referred to weakly: what the script throws away is gone.
+still the one that was used: `gradient.data.zero_()` changes nothing beside them. Keeps no gradient:
+what the script throws away is gone.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from ..shared.versions import AsSeen, as_seen
 from .gradient_tensors import is_zero
 
 
@@ -30,17 +30,6 @@ class Counted(NamedTuple):
     has_older: bool | None
 
 
-class _Used(NamedTuple):
-    """A gradient as an optimizer has used it."""
-
-    reference: weakref.ref[Any]
-    version: int
-
-    def is_in(self, gradient: Any, *, changes: int) -> bool:
-        """Whether it is that one, after so many changes."""
-        return gradient._version == self.version + changes and self.reference() is gradient
-
-
 class _Gradient:
     """What is known of the gradient of one parameter.
 
@@ -49,6 +38,7 @@ class _Gradient:
         kept: The results of so many are in it; None where that cannot be told.
         has_older: Whether the first of them has added to what was used before; None if unknown.
         is_zero: Whether the pass that goes on has found nothing but zeros in what was used before.
+        seen: The gradient as the last pass has left it.
     """
 
     __slots__ = (
@@ -57,45 +47,43 @@ class _Gradient:
         "is_zero",
         "kept",
         "passes",
-        "reference",
-        "version",
+        "seen",
         "weights_version",
     )
 
-    def __init__(self, parameter: Any, used: _Used | None) -> None:
+    def __init__(self, parameter: Any, used: AsSeen | None) -> None:
         self.passes = 0
         self.kept: int | None = 0
         self.has_older = None if used is None else False
         self.is_zero = False
         self._used = used
-        self.reference: Any = None
-        self.version = 0
+        self.seen: AsSeen | None = None
         self.weights_version = parameter._version
 
     def begins(self, gradient: Any) -> None:
         """A backward pass begins."""
         used = self._used
-        is_as_used = used is not None and self.reference is None and used.is_in(gradient, changes=0)
+        is_as_used = used is not None and self.seen is None and used.is_in(gradient, changes=0)
         self.is_zero = is_as_used and is_zero(gradient)
 
     def passed(self, parameter: Any, gradient: Any) -> None:
         """A backward pass has ended."""
-        is_same = self.reference is not None and self.reference() is gradient
-        if is_same and gradient._version == self.version:
+        seen = self.seen if self.seen is not None and self.seen.is_of(gradient) else None
+        if seen is not None and gradient._version == seen.version:
             return
         if self._is_of_others(gradient):
             return
         if parameter._version != self.weights_version:  # changed by what was there before
             self.passes, self.kept = 0, 0
-        if not is_same:
+        if seen is None:
             # One with a graph of its own is made anew in each pass, and has those before in it.
             self.kept = None if gradient.requires_grad else 1
             if self._used is not None:
                 self.has_older = not self.is_zero and self._used.is_in(gradient, changes=1)
         elif self.kept is not None:
-            self.kept = self.kept + 1 if gradient._version == self.version + 1 else None
+            self.kept = self.kept + 1 if gradient._version == seen.version + 1 else None
         self.passes += 1
-        self.reference, self.version = weakref.ref(gradient), gradient._version
+        self.seen = as_seen(gradient)
         self.weights_version = parameter._version
 
     def _is_of_others(self, gradient: Any) -> bool:
@@ -111,7 +99,7 @@ class _Gradient:
         if not used.is_in(gradient, changes=1) or self.is_zero or not is_zero(gradient):
             return False
         self._used, self.has_older, self.kept = None, False, 0
-        self.reference, self.version = weakref.ref(gradient), gradient._version
+        self.seen = as_seen(gradient)
         return True
 
 
@@ -125,7 +113,7 @@ class KeptPasses:
     def __init__(self) -> None:
         self.knows_step = True
         self._known: dict[int, _Gradient] = {}
-        self._used: dict[int, _Used] = {}
+        self._used: dict[int, AsSeen] = {}
 
     def begins(self, parameters: Iterable[Any]) -> None:
         """A backward pass begins."""
@@ -156,10 +144,10 @@ class KeptPasses:
         """
         known = self._known.pop(id(parameter), None)
         if not gradient.is_inference():
-            self._used[id(parameter)] = _Used(weakref.ref(gradient), gradient._version)
-        if not self.knows_step or known is None or known.kept is None or known.reference is None:
+            self._used[id(parameter)] = as_seen(gradient)
+        if not self.knows_step or known is None or known.kept is None or known.seen is None:
             return None  # none was seen that changed it
-        if known.reference() is not gradient:
+        if not known.seen.is_of(gradient):
             return None
         return Counted(known.passes, known.kept, known.has_older)
 
@@ -169,7 +157,7 @@ class KeptPasses:
         What was used before may still be in it, as where only another optimizer has stepped.
         """
         for key, known in self._known.items():
-            if known.has_older and known.reference is not None:
-                self._used[key] = _Used(known.reference, known.version)
+            if known.has_older and known.seen is not None:
+                self._used[key] = known.seen
         self._known.clear()
         self.knows_step = True

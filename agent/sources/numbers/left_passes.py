@@ -10,11 +10,11 @@ gather together.
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..calls.backward.graph_nodes import node_of
+from ..shared.versions import AsSeen, as_seen
 from .gradient_tensors import is_zero
 
 Groups = Mapping[str, Sequence[Any]]
@@ -37,15 +37,10 @@ class _Made(NamedTuple):
         left_by: The one that has used a pass before this, which is in it, too.
     """
 
-    reference: weakref.ref[Any]
-    version: int
+    seen: AsSeen
     behind: frozenset[str] = _NONE
     spent_by: str | None = None
     left_by: str | None = None
-
-    def is_in(self, gradient: Any, *, changes: int) -> bool:
-        """Whether it is that one, after so many changes."""
-        return gradient._version == self.version + changes and self.reference() is gradient
 
 
 class LeftPasses:
@@ -66,7 +61,7 @@ class LeftPasses:
                 if gradient is None or gradient.is_inference():
                     self._made.pop(id(parameter), None)
                 elif made is None or not _is_as_left(gradient, made):
-                    self._made[id(parameter)] = _Made(weakref.ref(gradient), gradient._version)
+                    self._made[id(parameter)] = _Made(as_seen(gradient))
 
     def passed(self, groups: Groups) -> None:
         """A backward pass has ended."""
@@ -75,11 +70,10 @@ class LeftPasses:
         for name, own in changed.items():
             for parameter in own:
                 gradient, made = parameter.grad, self._made.get(id(parameter))
-                is_added = made is not None and made.is_in(gradient, changes=1)
+                is_added = made is not None and made.seen.is_in(gradient, changes=1)
                 left_by = made.spent_by or made.left_by if made is not None and is_added else None
                 self._made[id(parameter)] = _Made(
-                    weakref.ref(gradient),
-                    gradient._version,
+                    as_seen(gradient),
                     self._behind.get(name, _NONE),
                     left_by=left_by if is_alone else None,
                 )
@@ -89,7 +83,7 @@ class LeftPasses:
         gradient, made = parameter.grad, self._made.get(id(parameter))
         if gradient is None or gradient.is_inference():
             return False
-        return made is None or not made.is_in(gradient, changes=0)
+        return made is None or not made.seen.is_in(gradient, changes=0)
 
     def steps(self, name: str) -> None:
         """An optimizer is about to step."""
@@ -100,12 +94,12 @@ class LeftPasses:
     def take(self, parameter: Any, gradient: Any) -> str | None:
         """Who has left something in a gradient that its own optimizer is about to use."""
         made = self._made.pop(id(parameter), None)
-        return made.left_by if made is not None and made.reference() is gradient else None
+        return made.left_by if made is not None and made.seen.is_of(gradient) else None
 
 
 def _is_as_left(gradient: Any, made: _Made) -> bool:
     """Whether a gradient is what a pass has left; `gradient.data.zero_()` changes no version."""
-    return made.is_in(gradient, changes=0) and (made.spent_by is None or not is_zero(gradient))
+    return made.seen.is_in(gradient, changes=0) and (made.spent_by is None or not is_zero(gradient))
 
 
 class _Below(NamedTuple):

@@ -18,12 +18,12 @@ class Clip(NamedTuple):
     """What the script clips gradients to.
 
     Attributes:
-        ends: The first and the last of the parameters whose gradients it clips.
+        ends: The identities of the first and the last parameter whose gradients it clips.
         tensors: How many they are.
     """
 
     max_norm: float
-    ends: tuple[weakref.ref[Any], weakref.ref[Any]]
+    ends: tuple[int, int]
     tensors: int
 
 

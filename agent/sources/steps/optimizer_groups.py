@@ -89,7 +89,7 @@ def _clip_of(optimizer: Optimizer, group: dict[str, object], clip: Clip | None) 
         for place, other in enumerate(list(optimizer.param_groups))
         for param in list(other["params"])
     }
-    clipped = [places.get(id(end)) for ref in clip.ends if (end := ref()) is not None]
+    clipped = [places.get(end) for end in clip.ends]
     found = [optimizer.param_groups[place] for place in clipped if place is not None]
     is_whole = bool(found) and clip.tensors >= len(places)
     is_its_own = any(other is group for other in found)

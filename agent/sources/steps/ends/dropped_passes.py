@@ -8,13 +8,12 @@ keeps none alive.
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from ...shared.gradients import UNKNOWN, gradient_beside
 from ...shared.recording import Recording
-from ...shared.versions import version_of
+from ...shared.versions import Held, held_at_ends, version_of
 from .hand_steps import leaves_of
 
 
@@ -28,25 +27,25 @@ class DroppedPasses:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         # Parameters and their gradients as a pass begins, and how often those were written to.
-        self._before: list[tuple[weakref.ref[Any], int, int]] = []
-        self._made: list[weakref.ref[Any]] = []
-        self._last: list[tuple[weakref.ref[Any], int]] = []  # and their gradients as a pass ended
+        self._before: list[tuple[Held, int, int]] = []
+        self._made: list[Held] = []
+        self._last: list[tuple[Held, int]] = []  # and their gradients as a pass ended
         self._has_dropped = False
 
     def pass_begins(self) -> None:
         """A backward pass is about to begin: are the gradients of those before it still there?"""
         if self._made:
-            made = [parameter for reference in self._made if (parameter := reference()) is not None]
+            made = [parameter for held in self._made if (parameter := held.find()) is not None]
             if made and all(self._gradient_of(parameter) is None for parameter in made):
                 self._recording.rows.drop_losses()
                 self._has_dropped = True
             self._made = []
         is_known, before = self._recording.objects.optimizer is not None, []
-        for parameter in self._looked_at():
+        for held, parameter in self._looked_at():
             gradient = parameter.grad if is_known else self._gradient_of(parameter)
             if gradient is not UNKNOWN:
                 version = -1 if gradient is None else version_of(gradient)
-                before.append((weakref.ref(parameter), id(gradient), version))
+                before.append((held, id(gradient), version))
         self._before = before
 
     def pass_ended(self, losses: Sequence[Any]) -> bool:
@@ -62,16 +61,16 @@ class DroppedPasses:
         is_known = self._recording.objects.optimizer is not None
         made, last = self._made, []
         count = len(made)
-        for reference, number, version in before:
-            parameter = reference()
+        for held, number, version in before:
+            parameter = held.find()
             if parameter is None:
                 continue
             gradient = parameter.grad if is_known else self._gradient_of(parameter)
             if gradient is not None and gradient is not UNKNOWN:
                 now = id(gradient)
                 if now != number or version_of(gradient) != version:
-                    made.append(reference)
-                last.append((reference, now))
+                    made.append(held)
+                last.append((held, now))
         self._last = last
         return not before or len(made) > count or self._train(losses)
 
@@ -105,9 +104,9 @@ class DroppedPasses:
         if has_dropped and last and all(map(self._is_set_by_hand, last)):
             self._recording.rows.keep_losses()
 
-    def _is_set_by_hand(self, last: tuple[weakref.ref[Any], int]) -> bool:
+    def _is_set_by_hand(self, last: tuple[Held, int]) -> bool:
         """Whether a parameter has another gradient than a pass has made."""
-        parameter = last[0]()
+        parameter = last[0].find()
         gradient = None if parameter is None else self._gradient_of(parameter)
         is_there = gradient is not None and gradient is not UNKNOWN
         return is_there and id(gradient) != last[1]
@@ -121,11 +120,10 @@ class DroppedPasses:
             return parameter.grad
         return gradient_beside(parameter, self._recording.passing)
 
-    def _looked_at(self) -> list[Any]:
+    def _looked_at(self) -> list[tuple[Held, Any]]:
         """The first and the last parameter of the optimizer that ends the steps."""
         objects = self._recording.objects
         optimizer = objects.optimizer() if objects.optimizer is not None else None
         if optimizer is None:
             optimizer = next(iter(objects.counted_optimizers(objects.made)), None)
-        groups = getattr(optimizer, "param_groups", ())
-        return [*groups[0]["params"][:1], *groups[-1]["params"][-1:]] if groups else []
+        return held_at_ends(optimizer)

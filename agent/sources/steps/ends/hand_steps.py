@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ...calls.backward.graph_nodes import node_of
-from ...shared.versions import version_of
+from ...shared.versions import Held, HeldAlone, held_by_modules, version_of
 
 _PATIENCE = 8
 """How many passes an optimizer may be there without a step before it counts as not used, where the
@@ -27,14 +27,14 @@ _MOST_NODES = 1000
 class _Seen(NamedTuple):
     """A parameter and its gradient as a backward pass has ended."""
 
-    parameter: weakref.ref[Any]
+    parameter: Held | HeldAlone
     version: int
     gradient: int
     gradient_version: int
 
     def is_same(self) -> bool:
         """Whether neither has been written to, nor replaced."""
-        parameter = self.parameter()
+        parameter = self.parameter.find()
         if parameter is None:
             return False
         gradient = parameter.grad
@@ -58,8 +58,8 @@ class HandSteps:
         self.is_on = self.has_passed = False
         self._seen: list[_Seen] = []
         self._unused = 0
-        self._first: tuple[weakref.ref[Any], int] | None = None
-        self._last_first: tuple[weakref.ref[Any], weakref.ref[Any]] | None = None
+        self._first: tuple[Held, int] | None = None
+        self._last_first: tuple[weakref.ref[Any], Held] | None = None
         self._leaves: list[weakref.ref[Any]] = []
         self._passes = 0  # since a step ended
         self._round = 0
@@ -102,21 +102,22 @@ class HandSteps:
         another one by now, `_is_written` will see that.
         """
         known = self._last_first
-        parameter = known[1]() if known is not None and known[0]() is root else None
-        if parameter is None:
-            parameter = next(root.parameters(), None)
-            if parameter is None:
-                return
-            self._last_first = (weakref.ref(root), weakref.ref(parameter))
-        self._first = (weakref.ref(parameter), version_of(parameter))
+        if known is not None and known[0]() is root and (found := known[1].find()) is not None:
+            self._first = (known[1], version_of(found))
+            return
+        first = next(held_by_modules(root), None)
+        if first is not None:
+            self._last_first = (weakref.ref(root), first[0])
+            self._first = (first[0], version_of(first[1]))
 
     def _is_written(self, root: Any) -> bool:
         """Whether the model's first parameter has been written to since the optimizer's step."""
-        parameter: Any = None if root is None else next(root.parameters(), None)
-        if parameter is None:
+        first = None if root is None else next(held_by_modules(root), None)
+        if first is None:
             return False
-        if self._first is None or self._first[0]() is not parameter:
-            self._first = (weakref.ref(parameter), version_of(parameter))
+        held, parameter = first
+        if self._first is None or self._first[0].find() is not parameter:
+            self._first = (held, version_of(parameter))
         return bool(version_of(parameter) != self._first[1])
 
     def pass_ended(self, root: Any, *, creates_graph: bool) -> None:
@@ -132,16 +133,17 @@ class HandSteps:
         self.has_passed = True
         self._passes += 1
         self._seen.clear()
+        found: Iterable[tuple[Held | HeldAlone, Any]]
         if root is None:
-            parameters = [leaf for reference in self._leaves if (leaf := reference()) is not None]
+            found = [(HeldAlone(ref), leaf) for ref in self._leaves if (leaf := ref()) is not None]
         else:
-            parameters = list(root.parameters())
-        with_gradient = [p for p in parameters if p.grad is not None]
-        for parameter in with_gradient[:1] + with_gradient[1:][-1:]:
+            found = held_by_modules(root)
+        with_gradient = {id(p): (held, p) for held, p in found if p.grad is not None}
+        ends = list(with_gradient.values())
+        for held, parameter in ends[:1] + ends[1:][-1:]:
             gradient = parameter.grad
-            reference = weakref.ref(parameter)
             self._seen.append(
-                _Seen(reference, version_of(parameter), id(gradient), version_of(gradient))
+                _Seen(held, version_of(parameter), id(gradient), version_of(gradient))
             )
 
     def meet_leaves(self, losses: Iterable[Any]) -> None:

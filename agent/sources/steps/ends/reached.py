@@ -7,12 +7,11 @@ them, and keeps none alive.
 
 from __future__ import annotations
 
-import weakref
 from typing import Any, NamedTuple
 
 from ...shared.gradients import UNKNOWN, gradient_beside
 from ...shared.recording import Recording
-from ...shared.versions import version_of
+from ...shared.versions import Held, held_at_ends, version_of
 from .members import Members
 
 _NO_GRADIENT = (0, -1)
@@ -25,7 +24,7 @@ class _Before(NamedTuple):
     """A parameter and its gradient as a pass begins."""
 
     number: int
-    parameter: weakref.ref[Any]
+    parameter: Held
     gradient: tuple[int, int]
 
 
@@ -59,9 +58,9 @@ class Reached:
         objects = self._recording.objects
         made = objects.counted_optimizers(objects.made)
         self._before = [
-            _Before(self._members.number_of(optimizer), weakref.ref(parameter), state)
+            _Before(self._members.number_of(optimizer), held, state)
             for optimizer in (made if 1 < len(made) <= _MOST else ())
-            for parameter in _ends_of(optimizer)
+            for held, parameter in held_at_ends(optimizer)
             if (state := self._state(parameter)) is not None
         ]
 
@@ -73,7 +72,7 @@ class Reached:
         return frozenset(
             one.number
             for one in before
-            if (parameter := one.parameter()) is not None
+            if (parameter := one.parameter.find()) is not None
             and (state := self._state(parameter)) not in {None, _NO_GRADIENT}
             and state != one.gradient
         )
@@ -87,8 +86,3 @@ class Reached:
         if gradient is UNKNOWN:
             return None
         return _NO_GRADIENT if gradient is None else (id(gradient), version_of(gradient))
-
-
-def _ends_of(optimizer: Any) -> list[Any]:
-    groups = list(getattr(optimizer, "param_groups", ()))
-    return [*groups[0]["params"][:1], *groups[-1]["params"][-1:]] if groups else []
