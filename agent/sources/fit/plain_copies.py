@@ -27,8 +27,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ....errors import FitRefused
+from ..storage.living import MRO
 
 Copy = Callable[..., Any]
+_MOST_LOOKED_AT = 1000
+_DEEPEST = 5
 PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
 _NEVER_CHANGED = (
     *PLAIN, range, slice, type(...), type(NotImplemented), type, property, staticmethod,
@@ -193,6 +196,46 @@ def copied_object(value: Any, path: str, copied: Copy, remember: Copy) -> Any:
         return remember(StandIn(value, path))
     remember(fresh)
     return fresh if copy_state(value, fresh, copied) else remember(value)
+
+
+def holder_of(wanted: type, arguments: object, passed_over: type) -> Any:
+    """An object among some arguments that holds one of a class in its attributes; None without one.
+
+    Lists, tuples and dictionaries are no such objects. No code of theirs runs.
+
+    Args:
+        passed_over: What is of this class is not looked into.
+    """
+    left_out = {wanted, passed_over, type, types.ModuleType, *PLAIN}
+    waiting: list[tuple[Any, Any, int]] = [(arguments, None, 0)]
+    for _ in range(_MOST_LOOKED_AT):
+        if not waiting:
+            break
+        value, holder, depth = waiting.pop()
+        mro = MRO(type(value))
+        if wanted in mro and holder is not None:
+            return holder
+        parts: list[Any] = []
+        if dict in mro:
+            parts = list(dict.values(value))
+        elif list in mro or tuple in mro:
+            parts = list(value)
+        elif depth < _DEEPEST and left_out.isdisjoint(mro) and _is_heap(type(value)):
+            holder, depth = value if holder is None else holder, depth + 1
+            parts = _attributes(value)
+        waiting += [(part, holder, depth) for part in parts[:_MOST_LOOKED_AT]]
+    return None
+
+
+def _attributes(value: Any) -> list[Any]:
+    """What an object of a class written in Python has, as far as that takes no code of its own."""
+    found: list[Any] = []
+    for slot in [slot for base in filter(_is_heap, MRO(type(value))) for slot in _slots(base)]:
+        with contextlib.suppress(AttributeError):  # it is not set
+            found.append(slot.__get__(value))
+    with contextlib.suppress(AttributeError):
+        found += list(object.__getattribute__(value, "__dict__").values())
+    return found
 
 
 def is_apart(kind: type) -> bool:

@@ -16,7 +16,7 @@ from ...on_demand.memory_room import Room, device_room, host_room
 from .fake_copy import FakeCopy
 from .fake_step import Peak, Step, fake_mode, run_step, tensors_in
 from .layers import Layers, check_layers, find_layers, resize_layers
-from .step_look import Given, SeenStep, plain_result
+from .step_look import Given, SeenStep, givens_in, plain_result
 from .stepped_in_pass import InPass
 from .surroundings import Surroundings, left_behind
 
@@ -49,6 +49,11 @@ class Simulation:
             raise FitRefused(
                 "the model is not given tokens, so that --seq means nothing for it",
                 help="A length is that of an integer tensor with two dimensions.",
+            )
+        if request.batch is not None and not any(g.shape for g in givens_in(self._seen.arguments)):
+            raise FitRefused(
+                "the model is given no tensor, so that --batch means nothing for it",
+                help="`fit --from-measured` goes by what the steps have taken.",
             )
         if request.layers is not None:
             check_layers(self._root, self._blocks)

@@ -21,6 +21,7 @@ from ..torch_types import Module, Optimizer
 from .fake_step import tensors_in
 from .kept_tensors import Kept, KeptTensors
 from .loss_graph import RESULT, LossPlan, address_of, chain_of, labels_of, read_loss
+from .plain_copies import holder_of
 from .stepped_in_pass import SteppedInPass
 
 _CALLER = "/agent/sources/calls/modules.py"
@@ -108,6 +109,7 @@ class StepLook:
         self._in_pass = SteppedInPass()
         self._alone = 0  # passes in a row before which no trained model was called
         self._has_closed = False
+        self._holder = ""  # the class of an argument that has tensors
         self._step: int | None = None  # the training step that is watched
         self._weight = 0  # of the largest model that the step before has trained
         self.passes = 0
@@ -149,6 +151,11 @@ class StepLook:
     @property
     def obstacle(self) -> str:
         """Why no step will ever be seen; "" where one may."""
+        if self._holder:
+            return (
+                f"the model is called with an object, {self._holder}, whose tensors cannot be made"
+                " in another size; `fit --from-measured` goes by what the steps have taken"
+            )
         if self._alone < _OFTEN:
             return ""
         if self._has_closed:
@@ -206,6 +213,10 @@ class StepLook:
         parameters = [p for p in root.parameters() if p.requires_grad]
         self._has_closed = self._has_closed or (bool(parameters) and self._is_closed(root))
         if not parameters or self._is_closed(root):
+            return
+        holder = holder_of(self._torch.Tensor, (args, kwargs), self._torch.nn.Module)
+        if holder is not None:
+            self._holder = type(holder).__name__
             return
         seen = self._steps.get(id(root))
         if seen is None or seen.root() is not root:

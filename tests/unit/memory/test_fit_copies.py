@@ -190,3 +190,27 @@ def test_more_objects_than_can_be_copied_are_refused(
     assert len(copies.module(model_with(many=list(range(1000)))).many) == 1000
     with pytest.raises(FitRefused, match="the model holds more than 100,000 objects"):
         copies.module(model_with(many=[[] for _ in range(51)]))
+
+
+class Batch:
+    """What some models are called with: an object around tensors."""
+
+    def __init__(self, **held: Any) -> None:
+        self.__dict__.update(held)
+
+
+def test_an_object_around_tensors_is_found_among_the_arguments() -> None:
+    """Its tensors are in no other size, so that a step with them tells of no other batch."""
+    torch = pytest.importorskip("torch")
+    from probing.agent.sources.fit.plain_copies import holder_of
+
+    x = torch.ones(2)
+    slotted = Slotted()
+    slotted.calls = x
+    held = [Batch(x=x), Batch(store=Batch(mapping={"x": [x]})), UserDict(x=x), slotted]
+    for one in held:
+        found = holder_of(torch.Tensor, ((x, [one]), {"y": 1}), torch.nn.Module)
+        assert found is one
+    around = [x, {"x": (x, None)}, Pair(x, 1), torch.nn.Linear(1, 1), Stats(), lambda: x, torch]
+    arguments = (tuple(around), {"a": Batch(net=around[3], word="x")})
+    assert holder_of(torch.Tensor, arguments, torch.nn.Module) is None
