@@ -151,8 +151,10 @@ def _growth_beside(watch: LeakWatch) -> Iterator[_Growth]:
     rises = [late.step for early, late in pairwise(counts) if late.hooks > early.hooks]
     hooks, newest = counts[-1].hooks - counts[0].hooks, counts[-1].newest_hook
     yield _Growth("hooks", hooks, rises, newest or Holder("unknown"))
-    for stayed in watch.other.stayed:
-        yield _Growth(stayed.name, len(stayed.steps), stayed.steps, stayed.holder)
+    for stayed in watch.other.stayed:  # of a steady number each may be young: a queue, a window
+        more = getattr(counts[-1].process, stayed.name) - getattr(counts[0].process, stayed.name)
+        kept = min(len(stayed.steps), more)
+        yield _Growth(stayed.name, kept, stayed.steps, stayed.holder)
     for grown, holder in zip(watch.collections, watch.collection_holders, strict=False):
         if holder.path is None:  # of a library, or of the agent itself
             continue

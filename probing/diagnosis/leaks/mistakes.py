@@ -20,7 +20,11 @@ Row = Mapping[str, Any]
 LEAST_STALE = 3
 LEAST_RISES = 3
 """In so many steps, at least, the pools of graphs must have grown: a few are captured at first."""
-_WHEREVER = {"modules", "optimizer"}
+_PER_PARAMETER = {"gradients": 1, "optimizer_state": 8}
+"""So many storages of a category a parameter has at most, by one optimizer."""
+_FILLING = {"bounded", "first_gradients"}
+"""What ends by itself."""
+_WHEREVER = {"modules", "optimizer", "first_gradients"}
 """Mistakes that are one, whoever refers to the tensors."""
 _SCALARS = ("[]", "[1]", "[1,1]")
 
@@ -57,11 +61,14 @@ def findings_of(rows: Sequence[Row], steps: Sequence[Row]) -> tuple[Finding, ...
     """
     named: dict[tuple[str, Any, Any], list[Row]] = {}
     owners: dict[tuple[Any, Any], tuple[str, Any, Any]] = {}
+    filling = _filling_categories(steps)
     tensors = {row["path"] for row in rows if row["category"] is not None}
     own = [row for row in rows if row["name"] != "items" or f"{row['path']}[...]" not in tensors]
     for row in sorted(own, key=lambda row: row["holder"] == "graph"):
         place = row["path"], row["place"]
         mistake = _mistake_of(row)
+        if mistake in _WHEREVER and row["category"] in filling:
+            mistake = "first_gradients"
         key = (mistake, None, None) if mistake in _WHEREVER else (mistake, *place)
         if row["holder"] == "graph" and place in owners:
             key = owners[place]
@@ -79,13 +86,34 @@ def _finding(mistake: str, rows: list[Row]) -> Finding:
     name = variable_of(rows[0]["path"])
     return Finding(
         mistake=mistake,
-        is_leak=mistake != "bounded",
+        is_leak=mistake not in _FILLING,
         rows=tuple(rows),
         evidence="FROM python.leaks",
         instead=WAYS_OUT[mistake].format(name=name),
         bytes_per_step=sum(sizes) if sizes else None,
         tensors_per_step=sum(numbers) if numbers else None,
     )
+
+
+def _filling_categories(steps: Sequence[Row]) -> set[str]:
+    """What parameters have from their first gradient on, where they themselves are no more.
+
+    A mixture of experts meets some of them late. More than each parameter may have of it is kept
+    by something else, such as an optimizer that is made anew.
+    """
+    sizes = {(row["step"], row["category"]): row["tensors"] for row in steps}
+    modules = {row["step"]: row["modules"] for row in steps}
+    if not sizes:
+        return set()
+    first, last = min(modules), max(modules)
+    weights = sizes.get((last, "parameters"), 0)
+    if weights > sizes.get((first, "parameters"), 0) or modules[last] > modules[first]:
+        return set()
+    return {
+        category
+        for category, most in _PER_PARAMETER.items()
+        if 0 < sizes.get((last, category), 0) <= most * weights
+    }
 
 
 def _stale(steps: Sequence[Row]) -> tuple[Finding, ...]:

@@ -16,6 +16,7 @@ TITLES = {
     "batches": "batches of data are kept",
     "modules": "modules are added at each step",
     "optimizer": "state of the optimizer is added at each step",
+    "first_gradients": "parameters have a gradient for the first time",
     "hooks": "hooks are registered again and again",
     "descriptors": "descriptors are opened and not closed",
     "threads": "threads are started and do not end",
@@ -42,6 +43,8 @@ WAYS_OUT = {
     " batch",
     "modules": "make modules once, before the loop, and give them to the optimizer once",
     "optimizer": "call `add_param_group` once per parameter; make the optimizer before the loop",
+    "first_gradients": "nothing: it ends once each parameter has had one, as each expert of a"
+    " mixture has once it was chosen",
     "hooks": "register the hook once, before the loop; or keep the handle and call"
     " `handle.remove()`",
     "descriptors": "close what is opened: `with open(...) as file:`, `connection.close()`",

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from probing.agent.sources.leaks import rows
+from probing.agent.sources.leaks.comers import Comers, stayed_descriptors
 from probing.diagnosis.leaks.growth import OUTSIDE, PARTS, grouped, phase_changes
-from tests.unit.memory.leak_samples import FIRST, GROWTH_ROWS, STEPS, phase_rows
+from probing.diagnosis.leaks.mistakes import findings_of
+from tests.unit.memory.leak_samples import (
+    FIRST,
+    GROWTH_ROWS,
+    STEPS,
+    leak_row,
+    phase_rows,
+    step_rows,
+)
 
 pytestmark = pytest.mark.anypython
 
@@ -43,3 +56,39 @@ def test_phases_of_steps_that_are_not_whole_on_record_are_not_told() -> None:
     """Where the end of a step is missing, no change is made up."""
     rows = [row for row in phase_rows(kept=64) if row["step"] != FIRST + 3]
     assert phase_changes(rows, FIRST + 1, LAST) == ()
+
+
+@pytest.mark.parametrize(("oldest", "kept"), [(lambda step: step - 5, None), (lambda _: FIRST, 8)])
+def test_a_steady_number_of_descriptors_is_no_leak(oldest: Any, kept: int | None) -> None:
+    """Batches of a window are descriptors that came in the watched steps, and none more each."""
+    comers, counts = Comers(), []
+    for step in range(FIRST, LAST + 1):
+        there = [(number, f"/dev/shm/{number}") for number in range(oldest(step), step + 1)]
+        comers.note(there, step)
+        process = SimpleNamespace(descriptors=len(there), worker_bytes=None)
+        counts.append(SimpleNamespace(step=step, hooks=0, newest_hook=None, process=process))
+    other = SimpleNamespace(stayed=(stayed_descriptors(comers),), workers=None)
+    watch: Any = SimpleNamespace(counts=counts, other=other, collections=(), collection_holders=())
+    found = [row for each in rows._growth_beside(watch) if (row := rows._grown(each)) is not None]
+    assert [row["kept"] for row in found] == ([] if kept is None else [kept])
+
+
+@pytest.mark.parametrize(
+    ("category", "tensors", "weights", "mistake"),
+    [
+        ("optimizer_state", 24, 12, "first_gradients"),
+        ("gradients", 12, 12, "first_gradients"),
+        ("optimizer_state", 120, 12, "optimizer"),
+        ("gradients", 13, 12, "modules"),
+        ("optimizer_state", 24, 13, "optimizer"),
+    ],
+)
+def test_what_a_first_gradient_brings_is_no_leak(
+    category: str, tensors: int, weights: int, mistake: str
+) -> None:
+    """As experts are met, while there are as many parameters; an optimizer made anew is one."""
+    steps = step_rows()
+    steps[-2]["tensors"] = weights
+    steps += [step | {"category": category, "tensors": tensors} for step in steps[-1:]]
+    (found,) = findings_of([leak_row(category=category)], steps)
+    assert (found.mistake, found.is_leak) == (mistake, mistake != "first_gradients")
