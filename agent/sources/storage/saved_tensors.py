@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ..torch_types import Node
@@ -22,6 +23,8 @@ _EACH = 64
 """Nodes between two looks at the clock."""
 _DEEPEST = 3
 _MOST_ITEMS = 256
+_MOST_IN_ALL = 10_000
+"""A data set may be an index of millions, and is walked while the training stands still."""
 
 
 class Saved(NamedTuple):
@@ -103,9 +106,11 @@ def saved_tensors(nodes: Iterable[Any], reach: Reach) -> Iterator[Saved]:
 
 
 def tensors_in(value: Any, plain: type) -> Iterator[Any]:
-    """The tensors in a value or in containers of it, without running any code of theirs."""
+    """The tensors in a value or in the first items of containers of it; runs no code of theirs."""
     waiting = [(value, 0)]
-    while waiting:
+    for _ in range(_MOST_IN_ALL):
+        if not waiting:
+            return
         item, depth = waiting.pop()
         mro = MRO(type(item))
         if plain in mro:
@@ -117,7 +122,7 @@ def tensors_in(value: Any, plain: type) -> Iterator[Any]:
             elif list in mro:
                 parts = list.__getitem__(item, slice(_MOST_ITEMS))
             elif dict in mro:
-                parts = list(dict.values(item))
+                parts = list(islice(dict.values(item), _MOST_ITEMS))
             waiting += [(part, depth + 1) for part in parts]
 
 

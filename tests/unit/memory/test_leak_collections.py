@@ -12,6 +12,7 @@ import pytest
 from probing.agent.sources.calls.call_shapes import read_tensors
 from probing.agent.sources.leaks.containers import _item_bytes
 from probing.agent.sources.leaks.references.named_places import _key_of
+from probing.agent.sources.storage.saved_tensors import tensors_in
 
 _LENGTH = 50_000
 _FEW_BYTES = 20_000
@@ -79,3 +80,13 @@ def test_a_long_argument_is_not_copied_to_read_the_shapes_in_it() -> None:
     for argument in ([0] * _LENGTH, dict.fromkeys(range(_LENGTH))):
         read_tensors(argument, torch)
         assert _peak_bytes(lambda held=argument: read_tensors(held, torch)) < _FEW_BYTES  # type: ignore[misc]
+
+
+@pytest.mark.anypython
+def test_of_a_large_index_only_the_first_items_are_looked_at() -> None:
+    """A data set has a dictionary of millions of places, or lists of lists, and no time for it."""
+    large = {n: n for n in range(_LENGTH)}
+    assert _peak_bytes(lambda: list(tensors_in(large, float))) < 20 * _FEW_BYTES
+    assert len(list(tensors_in(large, int))) < _LENGTH
+    assert len(list(tensors_in([[[1] * 100] * 100] * 100, int))) < _LENGTH
+    assert list(tensors_in({"mean": 0.5, "all": ([1.5], 2)}, float)) == [1.5, 0.5]
