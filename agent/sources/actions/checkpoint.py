@@ -47,6 +47,12 @@ class Checkpointing:
             "Only all ranks together can write it: have the script call"
             " torch.distributed.checkpoint at a step of its choice.",
         )
+        if scene.replica() is not None and not scene.is_replicated():
+            raise ActRefused(
+                "a checkpoint is not written from outside where DistributedDataParallel is over"
+                " some of the ranks: the others may have other parts of the model",
+                help="Nothing was written. Have the script write it.",
+            )
         self._is_others = scene.rank() != 0 and scene.is_replicated()
         self._refuse_place()
         self._found = scene.found_state()

@@ -92,10 +92,10 @@ class NanGuarding:
         if size == 1:
             return
         scene.refuse_alone("skipping steps")
-        shared = {id(p) for p in scene.model().parameters()} if scene.is_replicated() else set()
+        shared = scene.averaged()
         if any(id(p) not in shared for o in self._optimizers for p in parameters_of(o)):
             raise ActRefused(
-                f"only DistributedDataParallel is known to give all {size} ranks the same"
+                f"only DistributedDataParallel over all {size} ranks is known to give them the same"
                 " gradients, and so the same steps to skip",
                 help=f"Nothing was changed. {_INSTEAD}",
             )
@@ -140,7 +140,7 @@ class _Guard:
         self.skips = _skips(asked)
         self._number = scene.number
         self._limit = asked.consecutive or (1 if asked.do == "raise" else _ADVISED)
-        self._by_loss = len(optimizers) == 1 and not scene.is_replicated()
+        self._by_loss = len(optimizers) == 1 and scene.replica() is None
         model = scene.bare_model() if "model" in scene.names else None
         named = model.named_parameters() if model is not None else ()
         self._names = {id(p): name for name, p in named}

@@ -210,10 +210,23 @@ class Scene:
         return model
 
     def is_replicated(self) -> bool:
-        """Whether all ranks step with the same gradients: DDP has made them so."""
-        return self._replica() is not None
+        """Whether all ranks step with the same gradients: a DDP over all of them has made them so.
 
-    def _replica(self) -> Any:
+        One over some of them is one shard's or stage's: the others have gradients of their own.
+        """
+        replica = self.replica()
+        return replica is not None and int(replica.process_group.size()) == self.world_size()
+
+    def averaged(self) -> set[int]:
+        """The parameters, by identity, that have the same gradients on all ranks."""
+        replica = self.replica() if self.is_replicated() else None
+        if replica is None:
+            return set()
+        named = replica.module.named_parameters(remove_duplicate=False)
+        ignored = replica.parameters_to_ignore
+        return {id(parameter) for name, parameter in named if name not in ignored}
+
+    def replica(self) -> Any:
         """The DDP in what the root module is wrapped in; None where there is none."""
         model = self._model or self.names.get("model")
         while model is not None and not _is(model, *_WRAPPERS[0][:2]):
@@ -249,7 +262,7 @@ class Scene:
             ActRefused: This rank is to change by itself what DDP keeps equal on all of them.
         """
         size = self.world_size()
-        if size > 1 and self.ranks != size and self.is_replicated():
+        if size > 1 and self.ranks != size and self.replica() is not None:
             raise ActRefused(
                 f"{what} on {self.ranks or 1} of {size} ranks would let the copies of the model"
                 " drift apart that DistributedDataParallel keeps equal",
@@ -286,7 +299,7 @@ class Scene:
         """Where this rank is, by something that is alike on all ranks: a mark and a number."""
         group = self._group()
         if group is not None and group.get_world_size() > 1:
-            own = getattr(self._replica(), "process_group", None)
+            own = getattr(self.replica(), "process_group", None)
             own = own or group.distributed_c10d._get_default_group()
             if (count := self._counted_in(own)) is not None:
                 return MARKS[2], count
