@@ -176,7 +176,15 @@ def judge(
             return Ending(
                 certain=tuple(certain), was_killed=True, by_memory=True, by_cgroup=kill.is_cgroup
             )
-    in_cgroup = [*_near_limit(rows, cgroup), *_counted(rows, cgroup)]
+    full, counted = _near_limit(rows), _counted(rows, cgroup)
+    if full and _has_killed_none(rows, cgroup):
+        certain.append(
+            f"Its cgroup was full, with {full}; but that of this terminal, which has the same"
+            " limit, counts no kill."
+        )
+        full = ""
+    in_cgroup = [f"{KILLED_BY_OOM}: {_CGROUP_FULL}. It held {full}."] if full else []
+    in_cgroup += counted
     likely = (*in_cgroup, *_near_full(rows))
     return Ending(
         certain=tuple(certain),
@@ -197,24 +205,18 @@ def _has_killed_none(rows: Sequence[Row], cgroup: CgroupNow | None) -> bool:
     )
 
 
-def _near_limit(rows: Sequence[Row], cgroup: CgroupNow | None) -> list[str]:
-    """Its cgroup was close to the limit: of what it held, and of files that were cached."""
+def _near_limit(rows: Sequence[Row]) -> str:
+    """What its cgroup held, files that were cached too, where that was close to the limit."""
     last = next((row for row in rows if row.get("cgroup_bytes") is not None), None)
     if last is None or not last.get("cgroup_limit_bytes"):
-        return []
+        return ""
     used, limit = last["cgroup_bytes"], last["cgroup_limit_bytes"]
     if used < NEAR_LIMIT * limit:
-        return []
-    held = (
+        return ""
+    return (
         f"{size(used)} of {size(limit)} in the last row on record (step {last['step']},"
         f" {last['phase']})"
     )
-    if _has_killed_none(rows, cgroup):
-        return [
-            f"Its cgroup was full, {held}; but that of this terminal, which has the same limit,"
-            " counts no kill."
-        ]
-    return [f"{KILLED_BY_OOM}: {_CGROUP_FULL}. It held {held}."]
 
 
 def _counted(rows: Sequence[Row], cgroup: CgroupNow | None) -> list[str]:

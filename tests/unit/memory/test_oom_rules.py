@@ -235,7 +235,6 @@ def test_the_kernels_own_words_are_certain() -> None:
     [
         ({}, None, ["its cgroup reached its limit. It held 95 B of 100 B"]),
         ({}, CgroupNow(limit=99, kills=0), ["its cgroup reached its limit"]),  # not its own
-        ({}, CgroupNow(limit=100, kills=0), ["counts no kill"]),  # it may be another one
         ({"cgroup_bytes": 80}, None, []),
         ({"cgroup_limit_bytes": None}, None, []),
         ({"cgroup_bytes": None, "cgroup_oom_kills": None}, CgroupNow(limit=100, kills=3), []),
@@ -258,6 +257,13 @@ def test_what_is_likely_follows_from_the_last_rows(
         False,
         *(True for _ in words),
     ]
+
+
+def test_a_full_cgroup_that_counts_no_kill_is_no_reason() -> None:
+    """Files that are cached fill it, too: somebody else has killed the process."""
+    ending = judge(7, [LAST], [], CgroupNow(limit=100, kills=0))
+    assert "counts no kill" in ending.certain[1]
+    assert (ending.likely, ending.by_memory, ending.by_cgroup) == ((), False, False)
 
 
 def test_kills_that_were_counted_while_it_ran() -> None:
