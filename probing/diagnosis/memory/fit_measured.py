@@ -32,12 +32,16 @@ of the step before for too long, and counts for nothing where there is another."
 _ALONE = "one step alone was recorded, which keeps too long what was there before it"
 _FIGURES = (
     "SELECT device, phase, step, micro_batch, allocated_bytes, peak_bytes, reserved_bytes,"
-    " peak_reserved_bytes, device_used_bytes, device_total_bytes, resident_bytes, cgroup_bytes,"
+    " peak_reserved_bytes, device_used_bytes, device_total_bytes, resident_bytes,"
     " cgroup_limit_bytes, node_used_bytes, node_total_bytes FROM python.memory ORDER BY seq"
 )
 _SHAPES = (
     "SELECT step, micro_batch, samples, tokens FROM python.micro_batches"
     " WHERE samples IS NOT NULL AND duration_ns IS NOT NULL ORDER BY seq"
+)
+_WORKING = (
+    "SELECT cgroup_working_bytes FROM python.host_memory WHERE role = 'trainer'"
+    " AND cgroup_working_bytes IS NOT NULL"
 )
 _MODELS = (
     "SELECT root FROM python.torch_trace WHERE stage = 'forward' AND root IS NOT NULL"
@@ -174,9 +178,12 @@ def measure(
         sightings = device_sightings(on_device, shapes)
         facts.update(_device_facts(on_device[-1]), micro_batches=_passes(shapes), notes=())
     else:
+        working = [row["cgroup_working_bytes"] for row in process.query(_WORKING).to_pylist()]
         sightings, shapes, notes = _recorded(process, timeout_s, tell)
         peak = max(one.measured.peak().bytes for one in sightings)
-        facts.update(_host_facts(figures, peak), micro_batches=_passes(shapes), notes=notes)
+        facts.update(
+            _host_facts(figures, peak, *working[:1]), micro_batches=_passes(shapes), notes=notes
+        )
     return MeasuredFit(sightings, {**_NOTHING, **facts})
 
 
@@ -304,8 +311,12 @@ def _recorded(
     return sightings, shapes, notes
 
 
-def _host_facts(figures: Sequence[Row], peak: int) -> dict[str, Any]:
-    """What the process needs beside tensors, and what it may have, from before the recording."""
+def _host_facts(figures: Sequence[Row], peak: int, working: int | None = None) -> dict[str, Any]:
+    """What the process needs beside tensors, and what it may have, from before the recording.
+
+    Args:
+        working: What its cgroup holds but for cached files, which give way; None for itself alone.
+    """
     resident = [row["resident_bytes"] for row in figures if row["resident_bytes"] is not None]
     facts: dict[str, Any] = {"device": "cpu", "room_bytes": None, "room": None}
     facts["fixed_bytes"] = max(0, max(resident) - peak) if resident else None
@@ -313,8 +324,9 @@ def _host_facts(figures: Sequence[Row], peak: int) -> dict[str, Any]:
         return facts
     row, now = figures[-1], resident[-1]
     rooms = [(row["node_total_bytes"] - row["node_used_bytes"] + now, _FREE)]
-    if row["cgroup_limit_bytes"] is not None and row["cgroup_bytes"] is not None:
-        rooms.append((row["cgroup_limit_bytes"] - row["cgroup_bytes"] + now, _CGROUP))
+    if row["cgroup_limit_bytes"] is not None:
+        others = 0 if working is None else max(0, working - now)
+        rooms.append((row["cgroup_limit_bytes"] - others, _CGROUP))
     facts["room_bytes"], facts["room"] = min(rooms)
     return {**facts, "basis": _RECORDED}
 
@@ -348,9 +360,10 @@ def _model(process: Process) -> str:
 
 
 def _passes(shapes: Sequence[Row]) -> int:
-    """How many micro-batches the newest whole step has."""
+    """How many micro-batches the newest whole step has: the last may be in progress."""
     steps = [row["step"] for row in shapes]
-    return steps.count(steps[-1]) if steps else 1
+    newest = list(dict.fromkeys(steps))[-2:]
+    return steps.count(newest[0]) if newest else 1
 
 
 def _shape_of(row: Row) -> FitShape:

@@ -10,7 +10,13 @@ import pytest
 from probing.allocations import Event, Recording
 from probing.allocations.recording import EXISTING
 from probing.allocations.step_curve import StepCurve, curves_of
-from probing.diagnosis.memory.fit_measured import MeasuredFit, Sighting, device_sightings
+from probing.diagnosis.memory.fit_measured import (
+    MeasuredFit,
+    Sighting,
+    _host_facts,
+    _passes,
+    device_sightings,
+)
 from probing.errors import FitRefused
 from probing.messages.about.fit import FitRequest, FitShape
 
@@ -121,3 +127,20 @@ def test_an_allocators_figures_tell_what_a_batch_adds() -> None:
     assert large.measured.peak(3).bytes == 100 + 3 * 40 + 30 + 3 * 20
     with pytest.raises(FitRefused, match="no whole micro-batch"):
         device_sightings(figures, shapes[2:])
+
+
+@pytest.mark.parametrize(("working", "room"), [(6, 62), (None, 64)])
+def test_cached_files_leave_their_room(working: int | None, room: int) -> None:
+    """They fill a cgroup in which data is read, and give way to whoever needs memory."""
+    row = {"resident_bytes": 4, "node_total_bytes": 256, "node_used_bytes": 30}
+    row |= {"cgroup_limit_bytes": 64, "cgroup_bytes": 63}
+    facts = _host_facts([row], 3, working)
+    assert (facts["room_bytes"], facts["room"]) == (room, "the limit of its cgroup")
+
+
+@pytest.mark.parametrize(
+    ("steps", "passes"), [([5] * 8 + [6], 8), ([5] * 8, 8), ([4] + [5] * 8 + [6] * 8, 8), ([], 1)]
+)
+def test_micro_batches_are_those_of_a_whole_step(steps: list[int], passes: int) -> None:
+    """Of the step in progress some are yet to come."""
+    assert _passes([{"step": step} for step in steps]) == passes
