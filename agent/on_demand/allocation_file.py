@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -83,7 +84,7 @@ def write_allocations(
     there = [event for event in events if event.action == EXISTING]
     happened = [event for event in events if event.action != EXISTING]
     kept = happened[max(0, len(happened) - head.entries) :]
-    packed = path.with_suffix(".new")
+    packed = path.with_name(f"{path.name}.{threading.get_ident()}")  # several may be asked for
     begin = {**head._asdict(), "pid": os.getpid(), "events": len(happened)}
     parts = (("stacks", stacks), ("events", there), ("events", kept), ("segments", segments))
     try:

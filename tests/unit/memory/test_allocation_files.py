@@ -7,6 +7,8 @@ import json
 import pickle
 import pickletools
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -220,6 +222,22 @@ def test_only_the_newest_events_are_kept_and_that_is_said(tmp_path: Path) -> Non
     assert found is not None
     assert [e.address for e in found.events] == [1, *range(800, 1100)]
     assert event_rows(found).note == found.cut == "the newest 300 of 1,000 events are kept"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["allocations.gz"]
+
+
+def test_two_that_write_at_once_each_leave_a_whole_file(tmp_path: Path) -> None:
+    """Two people may ask for what an allocator has recorded."""
+    events = [AllocationEvent("alloc", n, 10, 0, 0, n, -1) for n in range(4000)]
+    head = AllocationHead(how="allocator", devices=("cuda:0",), marks=(), entries=4000)
+    path, begun = tmp_path / "allocations.gz", threading.Barrier(2)
+
+    def write(_: int) -> None:
+        begun.wait(10.0)
+        write_allocations(path, head, [], events)
+        read_recording(path.read_bytes())
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, range(2)))
     assert [entry.name for entry in tmp_path.iterdir()] == ["allocations.gz"]
 
 
