@@ -171,7 +171,7 @@ class _Elements:
     def columns(self, count: int, scale: float) -> dict[str, Any]:
         """The columns."""
         return {
-            "max_abs": NULL_FLOAT if self._largest is None else self._largest / scale,
+            "max_abs": NULL_FLOAT if self._largest is None or not scale else self._largest / scale,
             "nan_count": self._nans if count else NULL_INT,
             "inf_count": self._infs if count else NULL_INT,
             "zero_share": (count - self._nonzero) / count if count else NULL_FLOAT,
@@ -273,5 +273,5 @@ def fill_norms(values: list[dict[str, Any]], numbers: list[float]) -> None:
     count, scale = len(values), numbers[-1]
     norms, weights = numbers[:count], numbers[count : 2 * count]
     for row, norm, weight in zip(values, norms, weights, strict=True):
-        row["norm"] = norm / scale
+        row["norm"] = norm / scale if scale else NULL_FLOAT  # halved to 0, as a run diverges
         row.setdefault("weight_norm", weight)  # NULL already, where it cannot be read

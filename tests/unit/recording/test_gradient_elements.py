@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from probing.agent.sources.numbers.gradient_tensors import fill_elements
+from probing.agent.sources.numbers.gradient_tensors import fill_elements, fill_norms
 from probing.ring.format import NULL_FLOAT, NULL_INT
 
 torch: Any = pytest.importorskip("torch", reason="these are facts about its tensors")
@@ -33,3 +33,13 @@ def test_a_device_is_asked_once_for_all_elements() -> None:
     assert told[:2] == [(2.0, 0, 0, 1 / 8), (1.0, 1, 1, 1 / 4)]
     assert told[2][1] == NULL_INT
     assert str(told[2][0]) == str(told[2][3]) == str(NULL_FLOAT)
+
+
+def test_a_scale_that_was_halved_to_zero_leaves_no_number() -> None:
+    """A scaler does so as a run diverges; what is not finite is counted all the same."""
+    rows: list[dict[str, Any]] = [{}]
+    fill_norms(rows, [math.nan, 1.0, 0.0])
+    fill_elements([(torch.tensor([math.nan, 1.0]), rows[0])], 0.0)
+    assert math.isnan(rows[0]["norm"])
+    assert math.isnan(rows[0]["max_abs"])
+    assert rows[0]["nan_count"] == 1
