@@ -21,13 +21,13 @@ from ...safety.this_thread import thread_name
 from ...stacks.source_lines import SourceLines
 from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..recording.training_thread import number_of
+from .own_frames import parts_of
 
 _MAX_MESSAGE = 4000
 _MAX_LINE = 300
 _MAX_FRAMES = 200
 _MAX_THREADS = 200
 _MAX_LINKS = 16
-_RELATIONS = {True: "cause", False: "context"}
 
 Record = dict[str, Any]
 _Place = tuple[CodeType, int]
@@ -42,7 +42,12 @@ def describe(
         kind: ``exception``, or ``thread exception``.
         thread: The thread that it ended.
     """
-    places = _places_through(traceback)
+    places, part = _places_through(traceback), value
+    for _ in range(_MAX_LINKS):
+        if not (parts := parts_of(part)):
+            break
+        part = parts[0]
+        places = _places_through(part.__traceback__) + places
     return {
         "when_ns": time.time_ns(),
         "kind": kind,
@@ -112,17 +117,23 @@ def _frame(code: CodeType, lineno: int, source: SourceLines) -> Record:
 
 def _links(value: BaseException) -> Iterator[tuple[str, BaseException]]:
     """The exceptions that led to one, as Python would print them, the nearest first."""
-    seen = {id(value)}
-    while len(seen) <= _MAX_LINKS:
-        link = value.__cause__
-        is_cause = link is not None
-        if link is None and not value.__suppress_context__:
-            link = value.__context__
-        if link is None or id(link) in seen:
-            return
-        seen.add(id(link))
-        yield _RELATIONS[is_cause], link
-        value = link
+    seen, pending = {id(value)}, _before(value)
+    while pending and len(seen) <= _MAX_LINKS:
+        relation, link = pending.pop(0)
+        if id(link) not in seen:
+            seen.add(id(link))
+            yield relation, link
+            pending = _before(link) + pending
+
+
+def _before(value: BaseException) -> list[tuple[str, BaseException]]:
+    """What led to an exception itself: the parts of a group, then its cause or context."""
+    found: list[tuple[str, BaseException]] = [("part", part) for part in parts_of(value)]
+    if value.__cause__ is not None:
+        found.append(("cause", value.__cause__))
+    elif value.__context__ is not None and not value.__suppress_context__:
+        found.append(("context", value.__context__))
+    return found
 
 
 def _name(kind: type[BaseException]) -> str:

@@ -22,7 +22,16 @@ def leave_out(value: BaseException) -> None:
         if id(link) not in seen:
             seen.add(id(link))
             _shorten(link.__traceback__)
-            pending += [before for before in (link.__cause__, link.__context__) if before]
+            before = (link.__cause__, link.__context__, *parts_of(link))
+            pending += [one for one in before if one is not None]
+
+
+def parts_of(value: BaseException) -> tuple[BaseException, ...]:
+    """The exceptions in a group, as of an ``asyncio.TaskGroup``; none of any other exception."""
+    # By name: before Python 3.11 it is a class of a package.
+    is_group = any(kind.__name__ == "BaseExceptionGroup" for kind in type(value).__mro__)
+    parts = getattr(value, "exceptions", ()) if is_group else ()
+    return parts if isinstance(parts, tuple) else ()
 
 
 def _shorten(traceback: TracebackType | None) -> None:

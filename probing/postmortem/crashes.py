@@ -73,7 +73,8 @@ class Link:
     """One of the exceptions that led to another.
 
     Attributes:
-        relation: ``cause`` where the code says ``raise ... from``, else ``context``.
+        relation: ``part`` of a group; ``cause`` where the code says ``raise ... from``, else
+            ``context``.
     """
 
     relation: str
@@ -129,6 +130,8 @@ def describe(record: CrashRecord) -> str:
     if record.kind == SIGNAL:
         return f"it was ended by {record.type} ({record.message}) at {at}"
     what = f"an unhandled {_named(record.type, record.message)}"
+    if record.chain and (first := record.chain[0]).relation == "part":
+        what += f", in it {_named(first.type, first.message)}"
     if record.kind == EXCEPTION:
         return f"it ended with {what} (at {_own_place(record)}{at})"
     name = record.threads[0].name if record.threads else "a thread"
