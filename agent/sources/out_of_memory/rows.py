@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ....ring.format import DONE, NULL_INT
 from ....ring.writer import RingWriter
 from ....tables import OOM_BOUNDS, OOM_PHASES, STAGES
+from ..accelerator import device_kind
 from ..shared.recording import Recording
 from ..shared.thread_state import ThreadState
 from ..steps.phases import BACKWARD, DATA, FORWARD, LOSS, OPTIMIZER
@@ -121,7 +122,7 @@ class OomRows:
         room = HostRoom(_DEVICE, NULL_INT, NULL_INT, NULL_INT)
         with contextlib.suppress(OSError):
             room = host_room(self.spared_bytes)
-        device = "cpu" if found.is_host else f"cuda:{found.device_index or 0}"
+        device = "cpu" if found.is_host else f"{device_kind()}:{found.device_index or 0}"
         amounts = {
             "requested_bytes": found.requested,
             "free_bytes": room.free if found.is_host else found.free,

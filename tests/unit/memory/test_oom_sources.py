@@ -153,6 +153,23 @@ def test_the_allocators_word_and_the_exception_are_one_row(
     assert row["error"].startswith("OutOfMemoryError: CUDA out of memory.")
 
 
+@pytest.mark.parametrize(("has_xpu", "name"), [(True, "xpu:1"), (False, "cuda:1")])
+def test_the_device_goes_by_the_name_of_its_tensors(
+    watched: Watched,
+    device: FullDevice,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    has_xpu: bool,
+    name: str,
+) -> None:
+    """Else nothing of what was in memory is found to be on it."""
+    monkeypatch.setattr(torch._C, "_has_xpu", has_xpu)
+    device.is_in_use = True
+    watched.ooms.step_began()
+    device.told[0](1, GIB, 79 * GIB, GIB)
+    assert [row["device"] for row in watched.written()] == [name]
+
+
 def test_another_error_is_another_row(watched: Watched, device: FullDevice) -> None:
     """An exception for another size than the allocator told is not taken for the same."""
     device.is_in_use = True
