@@ -27,7 +27,7 @@ def scene_of(model: Any, *, ranks: int, ignored: set[str]) -> Any:
             return 4
 
     wrapper = torch.nn.parallel.DistributedDataParallel
-    replica = wrapper.__new__(wrapper)
+    replica: Any = wrapper.__new__(wrapper)
     torch.nn.Module.__init__(replica)
     replica.module = model
     replica.process_group = SimpleNamespace(size=lambda: ranks)

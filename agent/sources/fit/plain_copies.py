@@ -24,6 +24,7 @@ import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from ....errors import FitRefused
@@ -217,13 +218,14 @@ def holder_of(wanted: type, arguments: object, passed_over: type) -> Any:
             return holder
         parts: list[Any] = []
         if dict in mro:
-            parts = list(dict.values(value))
+            parts = list(islice(dict.values(value), _MOST_LOOKED_AT))
         elif list in mro or tuple in mro:
-            parts = list(value)
+            kind: Any = list if list in mro else tuple
+            parts = list(kind.__getitem__(value, slice(_MOST_LOOKED_AT)))
         elif depth < _DEEPEST and left_out.isdisjoint(mro) and _is_heap(type(value)):
             holder, depth = value if holder is None else holder, depth + 1
             parts = _attributes(value)
-        waiting += [(part, holder, depth) for part in parts[:_MOST_LOOKED_AT]]
+        waiting += [(part, holder, depth) for part in parts]
     return None
 
 

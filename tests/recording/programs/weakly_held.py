@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Sequence
 from itertools import count
 
 import torch
@@ -31,12 +32,12 @@ def by_hand() -> None:
     trained(torch.ones(2, 4), "after a pass by hand")
     with torch.no_grad():
         for parameter in MODEL.parameters():
-            parameter.sub_(0.01 * parameter.grad)
+            parameter.sub_(parameter if parameter.grad is None else parameter.grad, alpha=0.01)
             parameter.grad = None
     look("after a step by hand")
 
 
-def by_optimizers(optimizers: list[torch.optim.Optimizer], *, keeps: bool) -> None:
+def by_optimizers(optimizers: Sequence[torch.optim.Optimizer], *, keeps: bool) -> None:
     trained(torch.ones(2, 4, requires_grad=True), "after an attack")
     MODEL.zero_grad()
     for _ in range(2):

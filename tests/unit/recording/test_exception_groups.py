@@ -28,7 +28,7 @@ KINDS = [BaseExceptionGroup, *filter(None, [getattr(builtins, "ExceptionGroup", 
 def rollout() -> None:
     """Fails for a reason."""
     try:
-        {}["no such key"]
+        dict[str, int]()["no such key"]
     except KeyError as error:
         raise ValueError("no such layer") from error
 
