@@ -1,7 +1,7 @@
 """What follows from what: one cause is told once.
 
 Rules of this file: a finding is left out only where another one that is told says the same, and
-more.
+more, of the same processes. What is only possible hides nothing that is surer.
 """
 
 from __future__ import annotations
@@ -17,12 +17,17 @@ def without_effects(findings: list[Finding]) -> list[Finding]:
         findings = [f for f in findings if f.group != "slow" or f.certainty != "possible"]
     if any(f.certainty != "possible" for f in findings):
         findings = [f for f in findings if f.rule != "crowded-processors"]
-    names = {finding.rule for finding in findings}
-    gone: set[str] = set()
-    for cause, effects in _EXPLAINS.items():
-        if cause in names:
-            gone |= effects & names
-    return _earlier_first([finding for finding in findings if finding.rule not in gone])
+    kept = [one for one in findings if not any(_explains(cause, one) for cause in findings)]
+    return _earlier_first(kept)
+
+
+def _explains(cause: Finding, effect: Finding) -> bool:
+    """Whether the one says all of the other, of each process that the other is about."""
+    return (
+        effect.rule in _EXPLAINS.get(cause.rule, ())
+        and (cause.certainty != "possible" or effect.certainty == "possible")
+        and (not cause.members or effect.members <= cause.members)
+    )
 
 
 def _earlier_first(findings: list[Finding]) -> list[Finding]:

@@ -330,7 +330,10 @@ def _merged(judged: Sequence[_Judged], asked: str, *, of: int) -> list[Finding]:
         if of > 1 and rule.group not in ABOUT_NOW:
             who = names_of(members)
             finding = dataclasses.replace(
-                finding, who=who, summary=f"{who[:1].upper()}{who[1:]}: {finding.summary}"
+                finding,
+                who=who,
+                members=frozenset(member.name for member in members),
+                summary=f"{who[:1].upper()}{who[1:]}: {finding.summary}",
             )
         findings.append(finding)
     return findings

@@ -108,6 +108,7 @@ class Finding:
     Attributes:
         rule: The name of its rule.
         who: The ranks or processes that it is about; empty where one process was asked.
+        members: Their names, one by one; empty where one process was asked, or it is about a job.
         whole: The job or process that these are of.
         order: What findings are sorted by, the gravest first.
     """
@@ -122,6 +123,7 @@ class Finding:
     fix: str
     source: str = ""
     who: str = ""
+    members: frozenset[str] = frozenset()
     whole: str = ""
     order: tuple[int, float] = (0, 0.0)
 

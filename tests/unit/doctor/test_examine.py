@@ -337,6 +337,32 @@ def test_what_follows_from_another_finding_is_not_told_twice() -> None:
     assert effects.without_effects(both) == both
 
 
+@pytest.mark.parametrize(
+    ("cause", "effect", "is_told"),
+    [
+        (("no-backward", "possible", ""), ("data-wait", "certain", ""), True),
+        (("no-backward", "likely", ""), ("data-wait", "certain", ""), False),
+        (("rate-raised", "possible", ""), ("diverging", "likely", ""), True),
+        (("loss-not-finite", "certain", "1"), ("zero-gradients", "likely", "0"), True),
+        (("loss-not-finite", "certain", "01"), ("zero-gradients", "likely", "0"), False),
+        (("idle-wrapper", "certain", "01"), ("different-parameters", "likely", ""), False),
+    ],
+)
+def test_only_what_is_sure_enough_hides_others_and_of_its_own_ranks(
+    cause: tuple[str, Certainty, str], effect: tuple[str, Certainty, str], *, is_told: bool
+) -> None:
+    """A guess hides nothing that was measured, nor does a cause what another rank has."""
+    rules = {rule.name: rule for rule in ALL_RULES}
+    made = [
+        dataclasses.replace(
+            finding_of(rules[name], Sign(certainty=certainty, summary=""), asked="1"),
+            members=frozenset(ranks),
+        )
+        for name, certainty, ranks in (cause, effect)
+    ]
+    assert (made[1] in effects.without_effects(made)) == is_told
+
+
 def test_what_was_wrong_before_the_loss_was_nan_is_told_first() -> None:
     """A mode or a rate that led to it comes before it; what began later or is unsure does not."""
     rules = {rule.name: rule for rule in ALL_RULES}
