@@ -26,7 +26,7 @@ from probing.diagnosis.doctor.findings import (
 from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.ranks.job_rules import JobRule
 from probing.diagnosis.doctor.report import ALL_RULES
-from probing.diagnosis.doctor.rules import RULES
+from probing.diagnosis.doctor.rules import RULES, plugged
 from probing.diagnosis.doctor.series import last_change
 from probing.diagnosis.hang import diagnosis
 from probing.diagnosis.hang.evidence import Cause, RankEvidence, Verdict
@@ -361,6 +361,25 @@ def test_only_what_is_sure_enough_hides_others_and_of_its_own_ranks(
         for name, certainty, ranks in (cause, effect)
     ]
     assert (made[1] in effects.without_effects(made)) == is_told
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "a text",
+        Sign(certainty="sure", summary="x"),  # type: ignore[arg-type]
+        Sign(certainty="likely", summary="x", weight=None),  # type: ignore[arg-type]
+        Sign(certainty="likely", summary=7),  # type: ignore[arg-type]
+        Sign(certainty="likely", summary="x", evidence=(7,)),  # type: ignore[arg-type]
+    ],
+)
+def test_what_a_plugin_finds_and_nobody_can_tell_hides_nothing(wrong: Sign) -> None:
+    """The rule is not judged, with whose it is; what came before counts."""
+    good = Sign(certainty="likely", summary="x")
+    rule = plugged._under_guard("mine", dataclasses.replace(RULES[0], look=lambda _: [good, wrong]))
+    found, why = examine._run(lambda: rule.look(facts({})))
+    assert [sign.summary for sign in found] == ["x"]
+    assert (why or "").startswith("plugin mine failed: ")
 
 
 def test_what_was_wrong_before_the_loss_was_nan_is_told_first() -> None:

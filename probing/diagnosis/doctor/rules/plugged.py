@@ -1,7 +1,8 @@
 """The rules of plugins, beside ours.
 
-Rules of this file: a rule of a plugin's that fails, as a plugin that cannot be loaded, is something
-that was not looked at, with the reason; it never hides what other rules find.
+Rules of this file: a rule of a plugin's that fails or finds what cannot be told, as a plugin that
+cannot be loaded, is something that was not looked at, with the reason; it never hides what other
+rules find.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from ....errors import ProbingError
 from ....plugins import Installed, failure, installed
 from ..facts import Facts
-from ..findings import Rule, Sign
+from ..findings import CERTAINTIES, GROUPS, Rule, Sign, finding_of
 from ..not_looked_at import NotLookedAt
 
+_Look = Callable[[Facts], Iterable[Sign]]
 _UNJUDGED = Rule(
     name="plugin",
     group="slow",
@@ -60,10 +62,18 @@ def _rules_of(one: Installed) -> list[Rule]:
     strangers = [rule for rule in rules if not isinstance(rule, Rule)]
     if strangers:
         return [_unjudged(one.name, f"{strangers[0]!r} is no probing.rules.Rule")]
-    # What it asks is asked one by one, since one wrong statement would spoil all asked together.
-    return [
-        dataclasses.replace(rule, look=_guarded(one.name, rule.look), asks=()) for rule in rules
-    ]
+    return [_under_guard(one.name, rule) for rule in rules]
+
+
+def _under_guard(name: str, rule: Rule) -> Rule:
+    """A rule whose looks are guarded.
+
+    What it asks is asked one by one, since one wrong statement would spoil all asked together.
+    """
+    on_record = _guarded(name, rule, rule.on_record) if rule.on_record is not None else None
+    return dataclasses.replace(
+        rule, look=_guarded(name, rule, rule.look), on_record=on_record, asks=()
+    )
 
 
 def _unjudged(name: str, why: str) -> Rule:
@@ -75,17 +85,31 @@ def _unjudged(name: str, why: str) -> Rule:
     return dataclasses.replace(_UNJUDGED, name=f"plugin {name}", look=look)
 
 
-def _guarded(
-    name: str, look: Callable[[Facts], Iterable[Sign]]
-) -> Callable[[Facts], Iterator[Sign]]:
-    """A look whose failure says whose it is."""
+def _guarded(name: str, rule: Rule, look: _Look) -> _Look:
+    """A look whose failure says whose it is, as does a sign that could not be told."""
 
     def guarded(facts: Facts) -> Iterator[Sign]:
         try:
-            yield from look(facts)
+            for sign in look(facts):
+                _check(rule, sign)
+                yield sign
         except (NotLookedAt, ProbingError):
             raise
         except Exception as error:
             raise NotLookedAt(f"plugin {name} failed: {failure(error)}") from error
 
     return guarded
+
+
+def _check(rule: Rule, sign: object) -> None:
+    """Make sure that a sign is one, and can be told.
+
+    Raises:
+        Exception: It cannot.
+    """
+    if not isinstance(sign, Sign):
+        raise TypeError(f"{sign!r} is no probing.rules.Sign")
+    if sign.certainty not in CERTAINTIES or rule.group not in GROUPS:
+        raise ValueError(f"there is no {sign.certainty} finding in the group {rule.group}")
+    int(sign.since_step or 0)
+    "".join((finding_of(rule, sign, asked="").summary, *sign.evidence))
