@@ -338,6 +338,13 @@ def failing(
     return facts(record, {"optimizers": [{"optimizer": optimizer}] if optimizer else []})
 
 
+def ooms(*numbers: int) -> list[dict[str, Any]]:
+    """Allocations that failed in these steps."""
+    one: dict[str, Any] = {"device": "cuda:0", "phase": "forward", "error": "CUDA out of memory"}
+    one |= dict.fromkeys(("requested_bytes", "free_bytes", "total_bytes"), MIB)
+    return [{"step": step, **one} for step in numbers]
+
+
 def memory(
     values: Callable[[int], float],
     mapped: Callable[[int], float] = lambda _: 0.0,

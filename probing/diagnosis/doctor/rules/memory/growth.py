@@ -45,7 +45,12 @@ _NEWEST = (
     " node_total_bytes, device, peak_bytes, device_total_bytes, cgroup_oom_kills"
     " FROM python.memory ORDER BY seq DESC LIMIT 1"
 )
-_LAST_OOM = "SELECT * FROM python.ooms ORDER BY seq DESC LIMIT 1"
+_LAST_OOM = (
+    "SELECT *, coalesce((SELECT max(step) FROM python.steps WHERE optimizer IS NOT NULL"
+    " AND duration IS NOT NULL) - step, 0) AS since, (SELECT count(DISTINCT step // 8)"
+    " FROM python.ooms) AS times FROM python.ooms ORDER BY seq DESC LIMIT 1"
+)
+_GOT_OVER, _AGAIN = 8, 3
 _LARGE_ACTIVATION = 64 * MIB
 _OF_ALL = 0.6
 
@@ -262,10 +267,12 @@ def _out_of_memory(facts: Facts) -> Iterator[Sign]:
     row = rows[0]
     where = f" in {row['module']}" if row["module"] else ""
     asked = f" of {size(row['requested_bytes'])}" if row["requested_bytes"] is not None else ""
+    is_over = row["since"] >= _GOT_OVER and row["times"] < _AGAIN
     yield Sign(
-        certainty="certain",
+        certainty="possible" if is_over else "certain",
         summary=f"An allocation{asked} on {row['device']} failed in step"
-        f" {row['step']}, {row['phase']}{where}: {row['error']}",
+        f" {row['step']}, {row['phase']}{where}: {row['error']}"
+        + (f"; {row['since']} steps have been made since" if is_over else ""),
         since_step=row["step"],
         evidence=(f"{size(row['free_bytes'])} of {size(row['total_bytes'])} were free",),
         weight=1.0,
@@ -278,7 +285,9 @@ RULES = (
         group="memory",
         subject="memory",
         symptom="torch.OutOfMemoryError, or DefaultCPUAllocator: can't allocate memory.",
-        evidence="A row of python.ooms.",
+        evidence=f"A row of python.ooms. Only possible where {_GOT_OVER} or more steps of an"
+        " optimizer have ended since: a search for the batch size gets over it. Not so where it"
+        f" comes back, in {_AGAIN} spans of 8 steps.",
         certainty="certain",
         gravity=90,
         fix="`probing PID oom` names what was there, and `probing PID fit` what would fit.",
