@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ from probing.cluster.job.membership import Member
 from probing.diagnosis.doctor.against import of_one_rank, without_comparison
 from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.report import Report
+from probing.diagnosis.doctor.rules.numbers import rates
 
 from .made import Facts, facts, signs, steps
 from .records import after, failing
@@ -60,6 +62,41 @@ def test_what_the_training_computes_is_not_laid_on_others() -> None:
     assert sign.certainty == "possible"
     assert "processor time" in sign.evidence[0]
     assert signs("slower-and-slower", _crowded(duration=lambda s: 0.1 + chance(s))) == []
+
+
+def _in_turn(*, model: str, optimizer: str) -> Facts:
+    """Three trainings of 500 steps, each with ten times the rate of the one before."""
+    made = steps(
+        1500,
+        optimizer="Adam",
+        lr=lambda s: (1e-2, 1e-1, 1.0)[s // 500],
+        loss=lambda s: 0.05 + 2.2 * math.exp(-(s % 500) / 60) + 0.01 * (s % 3),
+        grad_norm=lambda s: 1.0 + 999.0 * (s >= 1490),
+    )
+    stepped = [
+        {"step": s, "class": "Adam", "model": model.format(s // 500 + 1),
+         "optimizer": optimizer.format(s // 500 + 1)}
+        for s in range(1500)
+    ]  # fmt: skip
+    return facts({"steps": made, "optimizer_steps": stepped})
+
+
+@pytest.mark.parametrize("rule", ["rate-raised", "loss-spike"])
+def test_a_search_for_the_rate_is_several_trainings(rule: str) -> None:
+    """A new model with a new optimizer begins anew; one of both alone goes on with the old."""
+    assert signs(rule, _in_turn(model="model {}", optimizer="opt {}")) == []
+    for model, optimizer in (("model", "opt {}"), ("model {}", "opt")):
+        (sign,) = signs(rule, _in_turn(model=model, optimizer=optimizer))
+        assert (sign.certainty, sign.since_step) == ("likely", 500)
+
+
+def test_what_is_wrong_in_the_newest_of_several_trainings_is_found() -> None:
+    """Its steps are looked at from its own first one on."""
+    of = _in_turn(model="model {}", optimizer="opt {}")
+    (sign,) = signs("exploding-gradients", of)
+    assert sign.since_step == 1490
+    assert rates.newest_training(of).numbers[0] == 1000
+    assert rates.newest_training(of).begins_at_start
 
 
 def test_inference_is_no_training_that_fails() -> None:

@@ -17,15 +17,15 @@ from ...facts import Facts
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from .losses import LOSS_QUERY
+from .rates import newest_training
 from .steadier import STEADIER, steadier
 from .zero_loss import all_zero
 
 Row = dict[str, Any]
 _GRADIENTS = (
     "SELECT step, model, parameter, norm, numel, weight_norm, update_ratio, passes, kept_passes,"
-    " has_older, left_by,"
-    " subnormal_share, weight_subnormal_share, state_subnormal_share FROM python.gradients"
-    " WHERE step BETWEEN {first} AND {last} ORDER BY seq"
+    " has_older, left_by, subnormal_share, weight_subnormal_share, state_subnormal_share"
+    " FROM python.gradients WHERE step BETWEEN {first} AND {last} ORDER BY seq"
 )
 _SAMPLED = 3
 LONGEST_STEP_S = 4.0
@@ -294,7 +294,7 @@ def _steps_no_more(facts: Facts) -> Iterator[Sign]:
 
 def _exploding(facts: Facts) -> Iterator[Sign]:
     """The gradients are far larger than they were."""
-    steps = facts.steps.settled()
+    steps = newest_training(facts).settled()
     norms = steps.column("grad_norm")
     known = np.flatnonzero(np.isfinite(norms))
     if len(known) < 40:

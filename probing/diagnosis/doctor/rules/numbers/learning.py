@@ -13,7 +13,7 @@ from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from .gradients import SAMPLING_S, sampled
 from .losses import LOSS_QUERY
-from .rates import FEW_STEPS, RATE_JUMP, losses_around, middle_of, raised
+from .rates import FEW_STEPS, RATE_JUMP, TRAINED, losses_around, middle_of, newest_training, raised
 
 _CUT = 50.0
 """Schedules lower a rate by 10 at once, and those that come to their end in many small steps."""
@@ -29,8 +29,9 @@ _ALWAYS, _MUCH_CUT = 0.95, 0.1
 
 def _rate_jumps(facts: Facts) -> Iterator[Sign]:
     """The learning rate was raised far above all that it was."""
-    steps = facts.steps
-    before = facts.rows(_BEFORE)[0]["lr"] or 0.0 if len(steps) else 0.0
+    steps = newest_training(facts)
+    is_all = 0 < len(steps) == len(facts.steps)
+    before = facts.rows(_BEFORE)[0]["lr"] or 0.0 if is_all else 0.0
     for found in raised(steps):
         if found.after < RATE_JUMP * before:
             continue
@@ -49,7 +50,7 @@ def _rate_jumps(facts: Facts) -> Iterator[Sign]:
 
 def _rate_cut(facts: Facts) -> Iterator[Sign]:
     """The learning rate was cut at once, while it was large, and has stayed so."""
-    steps = facts.steps
+    steps = newest_training(facts)
     rates = steps.column("lr")
     if len(rates) < FEW_STEPS + _CUT_STEPS or not np.isfinite(rates).all():
         return
@@ -216,12 +217,14 @@ RULES = (
         subject="learning rate",
         symptom="The loss shoots up, or falls no more.",
         evidence="`lr` of python.steps: three times the largest before, after 50 steps or more;"
-        " likely where the loss is a fifth higher since.",
+        " likely where the loss is a fifth higher since. Of several trainings in one process, each"
+        " with a model and an optimizer of its own, the newest is looked at.",
         certainty="likely",
         gravity=82,
         fix="Find who sets it (a thread, a callback, a schedule with a wrong factor); meanwhile"
         " `probing PID act lr --scale`.",
         next=LOSS_QUERY,
+        asks=(TRAINED,),
         look=_rate_jumps,
     ),
     Rule(
@@ -237,6 +240,7 @@ RULES = (
         fix="Find who sets it (a thread, a callback, a plateau or milestones with a wrong factor,"
         " a state that was loaded); meanwhile `probing PID act lr --scale`.",
         next=LOSS_QUERY,
+        asks=(TRAINED,),
         look=_rate_cut,
     ),
     Rule(

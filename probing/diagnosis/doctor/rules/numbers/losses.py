@@ -21,7 +21,7 @@ from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from ...series import Floats
 from .first_bad import first_bad
-from .rates import FEW_STEPS, RATE_JUMP, cause_of, middle_of, rate_words
+from .rates import FEW_STEPS, RATE_JUMP, TRAINED, cause_of, middle_of, newest_training, rate_words
 from .steadier import STEADIER, steadier
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _labels(facts: Facts) -> LabelsAnswer | None:
 
 def _diverging(facts: Facts) -> Iterator[Sign]:
     """The loss has grown far beyond what it was."""
-    steps = _with_losses(facts.steps.settled())
+    steps = _with_losses(newest_training(facts).settled())
     losses = losses_of(steps)
     if len(losses) < FEW_STEPS or since_of(facts.rows(SINCE)) is not None:
         return
@@ -170,7 +170,7 @@ def _diverging(facts: Facts) -> Iterator[Sign]:
 
 def _spike(facts: Facts) -> Iterator[Sign]:
     """One step's loss stands far above those around it."""
-    steps = facts.steps.settled()
+    steps = newest_training(facts).settled()
     losses = losses_of(steps)
     if len(losses) < FEW_STEPS or len(losses) != len(steps) or losses.min() < 0:
         return
@@ -339,6 +339,7 @@ RULES = (
         gravity=80,
         fix=STEADIER,
         next=LOSS_QUERY,
+        asks=(TRAINED,),
         look=_diverging,
     ),
     Rule(
@@ -355,6 +356,7 @@ RULES = (
         gravity=62,
         fix="Look at what changed there: data, learning rate, precision.",
         next=LOSS_QUERY,
+        asks=(TRAINED,),
         look=_spike,
     ),
     Rule(

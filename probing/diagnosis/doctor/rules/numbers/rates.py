@@ -1,18 +1,19 @@
-"""Where a learning rate was raised far above all that it was.
+"""Which steps are of one training, and where the learning rate was raised far above all before.
 
-Rules of this file: a pure function of steps, for every rule that goes by it.
+Rules of this file: pure functions of steps, for every rule that goes by them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .....units import figure
-from ...facts import Steps
+from ...facts import Facts, Steps
+from ...not_looked_at import NotLookedAt
 from ...series import Floats
 
 FEW_STEPS = 50
@@ -20,6 +21,58 @@ RATE_JUMP = 3.0
 _AROUND, _WORSE = 20, 1.2
 _TINY_RATE = 1e-6
 """A weight of usual size takes a million steps of Adam at it to change as much as it is."""
+
+
+TRAINED = (
+    "SELECT optimizer, model, min(step) AS first, max(step) AS last FROM python.optimizer_steps"
+    " WHERE optimizer IS NOT NULL GROUP BY ALL"
+)
+
+
+class _FromItsStart(Steps):
+    """The steps of a training that was not the first of its process."""
+
+    @property
+    def begins_at_start(self) -> bool:
+        """Its first steps are on record."""
+        return bool(self.rows)
+
+
+def newest_training(facts: Facts) -> Steps:
+    """The steps of the newest of several trainings that a process makes one after the other.
+
+    As in a search for the rate, or fold by fold: each has a model and an optimizer of its own.
+
+    Raises:
+        NotLookedAt: There is no record of steps.
+    """
+    steps, first = facts.steps, first_of_newest(facts)
+    if not first or not len(steps) or steps.numbers[0] >= first:
+        return steps
+    return _FromItsStart([row for row in steps.rows if row["step"] >= first])
+
+
+def first_of_newest(facts: Facts) -> int:
+    """The first step of that training; 0 where there is only one."""
+    try:
+        return _boundary(facts.rows(TRAINED))
+    except NotLookedAt:
+        return 0
+
+
+def _boundary(rows: Sequence[Mapping[str, Any]]) -> int:
+    """The newest step from which on no optimizer or model steps that had stepped before."""
+    spans: dict[tuple[str, str | None], tuple[int, int]] = {}
+    for row in rows:
+        for kind in ("optimizer", "model"):
+            first, last = spans.get((kind, row[kind]), (row["first"], row["last"]))
+            span = min(first, row["first"]), max(last, row["last"])
+            spans[kind, row[kind]] = span
+    firsts = sorted({first for first, _ in spans.values()})
+    for found in reversed(firsts[1:]):
+        if not any(first < found <= last for first, last in spans.values()):
+            return found
+    return 0
 
 
 class Raise(NamedTuple):

@@ -16,7 +16,14 @@ from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from ...series import Floats
 from .losses import LOSS_QUERY, losses_of, smooth
-from .rates import FEW_STEPS, rate_words, tiny_rate
+from .rates import (
+    FEW_STEPS,
+    TRAINED,
+    first_of_newest,
+    newest_training,
+    rate_words,
+    tiny_rate,
+)
 
 _LEAST = 2 * WINDOW
 _PIECE = 20
@@ -50,11 +57,12 @@ _MIDDLE = 20
 
 def _flat(facts: Facts) -> Iterator[Sign]:
     """The loss is where it was at the start."""
-    pieces = facts.rows(_LOSSES)
+    begin = first_of_newest(facts)
+    pieces = [piece for piece in facts.rows(_LOSSES) if piece["first"] >= begin]
     steps = sum(piece["steps"] for piece in pieces)
     if steps < _LEAST or sum(piece["losses"] for piece in pieces) < steps:
         return
-    if pieces[0]["first"] > 1:
+    if pieces[0]["first"] > (begin + _PIECE if begin else 1):
         raise NotLookedAt("the start of the training is not on record any more")
     losses = np.array([piece["loss"] for piece in pieces])
     before, now = float(losses[0]), float(np.median(losses[-WINDOW // _PIECE :]))
@@ -68,7 +76,7 @@ def _flat(facts: Facts) -> Iterator[Sign]:
     yield Sign(
         certainty="possible",
         summary=f"The loss has {has_fallen} fallen in {steps:,} steps: {figure(before)} in the"
-        f" first, {figure(now)} now{tiny_rate(facts.steps)}",
+        f" first, {figure(now)} now{tiny_rate(newest_training(facts))}",
         since_step=pieces[0]["first"],
         evidence=rate_words(facts.steps),
         weight=0.5,
@@ -106,7 +114,7 @@ def _lost(facts: Facts, pieces: Sequence[Mapping[str, Any]], parts: Floats) -> I
 
 def _too_high(facts: Facts) -> Iterator[Sign]:
     """The rate is far above what is customary, and what had been learned is gone, or nothing is."""
-    steps = facts.steps
+    steps = newest_training(facts)
     if len(steps) < 2 * FEW_STEPS or steps.rows[-1]["optimizer"] not in _BY_RATE:
         return
     rates, losses = steps.column("lr"), losses_of(steps)
@@ -151,7 +159,7 @@ RULES = (
         source="https://karpathy.github.io/2019/04/25/recipe/",
         next=LOSS_QUERY,
         look=_flat,
-        asks=(_LOSSES,),
+        asks=(_LOSSES, TRAINED),
     ),
     Rule(
         name="rate-too-high",
@@ -167,6 +175,7 @@ RULES = (
         " wrong exponent or factor, a scaling by batch size or ranks, a rate meant for SGD.",
         source="https://arxiv.org/abs/1412.6980",
         next=LOSS_QUERY,
+        asks=(TRAINED,),
         look=_too_high,
     ),
 )
