@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .made import Facts, facts, steps
-from .records import Case, failing
+from .records import Case, failing, trace
 
 
 def _tasks(*rows: dict[str, Any], count: int = 3, **columns: Any) -> Facts:
@@ -28,6 +28,22 @@ def _without_module() -> Facts:
         for s in range(200)
     ]  # fmt: skip
     return facts({"steps": steps(200), "batches": taken})
+
+
+def _left_early(fails: int) -> Facts:
+    """Steps of a head, before which an extractor is called, and left by an exception.
+
+    Args:
+        fails: Of so many calls of it in each step the first; 0 for none.
+    """
+    made = steps(200)
+    calls = ["extractor"] * max(1, fails) + ["head"] * (1 if fails == 2 else 2)
+    rows = [
+        {"step": row["step"], "stage": "forward", "start_ns": row["start_ns"] + n, "model": model,
+         "failed": bool(fails) and n == 0, "recomputed": False, "training": True}
+        for row in made for n, model in enumerate(calls)
+    ]  # fmt: skip
+    return facts({"steps": made, "torch_trace": trace(*rows)})
 
 
 _KEPT: dict[str, Any] = {"lost": None, "duration": None}
@@ -54,6 +70,16 @@ FAILING = (
     Case("failing-calls", lambda: failing(forward=lambda n: n % 4 == 0), None),
     Case("failing-calls", lambda: failing(forward=True, training=False), None),
     Case("failing-calls", lambda: failing(backward=True), "likely", 40, "Backward passes of model"),
+    Case(
+        "failing-calls",
+        lambda: _left_early(1),
+        "possible",
+        None,
+        "Calls of extractor end by an"
+        " exception, 21 of the last 21, and the script goes on: steps are made all the same",
+    ),
+    Case("failing-calls", lambda: _left_early(2), "likely", None, "21 of the last 42"),
+    Case("failing-calls", lambda: _left_early(0), None),
     Case("no-backward", failing, "possible", 40, "the last step of an optimizer is 39"),
     Case("no-backward", lambda: failing(count=0), "likely", 0, "no step has been made"),
     Case("no-backward", lambda: failing(count=0, epochs=3), "likely", 0, "no step has been made"),

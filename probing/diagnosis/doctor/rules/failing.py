@@ -9,9 +9,10 @@ an evaluation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
-from ..facts import Facts
+from ..facts import Facts, Row
 from ..findings import Rule, Sign
 from ..not_looked_at import NotLookedAt
 
@@ -25,7 +26,8 @@ _NO_EVALUATION = (
     " AND e.start_ns + coalesce(e.duration_ns, 9e18::BIGINT))"
 )
 _CALLS = (
-    "SELECT stage, model, module, step, failed FROM python.torch_trace t"  # noqa: S608 - our words
+    "SELECT stage, model, module, step, failed, EXISTS (FROM python.steps s WHERE s.step = t.step"  # noqa: S608 - our words
+    " AND optimizer IS NOT NULL AND duration IS NOT NULL) AS is_made FROM python.torch_trace t"
     " WHERE failed IS NOT NULL AND NOT recomputed AND coalesce(training, true)"
     f" AND stage IN ('forward', 'backward', 'optimizer') AND {_NO_EVALUATION}"
     " QUALIFY depth = 0 AND row_number() OVER (PARTITION BY stage, depth = 0 ORDER BY seq DESC)"
@@ -74,19 +76,25 @@ _TASKS = (
 def _failing_calls(facts: Facts) -> Iterator[Sign]:
     """Calls of the model, backward passes or steps of the optimizer fail one after the other."""
     rows = sorted(facts.rows(_CALLS), key=lambda row: row["step"])
-    for stage, words in _STAGES.items():
-        own = [row for row in rows if row["stage"] == stage]
+    calls: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        calls[row["stage"], row["model"] or row["module"]].append(row)
+    meant = {one for one, own in calls.items() if _are_meant(own, rows)}
+    for stage, name in sorted(calls, key=lambda one: (one in meant, [*_STAGES].index(one[0]))):
+        own = calls[stage, name]
         failed = [row for row in own if row["failed"]]
         if len(failed) < max(_LEAST, _MOST_OF * len(own)):
             continue
         _need_optimizer(facts)
+        is_meant = (stage, name) in meant
         inner = next(iter(facts.rows(_INNERMOST)), None) if stage == "forward" else None
-        name = failed[0]["model"] or failed[0]["module"]
         yield Sign(
-            certainty="likely",
-            summary=f"{words.format(name)} end by an exception, {len(failed)} of the last"
-            f" {len(own)}, and the script goes on: {_no_step(facts)}",
-            since_step=_first(facts) if len(failed) == len(own) else failed[0]["step"],
+            certainty="possible" if is_meant else "likely",
+            summary=f"{_STAGES[stage].format(name)} end by an exception, {len(failed)} of the last"
+            f" {len(own)}, and the script goes on: "
+            + ("steps are made all the same" if is_meant else _no_step(facts)),
+            since_step=None if is_meant else _first(facts) if len(failed) == len(own)
+            else failed[0]["step"],
             evidence=(
                 f"`failed` of python.torch_trace: {len(failed)} of the last {len(own)} rows of"
                 f" {stage}",
@@ -99,6 +107,14 @@ def _failing_calls(facts: Facts) -> Iterator[Sign]:
             weight=1.0,
         )  # fmt: skip
         return
+
+
+def _are_meant(calls: Sequence[Row], among: Sequence[Row]) -> bool:
+    """Whether each call ended so, and most in steps that were made with what others computed."""
+    are_made = 2 * sum(row["is_made"] for row in calls) > len(calls)
+    are_left = all(row["failed"] and row["stage"] == "forward" for row in calls)
+    has_others = any(not row["failed"] and row["stage"] == "forward" for row in among)
+    return are_made and are_left and has_others
 
 
 _STAGES = {
@@ -212,9 +228,10 @@ RULES = (
         subject="progress",
         symptom="The loop runs and the bar moves, and nothing is learned; no error is printed.",
         evidence=f"`failed` of python.torch_trace: of the last {_NEWEST} calls of the model in"
-        " training mode, backward passes or steps of an optimizer, half and 8 or more ended by an"
-        " exception. Not of a process without an optimizer: what only calls a model may stop its"
-        " calls so.",
+        " training mode, backward passes or steps of an optimizer, half and 8 or more of one model"
+        " ended by an exception. Only possible where all of them did and steps are made with what"
+        " others compute: a hook may leave a frozen model so, at the layer that is wanted. Not of a"
+        " process without an optimizer: what only calls a model may stop its calls so.",
         certainty="likely",
         gravity=88,
         fix=_FIX,
