@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +16,8 @@ from .made import facts, signs, steps
 from .parameter_cases import unsynced
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from probing.diagnosis.doctor.facts import Facts
 
     from .made import Live
@@ -28,8 +32,36 @@ def test_the_files_of_a_driver_are_not_piling_up(
     monkeypatch: pytest.MonkeyPatch, path: str, says: int
 ) -> None:
     """A process on an H100 has `/dev/nvidia0` open 24 times from its start on."""
-    monkeypatch.setattr(piling, "_links", lambda pid: [path] * 24 + ["/etc/hosts"])
+    links = [piling._Open(path)] * 24 + [piling._Open("/etc/hosts")]
+    monkeypatch.setattr(piling, "_links", lambda pid: links)
     assert len(signs("descriptors", facts({}))) == says
+
+
+@pytest.mark.parametrize(
+    ("paths", "mode", "certainty"),
+    [(24, "rb", "possible"), (24, "ab", "likely"), (8, "rb", "likely")],
+)
+def test_parts_of_a_data_set_may_stay_open(
+    tmp_path: Path, paths: int, mode: str, certainty: str
+) -> None:
+    """Files that are read, each open once, may be meant; not logs, nor one file again and again."""
+    parts = [tmp_path / f"shard_{n:05d}.bin" for n in range(paths)]
+    for part in parts:
+        part.touch()
+    with contextlib.ExitStack() as stack:
+        for n in range(24):
+            stack.enter_context(parts[n % paths].open(mode))
+        (sign,) = signs("descriptors", facts({}, pid=os.getpid()))
+    assert (sign.certainty, sign.summary[:8]) == (certainty, "24 files")
+
+
+def test_files_that_more_and_more_are_open_of_are_no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image that nobody closes is another file each time, and there are more a moment later."""
+    looks = iter([piling._Open(f"/data/{n}.png") for n in range(many)] for many in (24, 25))
+    monkeypatch.setattr(piling, "_links", lambda pid: next(looks))
+    monkeypatch.setattr(piling, "_MOMENT_S", 0.0)
+    (sign,) = signs("descriptors", facts({}))
+    assert sign.certainty == "likely"
 
 
 def asked(device: str, *, timed: int = 1, **values: str) -> Facts:

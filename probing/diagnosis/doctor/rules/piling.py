@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +27,11 @@ from ..findings import Rule, Sign
 from ..not_looked_at import NotLookedAt
 
 _SAME_FILE = 20
+_FEW_TIMES = 2
+_MOMENT_S = 0.5
+_SHARDS = (
+    "each is another file, which is only read: parts of a data set that stay open look the same"
+)
 _SHARED = "/dev/shm"  # noqa: S108 - looked at, never written to
 _NO_FILES = ("/dev/", "/proc")
 """Devices are as often open as their driver wants: CUDA opens its own 25 times."""
@@ -42,41 +49,71 @@ _RECORD = re.compile(r"/probing-\d+/|/\d+-\d+(-\d+)?/([^/]+\.(ring|json|txt)|hel
 """What probing keeps of processes, wherever their records are: it goes as they are pruned."""
 
 
+class _Open(NamedTuple):
+    """What a descriptor leads to, and whether it can write there."""
+
+    path: str
+    is_written: bool = False
+
+
 def _descriptors(facts: Facts) -> Iterator[Sign]:
     """One file is open many times."""
     pid = facts.pid_here()
-    counts: Counter[str] = Counter()
-    names: dict[str, str] = {}
-    for link in _links(pid):
-        stem = re.sub(r"\d+", "#", re.sub(r"_[a-z0-9_]{6,}|[0-9a-f]{8,}", "#", link))
-        if link.startswith(_SHARED) or (link.startswith("/") and not link.startswith(_NO_FILES)):
-            counts[stem] += 1
-            names.setdefault(stem, link)
-    if not counts:
+    kinds = _open_files(pid)
+    if not kinds:
         return
-    stem, number = counts.most_common(1)[0]
+    stem, found = max(kinds.items(), key=lambda kind: kind[1].total())
+    number, name = found.total(), next(iter(found)).path
     if number < _SAME_FILE:
         return
-    shared = names[stem].startswith(_SHARED)
+    shared = name.startswith(_SHARED)
+    is_sure = shared or not _are_shards(found) or _grows(pid, stem, number)
     limit = process.file_limit(pid)
     yield Sign(
-        certainty="likely",
-        summary=f"{number} files like {names[stem]} are open"
+        certainty="likely" if is_sure else "possible",
+        summary=f"{number} files like {name} are open"
         + (": tensors in shared memory that nobody lets go of" if shared else "")
         + (f"; the limit is {limit:,} open files" if limit else ""),
-        evidence=(f"{sum(counts.values())} open files in all",),
-        weight=0.4,
+        evidence=(
+            f"{sum(kind.total() for kind in kinds.values())} open files in all",
+            *(() if is_sure else (_SHARDS,)),
+        ),
+        weight=0.4 if is_sure else 0.1,
         fix="Let go of tensors in shared memory once they were taken; end the queue that nobody"
         " reads." if shared else "",
     )  # fmt: skip
 
 
-def _links(pid: int) -> list[str]:
+def _open_files(pid: int) -> dict[str, Counter[_Open]]:
+    """How often each file is open, by what files that are named alike have in common."""
+    kinds: defaultdict[str, Counter[_Open]] = defaultdict(Counter)
+    for one in _links(pid):
+        path = one.path
+        if path.startswith(_SHARED) or (path.startswith("/") and not path.startswith(_NO_FILES)):
+            stem = re.sub(r"\d+", "#", re.sub(r"_[a-z0-9_]{6,}|[0-9a-f]{8,}", "#", path))
+            kinds[stem][one] += 1
+    return kinds
+
+
+def _are_shards(files: Counter[_Open]) -> bool:
+    """Whether most of them are only read and hardly any is open twice, as a data set in parts."""
+    few = sum(times for one, times in files.items() if times <= _FEW_TIMES and not one.is_written)
+    return 2 * few > files.total()
+
+
+def _grows(pid: int, stem: str, number: int) -> bool:
+    """Whether more of these files are open a moment later."""
+    time.sleep(_MOMENT_S)
+    return _open_files(pid).get(stem, Counter()).total() > number
+
+
+def _links(pid: int) -> list[_Open]:
     found = []
     try:
         for entry in os.scandir(f"/proc/{pid}/fd"):
             try:
-                found.append(os.readlink(entry.path))
+                is_written = bool(entry.stat(follow_symlinks=False).st_mode & stat.S_IWUSR)
+                found.append(_Open(os.readlink(entry.path), is_written))
             except OSError:  # closed meanwhile
                 continue
     except OSError as error:
@@ -180,7 +217,9 @@ def _shared_files(facts: Facts) -> Iterator[Sign]:
 def _is_its_own(pid: int, path: str) -> bool:
     """Whether a file names the process or one that it has started, or is open in it."""
     numbers = set(re.findall(r"\d+", path))
-    return bool(numbers & {str(one) for one in descendants(pid) | {pid}}) or path in _links(pid)
+    return bool(numbers & {str(one) for one in descendants(pid) | {pid}}) or any(
+        path == one.path for one in _links(pid)
+    )
 
 
 def _other_writers(pid: int, uid: int | None) -> int:
@@ -236,7 +275,9 @@ RULES = (
         group="memory",
         subject="open files",
         symptom="OSError: Too many open files, after hours.",
-        evidence=f"{_SAME_FILE} or more open descriptors of one file, or of files named alike.",
+        evidence=f"{_SAME_FILE} or more open descriptors of one file, or of files named alike. Only"
+        " possible where most are of files that are read, none open more than twice, and their"
+        f" number is the same {_MOMENT_S} s later: a data set in parts may stay open.",
         certainty="likely",
         gravity=54,
         fix="Close what is opened: `with open(...) as file:`.",
