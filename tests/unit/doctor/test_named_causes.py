@@ -206,11 +206,11 @@ def test_where_nothing_is_trained_no_gradients_are_waited_for() -> None:
 
 
 def test_a_policy_that_collects_samples_is_no_sure_evaluation() -> None:
-    """Passes without gradients in training mode may be meant, however long they take."""
+    """Passes without gradients may be meant in training mode, or where no loader feeds them."""
 
-    def made(*, training: bool) -> Facts:
+    def made(*, training: bool, wait_s: float | None = 0.1) -> Facts:
         spans = [
-            {"step": 10 * n, "duration": 9.0, "duration_ns": 9_000_000_000,
+            {"step": 10 * n, "duration": 9.0, "duration_ns": 9_000_000_000, "data_wait_s": wait_s,
              "start_ns": 1_000_000_000 * (11 + 10 * n)} for n in range(10)
         ]  # fmt: skip
         calls = trace({"step": 90, "start_ns": 102_000_000_000, "training": training})
@@ -219,4 +219,7 @@ def test_a_policy_that_collects_samples_is_no_sure_evaluation() -> None:
     (sure,) = signs("evaluations", made(training=False))
     (sign,) = signs("evaluations", made(training=True))
     assert (sure.certainty, sign.certainty) == ("likely", "possible")
-    assert "collects samples" in sign.evidence[1]
+    assert "in training mode: a policy that collects samples" in sign.evidence[1]
+    (sign,) = signs("evaluations", made(training=False, wait_s=None))
+    assert sign.certainty == "possible"
+    assert "no loader gives it batches" in sign.evidence[1]

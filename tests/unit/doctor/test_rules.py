@@ -366,8 +366,8 @@ CASES = (
     Case("crowded-processors", of_steps(cpu_s=0.2, involuntary_switches=20, data_wait_s=0.08),
          None),  # it makes its data itself
     Case("evaluations", lambda: facts({"steps": steps(100), "evaluations": [
-        {"step": 5 * n, "duration": 2.0, "start_ns": 1_000_000_000 * (11 + 5 * n)}
-        for n in range(20)]}), "likely"),
+        {"step": 5 * n, "duration": 2.0, "start_ns": 1_000_000_000 * (11 + 5 * n),
+         "data_wait_s": 0.1} for n in range(20)]}), "likely"),
     Case("evaluations", lambda: facts({"steps": steps(100), "evaluations": [
         {"step": 50, "duration": 20.0, "start_ns": 60_000_000_000}]}), None),
     Case("checkpoints", lambda: facts({"steps": steps(100), "checkpoints": [

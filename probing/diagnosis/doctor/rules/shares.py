@@ -26,7 +26,8 @@ _OF_OBJECTS = re.compile(
     r"|(?:send|recv)_object_list"
 )
 _EVALUATED = (
-    "SELECT count(*) AS number, sum(duration) AS total FROM python.evaluations"
+    "SELECT count(*) AS number, sum(duration) AS total, 2 * count(*) FILTER (data_wait_s > 0)"
+    " > count(*) AS loaded FROM python.evaluations"
     " WHERE duration IS NOT NULL AND start_ns BETWEEN {begin} AND {end}"
 )
 _IN_TRAINING = (
@@ -34,7 +35,7 @@ _IN_TRAINING = (
     " SELECT bool_or(training) AS training FROM python.torch_trace t, e WHERE depth = 0"
     " AND stage = 'forward' AND t.start_ns BETWEEN e.start_ns AND e.start_ns + e.duration_ns"
 )
-_COLLECTS = "its model is in training mode: a policy that collects samples looks the same"
+_COLLECTS = "{}: a policy that collects samples looks the same"
 _SAVED = (
     "SELECT count(*) AS number, sum(duration) AS total, any_value(caller) AS caller"
     " FROM python.checkpoints WHERE duration IS NOT NULL AND start_ns BETWEEN {begin} AND {end}"
@@ -66,7 +67,11 @@ def _evaluations(facts: Facts) -> Iterator[Sign]:
     every = len(steps) / number if number else 0
     if number < 3 or share < MOST:
         return
-    is_sure = 2 < every <= 20 and not facts.rows(_IN_TRAINING)[0]["training"]
+    why = "" if rows[0]["loaded"] else "no loader gives it batches"
+    if facts.rows(_IN_TRAINING)[0]["training"]:
+        why = "its model is in training mode"
+    is_often = 2 < every <= 20
+    is_sure = is_often and not why
     yield Sign(
         certainty="likely" if is_sure else "possible",
         summary=f"Evaluations take {percent(share)} of the time: one after every {every:.0f} steps,"
@@ -74,7 +79,7 @@ def _evaluations(facts: Facts) -> Iterator[Sign]:
         evidence=(
             f"{number} evaluations took {duration(total)}, {len(steps)} steps"
             f" {duration(steps.total_s)}",
-            *((_COLLECTS,) if 2 < every <= 20 and not is_sure else ()),
+            *((_COLLECTS.format(why),) if is_often and why else ()),
         ),
         weight=share,
     )
@@ -248,8 +253,8 @@ RULES = (
         subject="evaluations",
         symptom="Steps are fast, and the training gets on slowly all the same.",
         evidence="python.evaluations beside python.steps: half of the time; likely where one comes"
-        " after every 3 to 20 steps in evaluation mode (else it may be part of the method, as in"
-        " reinforcement learning).",
+        " after every 3 to 20 steps in evaluation mode with batches of a loader (else it may be"
+        " part of the method, as in reinforcement learning).",
         certainty="likely",
         gravity=40,
         fix="Evaluate less often, or on a part of the data.",
