@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from typing import TYPE_CHECKING
 
@@ -195,7 +196,7 @@ def _asked(endpoints: tuple[str, ...]) -> str:
     """What stands before a command that asks the same."""
     if len(endpoints) == 1 and endpoints[0].isdecimal():
         return endpoints[0]
-    return " ".join(f"-t {word}" for word in endpoints)
+    return " ".join(f"-t {shlex.quote(word)}" for word in endpoints)
 
 
 def _is_found(findings: tuple[Finding, ...], least: str) -> bool:

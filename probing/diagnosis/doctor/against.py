@@ -8,6 +8,7 @@ nothing that is worse may be meant.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -173,5 +174,5 @@ def _set_up(compared: RunComparison, others: list[Difference]) -> Sign:
 
 def _finding(rule: Rule, sign: Sign, names: tuple[str, str], command: str = _COMMAND) -> Finding:
     """A finding, with what shows more: the runs, by what compares them."""
-    shows = f"{command} {names[0]} {names[1]}"
-    return dataclasses.replace(finding_of(rule, sign, asked=names[1]), next=shows)
+    shows = f"{command} {shlex.join(names)}"
+    return dataclasses.replace(finding_of(rule, sign, asked=shlex.quote(names[1])), next=shows)

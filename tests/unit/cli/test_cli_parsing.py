@@ -16,6 +16,7 @@ import pytest
 from probing import __version__
 from probing.cli.ask.syntax import find_syntax_error
 from probing.cli.attending import attend
+from probing.cli.commands import doctor
 from probing.cli.commands.tables import find_table
 from probing.cli.completion import sql_words
 from probing.cli.group import probing
@@ -499,3 +500,9 @@ def test_the_version_says_how_calls_are_recorded(
     assert capsys.readouterr().out.startswith(
         f"probing {__version__} (module calls are recorded {way}"
     )
+
+
+def test_commands_of_findings_quote_what_the_user_has_typed() -> None:
+    """A job or a folder may have a space in its name."""
+    assert doctor._asked(("77",)) == "77"
+    assert doctor._asked(("job:my run", "7")) == "-t 'job:my run' -t 7"

@@ -181,8 +181,8 @@ def test_what_was_changed_is_named_for_what_is_slower(
     assert words in effect.summary
     assert effect.is_worse
     assert "code root" not in "".join(one.words for one in found.differences)
-    (finding,) = (f for f in findings_of(found, ("1", "2")) if f.rule == "slower-than-before")
-    assert finding.next == "probing diff 1 2"
+    (finding,) = (f for f in findings_of(found, ("/a/b 1", "2")) if f.rule == "slower-than-before")
+    assert finding.next == "probing diff '/a/b 1' 2"
 
 
 def test_how_long_it_trains_explains_no_speed() -> None:
