@@ -159,6 +159,7 @@ CASES = (
     Case("clips-nothing", gradients(
         step_grad_norm=0.0, step_clipped_norm=0.0, step_optimizer_steps=2), None),
     Case("clipping", of_steps(grad_norm=1.0, clipped_norm=1e-4), "likely"),
+    Case("clipping", of_steps(grad_norm=1.0, clipped_norm=1e-4, optimizer="Adam"), "possible"),
     Case("clipping", of_steps(grad_norm=20.0, clipped_norm=1.0), "possible"),
     Case("clipping", of_steps(grad_norm=8.0, clipped_norm=1.0), None),
     Case("clipping", of_steps(grad_norm=lambda s: 0.5 + s % 2, clipped_norm=lambda s: 0.5 + 0.5
@@ -286,6 +287,8 @@ CASES = (
          loader()), "possible"),
     Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.05)), "batches": batches(80)},
          loader()), None),
+    Case("data-wait", lambda: facts({"steps": steps(80, duration=6e-4, data_wait_s=3e-4),
+         "batches": batches(80)}, loader()), "possible", None, "50 % of each step"),
     Case("data-wait", lambda: facts({"steps": steps(90, data_wait_s=lambda s: 4.0 * (s == 50),
          duration=lambda s: 4.1 if s == 50 else 0.1), "batches": batches(90)}, loader()), None),
     Case("same-first-batch", lambda: facts({"steps": steps(60), "batches": batches(60, batch=0)},

@@ -78,9 +78,9 @@ def _data_wait(facts: Facts) -> Iterator[Sign]:
         since = before = None
     is_short = now.seconds("data_wait") / len(now) < _SHORT_S
     is_little = share < _WORTH_WAIT and since is None
-    is_likely = not (is_short or is_little)
+    is_weak = is_short or is_little
     yield Sign(
-        certainty="certain" if share >= _MOST_WAIT else "likely" if is_likely else "possible",
+        certainty="possible" if is_weak else "certain" if share >= _MOST_WAIT else "likely",
         summary=f"The training waits for its data: {percent(share)} of each step"
         + (f" since step {since}, {percent(before)} before" if before is not None else "")
         + "".join(f"; {word}" for word in words[1:2]),
@@ -269,7 +269,6 @@ def _same_first_batch(facts: Facts) -> Iterator[Sign]:
         certainty="likely" if "SequentialSampler" in sampler else "possible",
         summary="Each step takes the first batch of a new iterator over the loader"
         + (", so that the model sees the same batch for ever" if same else ""),
-        since_step=facts.steps.numbers[0] if len(facts.steps) else None,
         evidence=(
             f"the last {len(newest)} batches were all number 0 of their epoch",
             *(f"the loader's sampler is a {name}" for name in sampler),

@@ -13,7 +13,16 @@ from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from .gradients import SAMPLING_S, sampled
 from .losses import LOSS_QUERY
-from .rates import FEW_STEPS, RATE_JUMP, TRAINED, losses_around, middle_of, newest_training, raised
+from .rates import (
+    BY_RATE,
+    FEW_STEPS,
+    RATE_JUMP,
+    TRAINED,
+    losses_around,
+    middle_of,
+    newest_training,
+    raised,
+)
 
 _CUT = 50.0
 """Schedules lower a rate by 10 at once, and those that come to their end in many small steps."""
@@ -140,13 +149,14 @@ def _clipping(facts: Facts) -> Iterator[Sign]:
     part, usual = float(np.mean(kept < 0.99)), float(np.median(kept))
     if part < _ALWAYS or usual > _MUCH_CUT:
         return
+    slows = usual < 0.01 and now.rows[-1]["optimizer"] not in BY_RATE
     yield Sign(
-        certainty="likely" if usual < 0.01 else "possible",
+        certainty="likely" if slows else "possible",
         summary=f"Clipping cuts the gradients in {100 * part:.0f} % of the steps, to"
         f" {100 * usual:.2g} % of their norm: {figure(float(np.median(norms[known])), 3)} before,"
         f" {figure(float(np.median(clipped[known])), 3)} after",
         evidence=(f"{int(known.sum())} of the last {len(now)} steps were clipped",),
-        weight=0.7 if usual < 0.01 else 0.2,
+        weight=0.7 if slows else 0.2,
     )
 
 
@@ -265,7 +275,8 @@ RULES = (
         subject="gradients",
         symptom="The training learns far more slowly than its learning rate says.",
         evidence="`grad_norm` and `clipped_norm` of python.steps: cut in 95 % of the steps, to less"
-        " than 10 %; likely below 1 %.",
+        " than 10 %; likely below 1 %, but for optimizers that divide gradients by their size"
+        f" ({', '.join(BY_RATE)}).",
         certainty="likely",
         gravity=56,
         fix="Raise the norm that is clipped to: about what `grad_norm` usually is.",
