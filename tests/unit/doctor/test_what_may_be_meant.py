@@ -99,6 +99,17 @@ def test_what_is_wrong_in_the_newest_of_several_trainings_is_found() -> None:
     assert rates.newest_training(of).begins_at_start
 
 
+@pytest.mark.parametrize(("pixels", "certainty"), [(2.0, "possible"), (1.0, "likely")])
+def test_larger_images_make_steps_longer(pixels: float, certainty: str) -> None:
+    """As many samples as before may be larger ones: progressive resizing."""
+    grows = after(200, 0.1, 0.2)
+    made = steps(400, samples=64, duration=lambda s: grows(s) * (1 + 0.01 * (s % 5)), cpu_s=grows)
+    sizes = after(200, 1e6, 1e6 * pixels)
+    parts = [{"step": s, "micro_batch": 0, "elements": int(sizes(s))} for s in range(400)]
+    (sign,) = signs("slower-since", facts({"steps": made, "micro_batches": parts}))
+    assert sign.certainty == certainty
+
+
 def test_inference_is_no_training_that_fails() -> None:
     """Of a process without an optimizer nothing is said: what calls a model need not train it."""
     for rule, of in (

@@ -45,6 +45,12 @@ _LARGER = 1.1
 _OF_GRAPH = 0.5
 """A backward pass that grows by less than this part of what a forward pass does keeps no graph."""
 MOST = 0.5
+_ELEMENTS = (
+    "SELECT median(number) FILTER (step <= {before}) AS old,"
+    " median(number) FILTER (step >= {since}) AS new"
+    " FROM (SELECT step, sum(elements) AS number FROM python.micro_batches"
+    " WHERE step BETWEEN {first} AND {last} GROUP BY step)"
+)
 _OF_ARMS = "asked for `arm"
 _EQUAL_BATCHES = "Make the batches equally large again: sort samples by length, or bound it."
 _OWN_PROCESSORS = "Give the training processors of its own, or end what else runs there."
@@ -90,7 +96,7 @@ def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
     if ratio < _LEAST_SLOWER:
         return None
     phase, share = _most_grown(before, after)
-    explained, words = _by_batch(before, after)
+    explained, words = _by_batch(facts, before, after)
     computes = phase in _COMPUTED or by == "cpu_s"
     own = _own_words(_computes_more(before, after)) if computes else ()
     robbed = "" if own else _crowd_words(before, after)
@@ -165,7 +171,7 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
     if growth < (_LEAST_GROWTH if measure == "duration" else _OWN_GROWTH) or (found.r2 or 0) < MOST:
         return
     phase, share = _most_grown(early, late)
-    explained, words = _by_batch(early, late)
+    explained, words = _by_batch(facts, early, late)
     module = grown_module(facts, early, late) if phase in _COMPUTED and not explained else None
     is_weak = explained or measure == "cpu_s" or not is_lasting(Steps(since))
     yield Sign(
@@ -237,18 +243,29 @@ def _most_grown(before: Steps, after: Steps) -> tuple[str, float]:
     return phase, min(1.0, grown[phase] / whole) if whole > 0 else 0.0
 
 
-def _by_batch(before: Steps, after: Steps) -> tuple[bool, str]:
+def _by_batch(facts: Facts, before: Steps, after: Steps) -> tuple[bool, str]:
     """Whether the batches have grown as the steps have, and that in words."""
-    slower = after.median_s / before.median_s
-    for name in ("tokens", "samples", "micro_batches"):
-        sizes = [part.column(name) for part in (before, after)]
-        if any(np.isnan(size).all() for size in sizes):
-            continue
-        old, new = (float(np.nanmedian(size)) for size in sizes)
+    for name in ("tokens", "samples", "micro_batches", "elements"):
+        old, new = _sizes(facts, name, before, after)
+        slower = after.median_s / before.median_s
         if old and new > _LARGER * old and new / old - 1 >= _SAME_WORK * (slower - 1):
             what = name.replace("_", "-")
             return True, f"a step has {new:.0f} {what} since, and had {old:.0f} before"
     return False, ""
+
+
+def _sizes(facts: Facts, name: str, before: Steps, after: Steps) -> tuple[float, float]:
+    """How large a batch was and is, by its middle; zero where that is not known."""
+    if name != "elements":
+        old, new = (_median(part, name) for part in (before, after))
+        return (0.0, 0.0) if np.isnan(old) or np.isnan(new) else (old, new)
+    bounds = {"first": before.numbers[0], "before": before.numbers[-1]}
+    asked = _ELEMENTS.format(**bounds, since=after.numbers[0], last=after.numbers[-1])
+    try:
+        (row,) = facts.rows(asked)
+    except NotLookedAt:
+        return 0.0, 0.0
+    return row["old"] or 0.0, row["new"] or 0.0
 
 
 def _crowd_words(before: Steps, after: Steps) -> str:
@@ -325,8 +342,9 @@ RULES = (
         subject="speed",
         symptom="The same training makes fewer steps an hour than it did.",
         evidence="A change point in `duration` of python.steps: levels that differ by 1.3, told by"
-        " ranks (4.5 standard deviations). Only possible below 1.5, where the batches have grown as"
-        " much, or where other programs use the machine. What others make longer in the phases that"
+        " ranks (4.5 standard deviations). Only possible below 1.5, where the batches, or what is"
+        " in them, have grown as much, or where other programs use the machine. What others make"
+        " longer in the phases that"
         f" compute, where the thread's own processor time is not {_OWN:.0f} times what it was, is"
         f" told from {_SURELY_SLOWER} on, where it gets less of a processor and is preempted."
         " Where its processor time alone is at another level since a step, it is told by that. Of a"
