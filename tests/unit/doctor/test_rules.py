@@ -35,6 +35,7 @@ from .records import (
     experts,
     gradients,
     in_forward,
+    kept,
     labels,
     layouts,
     loader,
@@ -493,6 +494,8 @@ CASES = (
          "likely"),  # shared memory is mapped, too, and nobody can be asked for it
     Case("memory-grows", lambda: memory(lambda s: (500 + 2 * s) * MIB, virtual=lambda _: MIB << 13),
          "possible", None, "memory that was allocated before"),
+    Case("memory-grows", lambda: kept(512), "possible"),  # a loss of each step, in four months
+    Case("memory-grows", lambda: kept(MIB), "likely"),
     Case("memory-near-limit", lambda: facts({"memory": [{"step": 1, "node_used_bytes": 95 * MIB,
          "node_total_bytes": 100 * MIB, "resident_bytes": MIB}]}), "possible"),
     Case("memory-near-limit", lambda: facts({"memory": [{"step": 1, "node_used_bytes": 50 * MIB,

@@ -50,6 +50,8 @@ _LAST_OOM = (
     " AND duration IS NOT NULL) - step, 0) AS since, (SELECT count(DISTINCT step // 8)"
     " FROM python.ooms) AS times FROM python.ooms ORDER BY seq DESC LIMIT 1"
 )
+_FAR_S = 30 * 86400.0
+"""What is full only after so long grows too slowly to matter, unless it is seen who keeps it."""
 _GOT_OVER, _AGAIN = 8, 3
 _LARGE_ACTIVATION = 64 * MIB
 _OF_ALL = 0.6
@@ -89,7 +91,7 @@ def _growth(
         yield _of_filled(trend, what)
         return
     is_filled = sum(one.bytes_per_step or 0.0 for one in leaks) > _FAR_MORE * trend.slope
-    is_sure = (is_seen and not is_filled) or _is_large(name, trend)
+    is_sure = (is_seen and not is_filled) or _is_large(facts, name, trend)
     yield Sign(
         certainty="likely" if is_sure else "possible",
         summary=_growth_words(name, trend, report, standing),
@@ -110,10 +112,16 @@ def _resident(rows: Sequence[Row]) -> Trend:
     return classify(points, least_rise=_WORTH_A_WATCH)
 
 
-def _is_large(name: str, trend: Trend) -> bool:
-    """Whether a growth is one whoever makes it: the resident set keeps some pieces by itself."""
-    start = (trend.last or 0.0) - trend.rise
-    return name != SERIES[RESIDENT] or trend.rise > max(_LARGE_RISE, _RISE_PART * start)
+def _is_large(facts: Facts, name: str, trend: Trend) -> bool:
+    """Whether a growth is one whoever makes it: the resident set keeps some pieces by itself.
+
+    On a device a few numbers that are kept of each step, such as losses, may never fill it.
+    """
+    last = trend.last or 0.0
+    if name == SERIES[RESIDENT]:
+        return trend.rise > max(_LARGE_RISE, _RISE_PART * (last - trend.rise))
+    total = facts.rows(_NEWEST)[0]["device_total_bytes"]
+    return not total or not (total - last) * facts.steps.median_s > _FAR_S * trend.slope
 
 
 def _is_of_files(facts: Facts, rows: Sequence[Row], trend: Trend) -> bool:
