@@ -88,6 +88,10 @@ CASES = (
          "as usual up to the step before"),
     Case("diverging", of_steps(loss=after(100, _NOISE, lambda s: 1.1 ** (s - 100))), "likely"),
     Case("diverging", of_steps(loss=_NOISE), None),
+    Case("diverging", lambda: facts({"steps": steps(
+        200, loss=after(100, _NOISE, lambda s: 1.1 ** (s - 100))),
+        "evaluations": [{"step": s, "start_ns": s} for s in range(200)]}),
+        "possible", None, "the loss of a policy grows"),
     Case("loss-spike", of_steps(loss=after(150, _NOISE, lambda s: 9.0 if s == 150 else _NOISE(s))),
          "likely", 150),
     Case("loss-spike", of_steps(loss=after(60, _NOISE, lambda s: 9.0 if s == 60 else _NOISE(s))),

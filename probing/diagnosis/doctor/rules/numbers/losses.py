@@ -39,6 +39,14 @@ _MOST_SPIKES = 3
 _STAYED, _UNSETTLED = 40, 100
 """A loss that has not come back in so many steps stays up."""
 _DIVERGED = 10.0
+_ACTED = (
+    "SELECT count(DISTINCT step) AS steps FROM python.evaluations"
+    " WHERE step >= {first} AND data_wait_s IS NULL"
+)
+_POLICY = (
+    "its models are asked without gradients before most steps: the loss of a policy grows with the"
+    " rewards that it comes to expect"
+)
 _TOO_GOOD = 0.05
 _SHIFTING = (
     "SELECT class FROM python.torch_trace"
@@ -157,13 +165,15 @@ def _diverging(facts: Facts) -> Iterator[Sign]:
     noise = _noise(losses[: place + 10])
     if now - best[place] < _SPIKE * noise:
         return
+    acted = facts.rows(_ACTED.format(first=steps.numbers[-FEW_STEPS]))[0]["steps"]
+    acts = 2 * acted > FEW_STEPS
     yield Sign(
-        certainty="likely",
+        certainty="possible" if acts else "likely",
         summary=f"The loss diverges: {figure(now)} now, {figure(best[place])} at step"
         f" {steps.numbers[place]}",
         since_step=steps.numbers[place],
         weight=0.8,
-        evidence=rate_words(steps),
+        evidence=(*rate_words(steps), *((_POLICY,) if acts else ())),
         fix=steadier(steps),
     )
 
@@ -334,7 +344,8 @@ RULES = (
         subject="loss",
         symptom="The loss grows.",
         evidence="`loss` of python.steps: ten times its best running median, 8 robust standard"
-        " deviations above it, and above what it was at first.",
+        " deviations above it, and above what it was at first. Only possible where models are asked"
+        " before most steps without gradients and without a loader, as by reinforcement learning.",
         certainty="likely",
         gravity=80,
         fix=STEADIER,

@@ -123,7 +123,8 @@ def tiny_rate(steps: Steps) -> str:
     """Said of a rate that never was large enough to change a model; empty for any other."""
     rates = steps.column("lr")
     most = float(rates.max()) if len(rates) else math.nan
-    return f"; the learning rate was {figure(most, 2)} at most" if most < _TINY_RATE else ""
+    newest = "" if steps.begins_at_start else f" in the last {len(steps):,}"
+    return f"; the learning rate was {figure(most, 2)} at most{newest}" * (most < _TINY_RATE)
 
 
 def rate_words(steps: Steps) -> tuple[str, ...]:
