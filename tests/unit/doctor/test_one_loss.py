@@ -72,6 +72,27 @@ def test_a_loss_of_all_batches_is_that_of_all_ranks(name: str) -> None:
         assert _look("same-data", ranks) == ["likely"]
 
 
+@pytest.mark.parametrize(("exchanged_at", "is_one"), [(1_050, True), (3_050, False), (None, False)])
+def test_ranks_that_have_parts_of_a_sample_sum_their_losses(
+    exchanged_at: int | None, *, is_one: bool
+) -> None:
+    """Context parallelism exchanges them within the model; a metric alone is averaged anywhere."""
+    trace = [
+        {"step": step, "stage": stage, "class": "Net", "depth": 0, "duration_ns": 100,
+         "start_ns": step * 10_000 + at_ns}
+        for step in range(_STEPS) for stage, at_ns in (("forward", 1_000), ("backward", 3_000))
+    ]  # fmt: skip
+    exchanged = [] if exchanged_at is None else [("send", 65_536, exchanged_at, 1.0)]
+    calls = _calls([(*GRADIENTS, 1.0), ("all_reduce", 8, 1_500, 1.0), *exchanged])
+    made = {"steps": steps(_STEPS), "torch_trace": trace, "collectives": calls}
+    ranks = {rank: facts(made) for rank in range(2)}
+    if is_one:
+        with pytest.raises(NotLookedAt, match="context parallelism"):
+            _look("same-data", ranks)
+    else:
+        assert _look("same-data", ranks) == ["likely"]
+
+
 def test_ranks_with_experts_of_their_own_are_not_compared() -> None:
     """They give each other parts of their batches, and have parameters that no other has."""
     calls = _calls([(*GRADIENTS, 1.0), ("all_to_all", 4_096, 1_050, 1.0)])

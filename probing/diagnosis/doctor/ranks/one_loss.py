@@ -1,7 +1,7 @@
 """Why all ranks have one loss though they need not have the same data.
 
 Rules of this file: pure functions of a rank's own record. Only collectives of more than a few
-numbers count: metrics are averaged anywhere.
+numbers count, but beside an exchange within the model: metrics are averaged anywhere.
 """
 
 from __future__ import annotations
@@ -27,11 +27,16 @@ _SHARED_BEFORE_BACKWARD = (
     "   c.op IN ('all_gather', 'all_reduce') AND c.bytes > 1024"
     "   AND p.stage = 'forward' AND p.after = 'backward' AND (c.start_ns >= p.end_ns"
     "    OR (c.op = 'all_gather' AND p.before = 'forward' AND p.class <> p.class_before))"
-    "  ) AS shared"
+    "  ) AS shared,"
+    "  count(DISTINCT c.step) FILTER (c.op IN ('send', 'recv', 'all_to_all')"
+    "   AND p.stage = 'forward' AND c.start_ns < p.end_ns) AS exchanged,"
+    "  count(DISTINCT c.step) FILTER (c.op = 'all_reduce' AND p.stage = 'forward'"
+    "   AND p.after = 'backward' AND c.start_ns >= p.end_ns) AS summed"
     " FROM python.collectives c ASOF JOIN passes p ON c.step = p.step AND c.start_ns >= p.start_ns"
 )
 """Between the model and the backward pass, or in a loss that is a module: such a one is called
-last, and is none that gathers its own parameters (FSDP) or statistics."""
+last, and is none that gathers its own parameters (FSDP) or statistics. Where ranks exchange parts
+of a sample within the model, what they sum behind it is their loss, however few numbers it has."""
 
 
 def why_one_loss(facts: Facts) -> str | None:
@@ -39,6 +44,11 @@ def why_one_loss(facts: Facts) -> str | None:
     if facts.rows(_REDUCED_IN_FORWARD)[0]["steps"]:
         return "the ranks compute each batch together, as tensor parallelism does"
     (found,) = facts.rows(_SHARED_BEFORE_BACKWARD)
-    if found["shared"] and found["shared"] >= _MOST_STEPS * found["steps"]:
+    least = max(1.0, _MOST_STEPS * found["steps"])
+    if found["shared"] >= least:
         return "the ranks gather their batches for one loss, as contrastive training does"
+    if min(found["exchanged"], found["summed"]) >= least:
+        return (
+            "the ranks have parts of each sample, and sum their losses, as context parallelism does"
+        )
     return None
