@@ -1,7 +1,8 @@
 """Trainings that asyncio tasks make side by side in one thread: whose is what happens now.
 
 Rules of this file: no torch; runs in the training thread, a few times per step; keeps no task
-and no model alive. A task that has ended, or that waits for the one which goes on, has handed its training over.
+and no model alive. A task that has ended, or that waits for the one which goes on, has handed its
+training over.
 """
 
 from __future__ import annotations
