@@ -107,7 +107,7 @@ class _Wire(StandIn):
         file = getattr(getattr(now, "__code__", None), "co_filename", "")
         return now if is_ours(file) else original
 
-    def _called(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
+    def _called(self, original: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
         """The first call, which is to be recorded already."""
         is_outermost = self._now() is self.wrapper
         self._begin()

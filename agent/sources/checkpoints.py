@@ -99,14 +99,14 @@ class Checkpoints(PlainSource):
         for wire in self._methods:
             wire.start()
 
-    def _saved(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
+    def _saved(self, original: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
         """Stands in for `torch.save`."""
         state = args[0] if args else kwargs.get("obj")
         target = args[1] if len(args) > 1 else kwargs.get("f")
         return self._around(original, args, kwargs, 0, state, target)
 
     def _saved_by_all(
-        self, original: Callable[..., object], *args: object, **kwargs: object
+        self, original: Callable[..., object], /, *args: object, **kwargs: object
     ) -> Any:
         """Stands in for what saves the parts of all ranks."""
         state = args[0] if args else kwargs.get("state_dict")

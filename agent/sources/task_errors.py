@@ -127,7 +127,7 @@ class TaskErrors(StandInSource):
                 _make_plain(future)
         self._kept.clear()
 
-    def _failed(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
+    def _failed(self, original: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
         """Stands in for `Future.set_exception`."""
         future = args[0] if args else None
         error = args[1] if len(args) > 1 else kwargs.get("exception")

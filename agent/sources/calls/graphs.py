@@ -82,7 +82,9 @@ class GraphReplays(StandInSource):
         if captures.UNDER_WAY:
             self._stepped.append(weakref.ref(optimizer))
 
-    def _around_begin(self, original: Callable[..., object], *args: Any, **kwargs: object) -> Any:
+    def _around_begin(
+        self, original: Callable[..., object], /, *args: Any, **kwargs: object
+    ) -> Any:
         """A capture begins: from before that on, nothing of ours asks the device anything."""
         captures.begins(args[0])
         self._stepped.clear()
@@ -92,7 +94,7 @@ class GraphReplays(StandInSource):
             captures.ended(args[0])
             raise
 
-    def _around_end(self, original: Callable[..., object], *args: Any, **kwargs: object) -> Any:
+    def _around_end(self, original: Callable[..., object], /, *args: Any, **kwargs: object) -> Any:
         """A capture ends."""
         try:
             result = original(*args, **kwargs)
@@ -110,7 +112,9 @@ class GraphReplays(StandInSource):
         self._graphs[graph] = _Graph(ids, tuple(self._stepped))
         self._stepped.clear()
 
-    def _around_replay(self, original: Callable[..., object], *args: Any, **kwargs: object) -> Any:
+    def _around_replay(
+        self, original: Callable[..., object], /, *args: Any, **kwargs: object
+    ) -> Any:
         """A graph is replayed: the call only queues it."""
         try:
             begun = self._begin(args[0])

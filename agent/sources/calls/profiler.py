@@ -231,7 +231,7 @@ class _OthersProfilers:
         """A context in which the calling thread starts ours."""
         return _Own(self)
 
-    def _begin(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
+    def _begin(self, original: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
         """A profiler is about to be started."""
         if self._own_thread != threading.get_ident():
             self._make_way()

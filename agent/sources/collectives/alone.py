@@ -88,12 +88,12 @@ class AloneCode:
         """What stands in for functions that do more than one collective."""
         world: Any = sys.modules[_WORLD]
 
-        def make(original: Callable[..., object], *args: object, **kwargs: object) -> Any:
+        def make(original: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
             if threading.get_ident() in self._threads:
                 raise _refused("a new process group", world.get_world_size())
             return original(*args, **kwargs)
 
-        def call(original: Callable[..., object], *args: object, **kwargs: object) -> Any:
+        def call(original: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
             if threading.get_ident() in self._threads:
                 _refuse_forward(args[0])
             return original(*args, **kwargs)

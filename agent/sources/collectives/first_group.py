@@ -83,7 +83,7 @@ class Collectives(StandInSource):
             return "no process group" if self._methods else None
         return self._calls.note()
 
-    def _around(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
+    def _around(self, original: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
         """A group is made."""
         result = original(*args, **kwargs)
         self.guard.run(self._begin)

@@ -134,7 +134,7 @@ class CollectiveCalls(PlainSource):
         self.rows.poll(now_ns)
 
     def _with_reducer(
-        self, original: Callable[..., object], *args: object, **kwargs: object
+        self, original: Callable[..., object], /, *args: object, **kwargs: object
     ) -> Any:
         """A DistributedDataParallel is made, whose reducer calls from C++."""
         self._guard.run(self.kernels.start)

@@ -195,7 +195,7 @@ class DataLoaders(PlainSource):
             return loader
         raise TypeError("this iterator cannot be remembered")
 
-    def _make_iterator(self, original: Callable[..., object], *args: object) -> Any:
+    def _make_iterator(self, original: Callable[..., object], /, *args: object) -> Any:
         """What stands in for a loader's ``__iter__``, which starts the workers."""
         start_ns = time.perf_counter_ns()
         iterator = original(*args)

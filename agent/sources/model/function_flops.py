@@ -51,7 +51,7 @@ class FunctionFlops:
     def _around(self, count: Count) -> Callable[..., Any]:
         """What is called in the place of a function."""
 
-        def around(original: Callable[..., object], *args: object, **kwargs: object) -> Any:
+        def around(original: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
             result = original(*args, **kwargs)
             self.guard.run(self._note, count, (*args, *kwargs.values()))
             return result

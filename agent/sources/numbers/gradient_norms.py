@@ -85,17 +85,17 @@ class GradientNorms(StandInSource):
         self._sharded_clip.start()
 
     def _around_sharded(
-        self, original: Callable[..., object], *args: object, **kwargs: object
+        self, original: Callable[..., object], /, *args: object, **kwargs: object
     ) -> Any:
         """FSDP1 clips by the norm of all ranks' gradients, which it gives back."""
         norm = original(*args, **kwargs)
         clock = self._recording.costs.clock
         start = clock()
-        self.guard.run(self._note_sharded, norm, *args[:2], **kwargs)
+        self.guard.run(self._note_sharded, norm, args, kwargs)
         self._recording.costs.add("gradient norms", clock() - start)
         return norm
 
-    def _around(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
+    def _around(self, original: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
         """Gradients are clipped by their norm."""
         clock = self._recording.costs.clock
         start = clock()
@@ -114,9 +114,9 @@ class GradientNorms(StandInSource):
             rows.norm = number or rows.norm
             rows.max_norm = clip.max_norm if number is not None and clip is not None else None
 
-    def _note_sharded(self, norm: object, model: Any, max_norm: object, **_: object) -> None:
+    def _note_sharded(self, norm: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Remember the norm that FSDP1 gave back, and what it clipped."""
-        self._note((list(model.parameters()), max_norm, norm), {})
+        self._note((list(args[0].parameters()), *args[1:2]), {**kwargs, "total_norm": norm})
 
     def _before_step(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]

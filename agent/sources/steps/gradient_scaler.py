@@ -84,14 +84,16 @@ class GradientScaler(StandInSource):
         return recording.training_thread in {0, recording.threads.state.native_id}
 
     def _around_scale(
-        self, original: Callable[..., object], *args: object, **kwargs: object
+        self, original: Callable[..., object], /, *args: object, **kwargs: object
     ) -> Any:
         """A loss is scaled."""
         result = original(*args, **kwargs)
         self.guard.run(self._note, args, result)
         return result
 
-    def _around_step(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
+    def _around_step(
+        self, original: Callable[..., object], /, *args: object, **kwargs: object
+    ) -> Any:
         """An optimizer steps, unless its gradients have overflowed."""
         self.guard.run(self._step_begins, args[0])
         result = original(*args, **kwargs)
@@ -118,7 +120,7 @@ class GradientScaler(StandInSource):
                 recording.safe_points.step_ended()
 
     def _around_update(
-        self, original: Callable[..., object], *args: object, **kwargs: object
+        self, original: Callable[..., object], /, *args: object, **kwargs: object
     ) -> Any:
         """The scaler has seen whether its step was left out; does so once per step."""
         self.guard.run(self._ask, args[0])

@@ -108,7 +108,12 @@ class OptimizerSteps:
             handle.remove()
 
     def _made(
-        self, original: Callable[..., object], optimizer: Optimizer, *args: object, **kwargs: object
+        self,
+        original: Callable[..., object],
+        optimizer: Optimizer,
+        /,
+        *args: object,
+        **kwargs: object,
     ) -> None:
         original(optimizer, *args, **kwargs)
         self.guard.run(self._recording.objects.made.add, optimizer)

@@ -142,7 +142,7 @@ class Trackers(PlainSource):
     def _around(self, logged: Logged) -> Callable[..., Any]:
         """What is done around a call."""
 
-        def around(original: Callable[..., object], *args: object, **kwargs: object) -> Any:
+        def around(original: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
             result = original(*args, **kwargs)
             self.guard.run(self._note, logged, args, kwargs)
             return result

@@ -122,7 +122,7 @@ class BackwardPasses(StandInSource):
         """Have whole passes timed on the device from now on, or no more."""
         self._timer = timer
 
-    def _around(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
+    def _around(self, original: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
         """A backward pass from its first to its last node."""
         begun = None
         try:

@@ -1,0 +1,81 @@
+"""What stands in for a function of torch passes on whatever arguments that is called with."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import probing.agent
+from probing.agent.recording.first_use import _Wire
+from probing.agent.sources.numbers.gradient_norms import GradientNorms
+from probing.safety.guard import Guard
+
+pytestmark = pytest.mark.torch
+
+
+class Owner:
+    """Stands for one of torch's classes."""
+
+    @staticmethod
+    def call(x: int, original: int) -> int:
+        """A function that has an argument of any name."""
+        return x - original
+
+
+def test_the_first_call_may_have_an_argument_named_original() -> None:
+    """It reaches the function that begins the recording, and that which it stands in for."""
+    begun = list[str]()
+
+    def begin() -> None:
+        begun.append("begun")
+        wire.stop()
+
+    wire = _Wire(Owner, "call", begin)
+    wire.start()
+    assert Owner.call(3, original=1) == 2
+    assert begun == ["begun"]
+
+
+def test_what_stands_in_takes_the_function_by_position_only() -> None:
+    """An argument of that name is the program's, in each function that passes keywords on."""
+    passing, by_name = 0, list[str]()
+    for path in Path(probing.agent.__file__).resolve().parent.rglob("*.py"):
+        if "original" not in (text := path.read_text(encoding="utf-8")):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and node.args.kwarg is not None:
+                passing += any(arg.arg == "original" for arg in node.args.posonlyargs)
+                if any(arg.arg == "original" for arg in node.args.args):
+                    by_name.append(f"{path}:{node.lineno}")
+    assert passing > 15
+    assert not by_name
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_sharded_model_may_be_clipped_by_keywords(*, by_name: bool) -> None:
+    """FSDP1's own clipping, called as scripts or as Lightning Fabric calls it."""
+    recording: Any = SimpleNamespace(
+        costs=SimpleNamespace(clock=lambda: 0, add=lambda *_: None),
+        objects=SimpleNamespace(clip=None),
+        rows=SimpleNamespace(norm=None, max_norm=None),
+        threads=SimpleNamespace(state=SimpleNamespace(native_id=1)),
+        training_thread=1,
+    )
+    norms: Any = GradientNorms.__new__(GradientNorms)
+    norms.guard, norms._recording, norms._accelerator = Guard("", lambda: None), recording, None
+    model = torch.nn.Linear(2, 2)
+
+    def clip(model: Any, max_norm: float, norm_type: float = 2.0) -> float:
+        return 3.0
+
+    given: Any = {"max_norm": 1.5, "norm_type": 2.0} if by_name else {}
+    assert norms._around_sharded(clip, model, *([] if by_name else [1.5]), **given) == 3.0
+    assert not norms.guard.faults, norms.guard.last
+    clip_of_model = recording.objects.clip
+    assert (clip_of_model.max_norm, clip_of_model.tensors) == (1.5, 2)
