@@ -10,9 +10,22 @@ agent came would be compiled again. Tracing through the wrapper, inside a graph,
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def never_inlined(function: _Function) -> _Function:
+    """Have what is compiled call a function as it is, as does ``torch.compiler.disable``.
+
+    Dynamo would trace into it, and warn of a clock that it does not know how to trace.
+    """
+    marked: Any = function
+    marked._torchdynamo_disable = True
+    marked._torchdynamo_disable_msg = "it only records that an optimizer steps"
+    return function
 
 
 def leave_out(wrapper: CodeType, helpers: Iterable[CodeType] = ()) -> None:

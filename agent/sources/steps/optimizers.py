@@ -118,6 +118,7 @@ class OptimizerSteps:
         original(optimizer, *args, **kwargs)
         self.guard.run(self._recording.objects.made.add, optimizer)
 
+    @dynamo.never_inlined
     def _before(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
@@ -158,6 +159,7 @@ class OptimizerSteps:
         if self._recording.ooms is not None:
             self._recording.ooms.raised(OPTIMIZER_PHASE)
 
+    @dynamo.never_inlined
     def _after(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:

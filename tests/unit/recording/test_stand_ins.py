@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+from torch import nn
 
 import probing.agent
 from probing.agent.recording.first_use import _Wire
 from probing.agent.sources.numbers.gradient_norms import GradientNorms
+from probing.agent.sources.steps.optimizers import OptimizerSteps
 from probing.safety.guard import Guard
 
 pytestmark = pytest.mark.torch
@@ -69,7 +71,7 @@ def test_a_sharded_model_may_be_clipped_by_keywords(*, by_name: bool) -> None:
     )
     norms: Any = GradientNorms.__new__(GradientNorms)
     norms.guard, norms._recording, norms._accelerator = Guard("", lambda: None), recording, None
-    model = torch.nn.Linear(2, 2)
+    model = nn.Linear(2, 2)
 
     def clip(model: Any, max_norm: float, norm_type: float = 2.0) -> float:
         return 3.0
@@ -79,3 +81,15 @@ def test_a_sharded_model_may_be_clipped_by_keywords(*, by_name: bool) -> None:
     assert not norms.guard.faults, norms.guard.last
     clip_of_model = recording.objects.clip
     assert (clip_of_model.max_norm, clip_of_model.tensors) == (1.5, 2)
+
+
+def test_hooks_of_optimizers_are_not_compiled_along() -> None:
+    """torch.compile would warn of what it cannot trace in them, which ends some scripts."""
+    steps: Any = OptimizerSteps.__new__(OptimizerSteps)
+    steps._hooks = SimpleNamespace(wait_unused=lambda: True)
+    steps._register()
+    hooks = [hook for handle in steps._handles for hook in handle.hooks_dict_ref().values()]
+    steps._remove()
+    ours = [hook for hook in hooks if getattr(hook, "__self__", None) is steps]
+    assert len(ours) == 2
+    assert all(hook._torchdynamo_disable for hook in ours)

@@ -163,6 +163,22 @@ def test_a_step_by_hand_ends_by_no_pass_once_the_script_marks_steps() -> None:
     assert told == [True, False]
 
 
+def test_a_weight_that_was_computed_is_not_asked_for_its_gradient() -> None:
+    """Torch warns of that; where learning to learn has put one, it is among the parameters."""
+    model: Any = torch.nn.Linear(1, 1)
+    fast: Any = torch.nn.Linear(1, 1)
+    for name, parameter in model.named_parameters():
+        fast._parameters[name] = parameter * 1
+    steps = HandSteps()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for root in (fast, model):
+            root(torch.ones(1, 1)).sum().backward()
+            steps.pass_begins(root, has_optimizer=False)
+            steps.pass_ended(root, creates_graph=False)
+    assert [seen.parameter() for seen in steps._seen] == [model.weight, model.bias]
+
+
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_a_number_that_torch_does_not_read_is_none() -> None:
     """Not every layout has a way to it, nor has a batch of `vmap`."""

@@ -138,7 +138,9 @@ class HandSteps:
             found = [(HeldAlone(ref), leaf) for ref in self._leaves if (leaf := ref()) is not None]
         else:
             found = held_by_modules(root)
-        with_gradient = {id(p): (held, p) for held, p in found if p.grad is not None}
+        # Fast weights stand among the parameters and are none: torch warns where one asks for their
+        # gradients.
+        with_gradient = {id(p): (h, p) for h, p in found if p.is_leaf and p.grad is not None}
         ends = list(with_gradient.values())
         for held, parameter in ends[:1] + ends[1:][-1:]:
             gradient = parameter.grad
