@@ -109,3 +109,27 @@ def test_a_part_called_by_a_method_belongs_to_the_model_of_that() -> None:
     agent = Agent()
     assert agent.act() is agent
     assert owner_of(nn.Linear(1, 1)) is None
+
+
+class CompiledForward:
+    """As the class of what torch.jit has compiled or loaded has one."""
+
+    def __get__(self, thing: object, cls: type) -> Any:
+        raise AttributeError
+
+
+class Compiled(nn.Module):
+    """Such a module."""
+
+    forward = CompiledForward()
+
+
+def test_a_variable_may_hold_what_torch_jit_has_compiled() -> None:
+    """A teacher, or a network that scores what is made, beside a list whose layers are called."""
+    layers = nn.ModuleList([nn.Linear(1, 1)])
+
+    def call(teacher: nn.Module, parts: nn.ModuleList) -> tuple[Any, Any]:
+        untraced()
+        return owner_of(teacher), owner_of(parts[0])
+
+    assert call(Compiled(), layers) == (None, layers)

@@ -43,7 +43,8 @@ def owner_of(module: Module) -> Any:
     return holder_of(
         lambda value: (
             issubclass(type(value), module_class)
-            and type(value).forward is uncalled
+            # The class of what torch.jit has compiled raises an error when it is asked for it.
+            and getattr(type(value), "forward", None) is uncalled
             and "forward" not in vars(value)
             and _has(value, module)
         )
