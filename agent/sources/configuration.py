@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .calls.names.class_names import class_name, unwrap
+from .calls.names.class_names import class_name, parameters_in, unwrap
 from .calls.names.module_names import outermost
 from .data.dataloaders import DataLoaders
 from .model.tensor_facts import name_of, sizes_of
@@ -51,7 +51,7 @@ def _models(recording: Recording) -> Facts:
     if autocast is not None:
         yield "autocast", name_of(autocast)
     for root in outermost(recording.objects.roots.alive()):
-        held = sizes_of(list(root.parameters()))
+        held = sizes_of(list(parameters_in(root)))
         if held.dtype is None:
             continue
         name = recording.objects.models.name_of(root)

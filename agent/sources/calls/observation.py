@@ -22,7 +22,7 @@ from ..module_hook import ModuleHook
 from ..shared.recording import Recording
 from ..torch_types import Module
 from .call_shapes import Tensors, read_tensors
-from .names.class_names import unwrap
+from .names.class_names import parameters_in, unwrap
 from .names.module_names import outermost
 
 _MOST_MODULES = 50_000
@@ -159,7 +159,7 @@ class Observation:
     def _has_seen_all(self) -> bool:
         """Whether every root with parameters that has been met was called."""
         roots = outermost(self._recording.objects.roots.alive())
-        wanted = {id(root) for root in roots if next(root.parameters(), None) is not None}
+        wanted = {id(root) for root in roots if next(parameters_in(root), None) is not None}
         return bool(self._ended) and wanted <= self._ended
 
     def _is_mine(self) -> bool:

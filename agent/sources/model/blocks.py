@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any, NamedTuple
 
+from ..calls.names.class_names import modules_in, parameters_in
 from ..calls.names.module_names import walk
 from ..torch_types import Module
 
@@ -44,7 +45,7 @@ def repeated_blocks(model: Module) -> list[Blocks]:
             continue
         names = tuple([f"{path}.{key}" if path else key for key, _ in row])
         blocks = tuple([block for _, block in row])
-        inside.update(id(part) for part in module.modules())
+        inside.update(id(part) for part in modules_in(module))
         found.append(Blocks(path or type(module).__name__, names, blocks, module))
     return found
 
@@ -54,7 +55,7 @@ def _longest_row(container: Any) -> list[tuple[str, Any]]:
     best: list[tuple[str, Any]] = []
     row: list[tuple[str, Any]] = []
     for key, child in container._modules.items():
-        if child is None or next(child.parameters(), None) is None:
+        if child is None or next(parameters_in(child), None) is None:
             row = []
             continue
         row = [*row, (key, child)] if row and type(row[-1][1]) is type(child) else [(key, child)]

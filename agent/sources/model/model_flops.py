@@ -10,6 +10,7 @@ import weakref
 from typing import Any, NamedTuple
 
 from ..accelerator import DeviceModel, device_kind
+from ..calls.names.class_names import modules_in, parameters_in
 from ..torch_types import Module
 
 _PER_PARAMETER = 6
@@ -100,7 +101,7 @@ def precision_of(model: Module, autocast: Any) -> Precision | None:
         autocast: The type that autocast has its calls be in; None without.
     """
     torch: Any = sys.modules["torch"]
-    dtype = autocast or next((p.dtype for p in model.parameters() if p.dim() > 1), None)
+    dtype = autocast or next((p.dtype for p in parameters_in(model) if p.dim() > 1), None)
     if dtype is None or not dtype.is_floating_point:
         return None
     try:
@@ -164,7 +165,7 @@ def _count(model: Module) -> int:
     """
     embedding = sys.modules["torch"].nn.Embedding
     counted: dict[int, int] = {}
-    for module in model.modules():
+    for module in modules_in(model):
         if not isinstance(module, embedding):
             for parameter in module._parameters.values():
                 if parameter is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ..calls.names.class_names import parameters_in
 from ..calls.names.module_names import outermost
 from ..storage.living import objects_of
 
@@ -18,7 +19,7 @@ def found_roots() -> list[Any]:
     return [
         module
         for module in outermost(_instances(sys.modules["torch"].nn.Module))
-        if next(module.parameters(), None) is not None
+        if next(parameters_in(module), None) is not None
     ]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ....safety.guard import pass_on
+from ..calls.names.class_names import modules_in
 from ..torch_types import Module
 
 
@@ -63,7 +64,7 @@ def held_by_modules(root: Module) -> Iterator[tuple[Held, Any]]:
 
     They are looked for as far as they are asked for.
     """
-    for module in root.modules():
+    for module in modules_in(root):
         holder = weakref.ref(module)
         for name, parameter in module._parameters.items():
             if parameter is not None:

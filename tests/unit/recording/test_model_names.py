@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 pytest.importorskip("torch")
 from torch import nn
 
+from probing.agent.sources.calls.names.class_names import modules_in, parameters_in
 from probing.agent.sources.calls.names.direct_calls import owner_of
+from probing.agent.sources.calls.names.module_names import ModuleNames
 from probing.agent.sources.model.given_names import ModelNames
 from probing.agent.sources.model.variables import variable_of
 
@@ -133,3 +136,36 @@ def test_a_variable_may_hold_what_torch_jit_has_compiled() -> None:
         return owner_of(teacher), owner_of(parts[0])
 
     assert call(Compiled(), layers) == (None, layers)
+
+
+class Own(nn.Module):
+    """Has something of its own by the names of two methods of torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(2, 2), nn.Linear(2, 2)
+        self.last.weight = self.first.weight
+        self.again = self.first
+        own: Any = self
+        own.modules = [self.first, self.last]
+
+    def parameters(self, recurse: bool = True) -> Any:
+        """Those that are trained, as a list."""
+        return [p for p in super().parameters(recurse) if p.requires_grad]
+
+    def act(self) -> Any:
+        """Where a part would be called."""
+        untraced()
+        return owner_of(self.last)
+
+
+def test_a_model_may_have_parameters_and_modules_of_its_own() -> None:
+    """It has a name and counts as one with parameters, and a part that it calls as its part."""
+    model = Own()
+    assert list(map(id, parameters_in(model))) == list(map(id, nn.Module.parameters(model)))
+    assert list(map(id, modules_in(model))) == list(map(id, nn.Module.modules(model)))
+    names: Any = SimpleNamespace(intern=len)
+    models: Any = SimpleNamespace(root_text=lambda _root: "model")
+    known = ModuleNames(names, models)
+    assert known.learn_root(model) in known.with_parameters
+    assert model.act() is model

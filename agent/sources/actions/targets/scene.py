@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .....errors import ActRefused
 from .....messages.about.act import MARKS
 from .....messages.rank_paths import of_ranks
+from ...calls.names.class_names import modules_in, parameters_in
 from ...calls.names.module_names import outermost
 from ...calls.observation import is_compiled
 from ...model.known_names import scalers_there_are, schedulers_among, schedulers_there_are
@@ -176,9 +177,11 @@ class Scene:
 
     def other_models(self) -> list[Any]:
         """Further root modules with parameters, that are no part of the first."""
-        inside = {id(module) for module in self.model().modules()}
+        inside = {id(module) for module in modules_in(self.model())}
         roots = outermost(self.recording.objects.roots.alive())
-        return [r for r in roots if id(r) not in inside and next(r.parameters(), None) is not None]
+        return [
+            r for r in roots if id(r) not in inside and next(parameters_in(r), None) is not None
+        ]
 
     def found_state(self) -> Found:
         """What belongs to the state of the training and must be looked for."""
@@ -285,7 +288,7 @@ class Scene:
         """How the training is sharded; None where it is not."""
         tensor = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
         model = self.model()
-        if tensor is not None and any(isinstance(p, tensor) for p in model.parameters()):
+        if tensor is not None and any(isinstance(p, tensor) for p in parameters_in(model)):
             return "its parameters are DTensors, of which each rank has a part"
         if any(_is(m, "torch.distributed.fsdp", "FullyShardedDataParallel") for m in _all(model)):
             return "the model is in FullyShardedDataParallel"
@@ -357,7 +360,7 @@ class Scene:
 
 
 def _all(model: Module) -> list[Any]:
-    return list(model.modules())
+    return list(modules_in(model))
 
 
 def _inside(model: Module) -> Any:

@@ -1,10 +1,12 @@
-"""The class that a module was made as, and the module inside its wrappers.
+"""The class that a module was made as, the module inside its wrappers, and what is inside it.
 
-Rules of this file: asks modules for their children and classes, and runs nothing of theirs.
+Rules of this file: asks modules for their children and classes, and runs nothing of theirs: a
+model may have something of its own by the name of `parameters` or `modules`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ...torch_types import Module
@@ -39,3 +41,25 @@ def unwrap(module: Any) -> Any:
         if not children or children[0] is None:
             return inner
         inner = children[0]
+
+
+def modules_in(root: Any) -> Iterator[Any]:
+    """Every module below and including one, each once, in torch's order."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        module = waiting.pop()
+        if module is not None and id(module) not in seen:
+            seen.add(id(module))
+            yield module
+            waiting.extend(reversed(list(module._modules.values())))
+
+
+def parameters_in(root: Any) -> Iterator[Any]:
+    """The parameters of a module and of all below it, each once, in torch's order."""
+    seen: set[int] = set()
+    for module in modules_in(root):
+        for parameter in list(module._parameters.values()):
+            if parameter is not None and id(parameter) not in seen:
+                seen.add(id(parameter))
+                yield parameter

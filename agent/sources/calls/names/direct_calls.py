@@ -12,6 +12,7 @@ from typing import Any
 
 from ...model.variables import holder_of, own_names
 from ...torch_types import Module
+from .class_names import modules_in
 
 _NEAR = 12
 _OURS = ("probing.", "torch.")
@@ -52,4 +53,4 @@ def owner_of(module: Module) -> Any:
 
 
 def _has(owner: Any, module: Module) -> bool:
-    return owner is not module and any(part is module for part in owner.modules())
+    return owner is not module and any(part is module for part in modules_in(owner))

@@ -17,7 +17,7 @@ from .....ring.writer import Names
 from .....safety.guard import Guard
 from ...model.given_names import ModelNames
 from ...torch_types import Module
-from .class_names import class_name, is_wrapper_child
+from .class_names import class_name, is_wrapper_child, parameters_in
 from .direct_calls import owner_of
 
 IDS = struct.Struct("<III")
@@ -85,7 +85,7 @@ class ModuleNames:
         text = self._models.root_text(root)
         for path, module in walk(root, "", set()):
             self._remember(module, path or class_name(module), text)
-        if next(root.parameters(), None) is not None:
+        if next(parameters_in(root), None) is not None:
             self.with_parameters.add(self.known[id(root)])
         return self.known[id(root)]
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...accelerator import Accelerator, is_capturing
+from ...calls.names.class_names import parameters_in
 from ...shared.recording import Recording
 from ...torch_types import Module, Tensor
 from ..gradient_tensors import is_plain, norms_of
@@ -63,7 +64,7 @@ def look_at_weights(
 
 
 def _all_of(roots: list[Module]) -> list[Any]:
-    return list({id(p): p for root in roots for p in root.parameters()}.values())
+    return list({id(p): p for root in roots for p in parameters_in(root)}.values())
 
 
 def _weights_of(roots: list[Module], torch: Any) -> list[Any]:

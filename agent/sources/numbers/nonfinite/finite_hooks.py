@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...calls import dynamo
+from ...calls.names.class_names import modules_in
 from ...calls.names.module_names import outermost, walk
 from ...module_hook import ModuleHook
 from ...shared.recording import Recording
@@ -105,7 +106,7 @@ class Hooks:
                 continue
             watched = Watched(module, path, root, text)
             if watched.is_compiled or self._is_closed(module):
-                inside.update(id(below) for below in module.modules())
+                inside.update(id(below) for below in modules_in(module))
             if self._is_closed(module):
                 self.closed.append(watched.name)
                 continue

@@ -7,6 +7,7 @@ belong to both, so that nothing can be said before the pass is over.
 
 from __future__ import annotations
 
+from ...calls.names.class_names import parameters_in
 from ...shared.recording import Recording
 from ..gradient_tensors import gradients_of
 from .bad_weights import have_finite_norms, owners_of
@@ -73,7 +74,7 @@ class GradientOrigin:
         """No gradient between modules is wrong; one of a parameter may be all the same."""
         roots = self._recording.objects.roots.alive()
         owners = owners_of(self._recording, roots)
-        named = {id(p): p for root in roots for p in root.parameters()}
+        named = {id(p): p for root in roots for p in parameters_in(root)}
         pairs, _ = gradients_of(list(named.values()))
         if not pairs:
             return

@@ -13,6 +13,7 @@ from typing import Any
 from .....ring.format import DONE, FAILED, NULL_FLOAT, NULL_INT, NULL_NAME
 from .....ring.writer import RingWriter
 from ...accelerator import Accelerator
+from ...calls.names.class_names import parameters_in
 from ...data.shapes import Size
 from ...model.model_flops import ModelFlops, autocast_type
 from ...numbers.number import Number
@@ -116,7 +117,7 @@ class StepRows:
 
     def trains(self, root: Module) -> None:
         """This is the root module that is trained."""
-        parameter = next(root.parameters(), None)
+        parameter = next(parameters_in(root), None)
         if parameter is not None:
             self._accelerator.meet(parameter.device)
 
