@@ -8,6 +8,7 @@ exception unchanged. No attribute of the user's classes or objects changes.
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 from collections.abc import Callable
@@ -19,8 +20,6 @@ from ..torch_types import Optimizer
 
 _CELL = "func"
 _DEEPEST = 8
-STAND_INS: set[CodeType] = set()
-"""The code of all that stands between torch's function and a step."""
 
 
 class StepErrors:
@@ -49,7 +48,9 @@ class StepErrors:
         cell = _cell_of(cls)
         if cell is not None and id(cell) not in self._cells:
             theirs = cell.cell_contents
-            ours = self._around(theirs)
+            ours = _StandIn(theirs, self._failed)
+            for code in STAND_INS:
+                dynamo.leave_out(code)
             self._cells[id(cell)] = (cell, theirs, ours)
             cell.cell_contents = ours
 
@@ -61,26 +62,36 @@ class StepErrors:
         self._cells.clear()
         self.known.clear()
 
-    def _around(self, step: Callable[..., object]) -> Callable[..., Any]:
-        """What stands in for a step."""
-        failed = self._failed
-        is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
 
-        @functools.wraps(step)
-        def stand_in(*args: object, **kwargs: object) -> Any:
-            if is_compiling():
-                return step(*args, **kwargs)
-            try:
-                return step(*args, **kwargs)
-            except BaseException:
-                failed()
-                raise
+class _StandIn:
+    """What stands in for a step; it stays behind where the step's class is copied or pickled.
 
-        function: Any = stand_in
-        function.__code__ = function.__code__.replace()  # of its own: what is set for it stays set
-        STAND_INS.add(function.__code__)
-        dynamo.leave_out(function.__code__)
-        return stand_in
+    Some libraries send classes of a script to other processes, with all that their functions hold.
+    """
+
+    def __init__(self, step: Callable[..., object], failed: Callable[[], None]) -> None:
+        self._step: Any = step
+        self._failed = failed
+        self._is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
+        functools.update_wrapper(self, step)
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        """As torch calls it."""
+        if self._is_compiling():
+            return self._step(*args, **kwargs)
+        try:
+            return self._step(*args, **kwargs)
+        except BaseException:
+            self._failed()
+            raise
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What stands for it: the step, since the copy of a function is that function."""
+        return copy.copy, (self._step,)
+
+
+STAND_INS: set[CodeType] = {_StandIn.__call__.__code__}
+"""The code of all that stands between torch's function and a step."""
 
 
 def _cell_of(cls: type) -> CellType | None:

@@ -20,6 +20,7 @@ from ....safety.guard import Guard
 from ....safety.other_stacks import current_stacks
 from ....tables import STAGES
 from ..calls import dynamo
+from ..module_hook import ModuleHook
 from ..out_of_memory.step_errors import STAND_INS, StepErrors
 from ..shared.recording import Recording
 from ..shared.thread_state import MAX_DEPTH, ThreadState
@@ -93,12 +94,11 @@ class OptimizerSteps:
         """Put the hooks in place, at a moment at which that harms no step."""
         if not self._hooks.wait_unused():
             raise RuntimeError("an optimizer is inside its hooks and does not get out of them")
-        hooks: tuple[Any, ...] = (self._before, self._after)
-        dynamo.leave_out_with_calls([hook.__code__ for hook in hooks])
+        dynamo.leave_out_with_calls([_StepHook.__call__.__code__])
         optimizer = sys.modules["torch.optim.optimizer"]
         self._handles = [
-            optimizer.register_optimizer_step_pre_hook(self._before),
-            optimizer.register_optimizer_step_post_hook(self._after),
+            optimizer.register_optimizer_step_pre_hook(_StepHook(self, self._step_begins)),
+            optimizer.register_optimizer_step_post_hook(_StepHook(self, self._step_ends)),
         ]
 
     def _remove(self) -> None:
@@ -118,21 +118,10 @@ class OptimizerSteps:
         original(optimizer, *args, **kwargs)
         self.guard.run(self._recording.objects.made.add, optimizer)
 
-    @dynamo.never_inlined
-    def _before(
-        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> None:
-        """An optimizer is about to step."""
-        if self.is_on:
-            try:
-                self._step_begins(optimizer, args, kwargs)
-            except Exception:  # noqa: BLE001 - never harm the host
-                self.guard.fault()
-
     def _step_begins(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
-        """The same, where it may fail."""
+        """An optimizer is about to step."""
         recording = self._recording
         if recording.safe_points.closed:
             recording.safe_points.torch_called()
@@ -159,17 +148,6 @@ class OptimizerSteps:
         if self._recording.ooms is not None:
             self._recording.ooms.raised(OPTIMIZER_PHASE)
 
-    @dynamo.never_inlined
-    def _after(
-        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> None:
-        """An optimizer has stepped."""
-        if self.is_on:
-            try:
-                self._step_ends(optimizer, args, kwargs)
-            except Exception:  # noqa: BLE001 - never harm the host
-                self.guard.fault()
-
     def _open_row(self, optimizer: Optimizer, thread: ThreadState, *, is_part: bool) -> None:
         recording, key, number = self._recording, id(optimizer), thread.native_id
         name = recording.names.intern(type(optimizer).__name__)
@@ -191,6 +169,7 @@ class OptimizerSteps:
     def _step_ends(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
+        """An optimizer has stepped."""
         recording, key = self._recording, id(optimizer)
         thread, clock = recording.threads.state, recording.costs.clock
         entered = clock()
@@ -220,6 +199,27 @@ class OptimizerSteps:
             recording.costs.add("optimizers", took_ns)
         if has_ended and recording.safe_points.waiting:
             recording.safe_points.step_ended()
+
+
+class _StepHook(ModuleHook):
+    """One of our two hooks.
+
+    A class of the script that some library sends to another process takes torch's lists of hooks
+    along, since its step refers to them: what is ours in them stays behind.
+    """
+
+    def __init__(self, steps: OptimizerSteps, call: Callable[..., None]) -> None:
+        super().__init__(call)
+        self._steps = steps
+
+    @dynamo.never_inlined
+    def __call__(self, *args: object) -> None:
+        """As torch calls it."""
+        if self._steps.is_on:
+            try:
+                self._call(*args)
+            except Exception:  # noqa: BLE001 - never harm the host
+                self._steps.guard.fault()
 
 
 class _HookLists:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import copy
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,11 +12,13 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch")
+import torch
 from torch import nn
 
 import probing.agent
 from probing.agent.recording.first_use import _Wire
 from probing.agent.sources.numbers.gradient_norms import GradientNorms
+from probing.agent.sources.out_of_memory.step_errors import StepErrors, _cell_of
 from probing.agent.sources.steps.optimizers import OptimizerSteps
 from probing.safety.guard import Guard
 
@@ -83,13 +87,43 @@ def test_a_sharded_model_may_be_clipped_by_keywords(*, by_name: bool) -> None:
     assert (clip_of_model.max_norm, clip_of_model.tensors) == (1.5, 2)
 
 
-def test_hooks_of_optimizers_are_not_compiled_along() -> None:
-    """torch.compile would warn of what it cannot trace in them, which ends some scripts."""
+def _hooks_of_optimizers() -> list[Any]:
+    """What is ours in torch's lists of hooks while it records."""
     steps: Any = OptimizerSteps.__new__(OptimizerSteps)
     steps._hooks = SimpleNamespace(wait_unused=lambda: True)
     steps._register()
     hooks = [hook for handle in steps._handles for hook in handle.hooks_dict_ref().values()]
     steps._remove()
-    ours = [hook for hook in hooks if getattr(hook, "__self__", None) is steps]
-    assert len(ours) == 2
-    assert all(hook._torchdynamo_disable for hook in ours)
+    return [hook for hook in hooks if getattr(hook, "_steps", None) is steps]
+
+
+def test_hooks_of_optimizers_are_not_compiled_along() -> None:
+    """torch.compile would warn of what it cannot trace in them, which ends some scripts."""
+    hooks = _hooks_of_optimizers()
+    assert len(hooks) == 2
+    assert all(type(hook).__call__._torchdynamo_disable for hook in hooks)
+
+
+class Plain(torch.optim.SGD):
+    """An optimizer of a script, with a step of its own."""
+
+    def step(self, closure: Any = None) -> Any:
+        """As of torch."""
+        return super().step(closure)
+
+
+def test_a_class_of_an_optimizer_may_be_sent() -> None:
+    """What cloudpickle takes along of a script's class: its step, and torch's lists of hooks."""
+    optimizer, errors = Plain([torch.ones(1, requires_grad=True)], lr=0.1), StepErrors(print)
+    cell: Any = _cell_of(Plain)
+    theirs = cell.cell_contents
+    errors.watch(optimizer)
+    try:
+        assert cell.cell_contents is not theirs
+        assert copy.copy(cell.cell_contents) is theirs
+    finally:
+        errors.stop()
+    for hook in _hooks_of_optimizers():
+        sent = pickle.dumps(hook)
+        assert b"probing" not in sent
+        assert pickle.loads(sent)(optimizer, (), {}) is None
