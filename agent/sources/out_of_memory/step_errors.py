@@ -29,11 +29,12 @@ class StepErrors:
         known: The classes of optimizers whose errors are seen, as far as they can be.
     """
 
-    def __init__(self, failed: Callable[[], None]) -> None:
+    def __init__(self, failed: Callable[[Any], None]) -> None:
         """Begin without any.
 
         Args:
-            failed: Called in the handler of an exception that leaves a step; never raises.
+            failed: Called with the optimizer, in the handler of an exception that leaves a step;
+                never raises.
         """
         self._failed = failed
         self._cells: dict[int, tuple[CellType, Any, Any]] = {}  # by id: the cell, theirs and ours
@@ -69,20 +70,20 @@ class _StandIn:
     Some libraries send classes of a script to other processes, with all that their functions hold.
     """
 
-    def __init__(self, step: Callable[..., object], failed: Callable[[], None]) -> None:
+    def __init__(self, step: Callable[..., object], failed: Callable[[Any], None]) -> None:
         self._step: Any = step
         self._failed = failed
         self._is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
         functools.update_wrapper(self, step)
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: Any, **kwargs: object) -> Any:
         """As torch calls it."""
         if self._is_compiling():
             return self._step(*args, **kwargs)
         try:
             return self._step(*args, **kwargs)
         except BaseException:
-            self._failed()
+            self._failed(args[0])
             raise
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -142,11 +142,26 @@ class OptimizerSteps:
         if took_ns := clock() - start:
             recording.costs.add("optimizers", took_ns)
 
-    def _failed(self) -> None:
+    def _failed(self, optimizer: Optimizer) -> None:
         """A step has ended by an exception, which goes on to the caller."""
         self._recording.threads.state.optimizing = 0
         if self._recording.ooms is not None:
             self._recording.ooms.raised(OPTIMIZER_PHASE)
+        self.guard.run(self._close_failed, optimizer)
+
+    def _close_failed(self, optimizer: Optimizer) -> None:
+        """What comes behind it is no part of it, should the script go on."""
+        self._in_base.discard(id(optimizer))
+        opened = self._open.pop(id(optimizer), None)
+        if opened is not None:
+            self._close_row(opened, FAILED, NULL_INT)
+
+    def _close_row(self, opened: _Step, state: int, bytes_: int) -> None:
+        """A step has ended, however it has."""
+        recording, now = self._recording, time.perf_counter_ns()
+        recording.trace.close_row(opened[1], state, now - opened[2], bytes_)
+        if recording.threads.state.native_id == recording.training_thread:
+            recording.rows.phases.leave(now)
 
     def _open_row(self, optimizer: Optimizer, thread: ThreadState, *, is_part: bool) -> None:
         recording, key, number = self._recording, id(optimizer), thread.native_id
@@ -184,11 +199,8 @@ class OptimizerSteps:
             is_part = self._hooks.is_part()
             name = recording.names.intern(type(optimizer).__name__)
         else:
-            name, word, start, is_part = opened
-            now = time.perf_counter_ns()
-            recording.trace.close_row(word, DONE, now - start, recording.now.bytes)
-            if thread.native_id == recording.training_thread:
-                recording.rows.phases.leave(now)
+            name, _, _, is_part = opened
+            self._close_row(opened, DONE, recording.now.bytes)
         has_ended = False
         if not is_part:
             thread.optimizing = 0

@@ -225,8 +225,8 @@ class Failing(torch.optim.SGD):
 @pytest.mark.slow
 def test_the_guard_of_steps_comes_and_goes() -> None:
     """It sees what leaves a step, also one that a scheduler has wrapped, and leaves no trace."""
-    seen: list[str] = []
-    errors = StepErrors(lambda: seen.append("failed"))
+    seen: list[object] = []
+    errors = StepErrors(seen.append)
     model = torch.nn.Linear(2, 2)
     optimizer = Failing(model.parameters(), lr=0.1)
     torch.optim.lr_scheduler.ConstantLR(optimizer)

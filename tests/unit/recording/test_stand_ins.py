@@ -20,6 +20,7 @@ from probing.agent.recording.first_use import _Wire
 from probing.agent.sources.numbers.gradient_norms import GradientNorms
 from probing.agent.sources.out_of_memory.step_errors import StepErrors, _cell_of
 from probing.agent.sources.steps.optimizers import OptimizerSteps
+from probing.ring.format import FAILED, NULL_INT
 from probing.safety.guard import Guard
 
 pytestmark = pytest.mark.torch
@@ -101,7 +102,8 @@ def test_hooks_of_optimizers_are_not_compiled_along() -> None:
     """torch.compile would warn of what it cannot trace in them, which ends some scripts."""
     hooks = _hooks_of_optimizers()
     assert len(hooks) == 2
-    assert all(type(hook).__call__._torchdynamo_disable for hook in hooks)
+    calls: list[Any] = [type(hook).__call__ for hook in hooks]
+    assert all(call._torchdynamo_disable for call in calls)
 
 
 class Plain(torch.optim.SGD):
@@ -114,7 +116,10 @@ class Plain(torch.optim.SGD):
 
 def test_a_class_of_an_optimizer_may_be_sent() -> None:
     """What cloudpickle takes along of a script's class: its step, and torch's lists of hooks."""
-    optimizer, errors = Plain([torch.ones(1, requires_grad=True)], lr=0.1), StepErrors(print)
+    optimizer, errors = (
+        Plain([torch.ones(1, requires_grad=True)], lr=0.1),
+        StepErrors(lambda _: None),
+    )
     cell: Any = _cell_of(Plain)
     theirs = cell.cell_contents
     errors.watch(optimizer)
@@ -127,3 +132,37 @@ def test_a_class_of_an_optimizer_may_be_sent() -> None:
         sent = pickle.dumps(hook)
         assert b"probing" not in sent
         assert pickle.loads(sent)(optimizer, (), {}) is None
+
+
+class Failing(torch.optim.SGD):
+    """One whose step fails, as for want of memory."""
+
+    def step(self, closure: Any = None) -> Any:
+        """As of torch."""
+        raise MemoryError
+
+
+def test_a_step_that_failed_is_over() -> None:
+    """Its row is closed, and what comes behind it is no part of the optimizer's time."""
+    optimizer, closed, left = Failing([torch.ones(1)]), list[Any](), list[int]()
+    recording: Any = SimpleNamespace(
+        ooms=None,
+        rows=SimpleNamespace(phases=SimpleNamespace(leave=left.append)),
+        threads=SimpleNamespace(state=SimpleNamespace(native_id=1, optimizing=1)),
+        trace=SimpleNamespace(close_row=lambda *row: closed.append(row)),
+        training_thread=1,
+    )
+    steps: Any = OptimizerSteps.__new__(OptimizerSteps)
+    steps.guard, steps._recording = Guard("", lambda: None), recording
+    steps._open, steps._in_base = {id(optimizer): (1, 7, 0, False)}, {id(optimizer)}
+    errors = StepErrors(steps._failed)
+    errors.watch(optimizer)
+    try:
+        for _ in range(2):
+            with pytest.raises(MemoryError):
+                optimizer.step()
+    finally:
+        errors.stop()
+    assert [row[:2] + row[3:] for row in closed] == [(7, FAILED, NULL_INT)]
+    assert closed[0][2] == left[0]
+    assert (steps._open, steps._in_base, steps.guard.faults) == ({}, set(), 0)
