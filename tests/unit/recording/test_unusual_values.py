@@ -176,7 +176,7 @@ def test_a_weight_that_was_computed_is_not_asked_for_its_gradient() -> None:
             root(torch.ones(1, 1)).sum().backward()
             steps.pass_begins(root, has_optimizer=False)
             steps.pass_ended(root, creates_graph=False)
-    assert [seen.parameter() for seen in steps._seen] == [model.weight, model.bias]
+    assert [seen.parameter.find() for seen in steps._seen] == [model.weight, model.bias]
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
