@@ -6,10 +6,12 @@ way: outputs must be bit-equal. Afterwards the program waits to be ended.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import pickle
 import sys
+import threading
 import time
 from typing import Any
 
@@ -66,6 +68,34 @@ def inference() -> None:
     with torch.no_grad():
         for _ in range(3):
             assert torch.equal(model(x), plain(model, x))
+
+
+def inference_at_once() -> None:
+    model, x = net().eval(), example()
+    is_inside, may_go_on = threading.Event(), threading.Event()
+
+    def wait(_: nn.Module, args: tuple[torch.Tensor]) -> None:
+        if len(args[0]) == 1:
+            is_inside.set()
+            assert may_go_on.wait(60)
+
+    @torch.no_grad()
+    def serve(batch: torch.Tensor) -> None:
+        model(batch)
+
+    model.register_forward_pre_hook(wait)
+    first, second = (threading.Thread(target=serve, args=(x[:n],)) for n in (1, 2))
+    first.start()
+    assert is_inside.wait(60)
+    serve(x)
+    serve(x)
+    may_go_on.set()
+    first.join()
+    with contextlib.suppress(RuntimeError):
+        serve(x[:, :1])  # of another width
+    second.start()
+    second.join()
+    serve(x)
 
 
 def training() -> None:

@@ -78,6 +78,19 @@ def test_inference_counts_calls_of_the_root(record: Record) -> None:
         sample_gradients(probing.connect(one.pid), 1, timeout_s=DEADLINE_S)
 
 
+def test_of_calls_that_threads_make_at_once_one_is_a_step(record: Record) -> None:
+    """A call that fails is none, and keeps no other thread's from being one."""
+    ask = record("inference_at_once")
+    steps = ask("FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
+    assert [(step["step"], step["samples"]) for step in steps] == [(0, 1), (1, 2), (2, 3)]
+    assert len({step["thread_id"] for step in steps}) == 3
+    assert all(step["forward_s"] <= step["duration"] for step in steps)
+    rows = ask("FROM python.torch_trace WHERE stage = 'step' AND duration IS NOT NULL")
+    assert [row["thread_id"] for row in rows] == [step["thread_id"] for step in steps]
+    (told,) = ask("SELECT note FROM probing.sources WHERE source = 'optimizers'")
+    assert told["note"].endswith("; of calls that several threads make at once, one is")
+
+
 def test_training_counts_optimizer_steps(record: Record) -> None:
     """Micro-batches belong to one step; optimizer and whole steps have rows of their own."""
     ask = record("training")

@@ -346,7 +346,7 @@ class ModuleCalls:
                 self._backward.roots.root_left(module, result)
             self._leave_phase(thread)
             if self._progress.is_inference:
-                self._progress.root_left(module)
+                self._progress.root_left(module, thread)
             if self._recording.collectives is not None:
                 self._recording.collectives.rows.poll_seldom(time.perf_counter_ns())
         if took_ns := clock() - start:
@@ -361,6 +361,7 @@ class ModuleCalls:
             self._recording.rows.phases.leave(time.perf_counter_ns())
             if failed:
                 self._recording.rows.call_failed()
+                self._progress.counted.inferring = None
 
     def _note_failure(self, depth: int, word: int, start: int) -> None:
         """Close the row of a call that has ended by an exception, which goes on to the caller.

@@ -82,13 +82,13 @@ class Progress:
             Whether the call is evaluation: then it is no part of a step.
         """
         root, recording, main = call.root, self._recording, self._main
+        may_train = call.has_grad and call.has_optimizer
         if thread.native_id != recording.training_thread and self.counted.is_apart(
-            thread, is_main=root is main.now(), has_trained=self._has_trained
+            thread, is_main=root is main.now(), has_trained=self._has_trained, may_train=may_train
         ):
             return False
         if self._pending:
             self._settle(thread)
-        may_train = call.has_grad and call.has_optimizer
         if call.has_grad:
             self._come(trains=call.has_parameters)
         if call.has_parameters:
@@ -103,23 +103,24 @@ class Progress:
             return False
         recording.training_thread = thread.native_id
         self.counted.trains(is_certain=may_train)
-        if self._rows.is_open:
+        if self._rows.is_open and not (self.is_inference and self.counted.inferring is not thread):
             if self._rows.trace_word is None:
                 self._rows.open_trace(call.ids, thread.native_id)
         elif call.has_grad or not call.has_optimizer or recording.safe_points.stepping:
-            is_training = may_train or recording.safe_points.stepping or self.hand.is_on
-            self.is_inference = not is_training
+            self.is_inference = not (may_train or recording.safe_points.stepping or self.hand.is_on)
+            self.counted.inferring = thread if self.is_inference else None
             self._open(call.ids, thread)
             self._has_trained = call.has_grad
             if thread.optimizing == recording.session:  # the optimizer calls the model
                 recording.rows.phases.enter(OPTIMIZER, self._rows.started_ns)
         return False
 
-    def root_left(self, root: Module) -> None:
+    def root_left(self, root: Module, thread: ThreadState) -> None:
         """A root module's call has ended while `is_inference`: the end of such a step."""
-        if self._main.now() is root:
+        if self.counted.inferring is thread and self._main.now() is root:
             self._count.inferred += not self._recording.safe_points.stepping
             self._rows.infer(self._recording.training_thread, self._main.named([root]))
+            self.counted.inferring = None
 
     def evaluated(self) -> None:
         """A call that is evaluation has ended."""
@@ -260,7 +261,7 @@ class Progress:
         self._pending.clear()
         self._passes, self._is_mark_pending = 0, False
         self._held.forget()
-        self._notes.last = None
+        self._notes.last = self.counted.inferring = None
         self._evaluations.forget()
         self._rows.abandon()
 
@@ -271,7 +272,7 @@ class Progress:
 
     def _restart(self) -> None:
         """What the step in progress has done was another thread's: it begins now."""
-        self._has_trained = False
+        self.is_inference = self._has_trained = False
         self._rows.restart(time.perf_counter_ns(), ())
 
     def _come(self, thread: ThreadState | None = None, *, trains: bool = True) -> None:
@@ -307,8 +308,7 @@ class Progress:
                 return True
             self._go_on()
             return False
-        is_training = call.has_optimizer or self.hand.is_on or self._recording.safe_points.stepping
-        if not is_training:
+        if not (call.has_optimizer or self.hand.is_on or self._recording.safe_points.stepping):
             return False
         is_evaluation = self._evaluations.is_evaluation(call.called, call.samples)
         if self._evaluations.is_on and not is_evaluation:

@@ -14,6 +14,7 @@ from .ends.trainings import Trainings
 _INFERENCE = (
     "no training is seen: each call of a model is a step, unless the script calls probing.step()"
 )
+_AT_ONCE = "; of calls that several threads make at once, one is"
 
 
 class StepWords:
@@ -30,7 +31,8 @@ class StepWords:
     def told(self, count: StepCount, *, is_stepping: bool, is_marked: bool) -> str | None:
         """All of it; None before the first step has ended."""
         if not is_stepping:
-            return _INFERENCE if count.inferred else None
+            at_once = _AT_ONCE if self._thread.infers_beside else ""
+            return f"{_INFERENCE}{at_once}" if count.inferred else None
         parts = (self._ends(count, is_marked=is_marked), self._thread.told())
         return "; ".join(part for part in parts if part is not None)
 

@@ -3,7 +3,8 @@
 Rules of this file: runs in the training threads, once per pass and step. What belongs to a training
 beside the counted one is no part of any step: its calls, passes, losses and optimizers. A thread
 trains by itself if it makes backward passes and steps an optimizer; one that only computes for the
-counted training, or only steps its optimizers, takes part in that.
+counted training, or only steps its optimizers, takes part in that. Where nothing is trained, no
+step is a call that begins during another thread's.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ before that is the one that counts."""
 
 
 class CountedThread:
-    """That which trained first, until it ends, or another one steps again and again meanwhile."""
+    """That which trained first, until it ends, or another one steps again and again meanwhile.
+
+    Attributes:
+        inferring: The thread whose call of a model is the step in progress, one of inference.
+        infers_beside: Whether another one has called a model meanwhile.
+    """
 
     def __init__(self, recording: Recording, members: Members, restart: Callable[[], None]) -> None:
         """Begin with none.
@@ -36,6 +42,8 @@ class CountedThread:
         self._recording = recording
         self._members = members
         self._restart = restart
+        self.inferring: ThreadState | None = None
+        self.infers_beside = False
         self._trains = False  # the counted one does
         self._elsewhere = self._trained_ns = 0
         self._counted: set[int] = set()
@@ -52,15 +60,20 @@ class CountedThread:
         if is_certain:
             self._elsewhere, self._trained_ns = 0, time.perf_counter_ns()
 
-    def is_apart(self, thread: ThreadState, *, is_main: bool, has_trained: bool) -> bool:
-        """Whether a root that a thread calls is no part of the counted training.
+    def is_apart(
+        self, thread: ThreadState, *, is_main: bool, has_trained: bool, may_train: bool
+    ) -> bool:
+        """Whether a root that a thread calls is no part of the counted training, or inference.
 
         Args:
             is_main: Whether it is the model that counts.
             has_trained: Whether the step in progress has trained something.
+            may_train: Whether the call may be part of a training.
         """
         if not self._is_other(thread):
-            return False
+            is_beside = self.inferring is not None and not may_train
+            self.infers_beside = self.infers_beside or is_beside
+            return is_beside
         if self._follows(thread):
             if not is_main:
                 self._restart()
@@ -71,10 +84,13 @@ class CountedThread:
         """Another thread than the counted one makes a backward pass.
 
         Returns:
-            Whether it is the counted one from now on, because that has ended.
+            Whether it is the counted one from now on, because that has ended, or only infers.
         """
         self._passed.add(thread.native_id)
-        has_ended = self._is_other(thread) and self._follows(thread)
+        if self._is_other(thread):
+            has_ended = self._follows(thread)
+        elif has_ended := self.inferring is not None:
+            self._take(thread)
         if has_ended:
             self._restart()
         return has_ended
@@ -151,7 +167,7 @@ class CountedThread:
         self._beside.pop(thread.native_id, None)
         self._counted.clear()
         self._elsewhere = 0
-        recording = self._recording
+        self.inferring, recording = None, self._recording
         recording.objects.beside.clear()
         recording.training_thread = thread.native_id
 

@@ -56,7 +56,13 @@ class OpenStep:
         self._inferred: tuple[int | None, int] | None = None
 
     def open(self, ids: Ids | None, thread_id: int, now_ns: int | None = None) -> None:
-        """Open the rows of a step; that of torch_trace waits until the root's name is known."""
+        """Open the rows of a step; that of torch_trace waits until the root's name is known.
+
+        One that is open, a call of a model that failed, begins anew.
+        """
+        if self.is_open:
+            self.restart(time.perf_counter_ns(), ())
+            return
         self.started_ns = time.perf_counter_ns() if now_ns is None else now_ns
         self._inferred = None
         if ids is not None:
