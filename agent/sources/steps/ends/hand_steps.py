@@ -64,11 +64,13 @@ class HandSteps:
         self._passes = 0  # since a step ended
         self._round = 0
         self._is_foretold = self._is_marked = False
+        self._has_stepped = False  # an optimizer of torch
+        self._makes_gradients = True  # the pass after which patience ends
 
     def optimizer_stepped(self) -> None:
         """An optimizer of torch is in use after all."""
         self.is_on = self.has_passed = False
-        self._unused = 0
+        self._has_stepped, self._unused = True, 0
         self._first = None
         self._round, self._is_foretold = 0, False
         self._seen.clear()
@@ -77,7 +79,8 @@ class HandSteps:
         """A backward pass is about to begin, outside of any optimizer's step.
 
         Passes alone do not show that an optimizer is not used: an attack on the input makes many
-        before each step.
+        before each step, as do the samples of an energy-based model. After an optimizer has stepped
+        they show nothing, however many there are.
 
         Args:
             root: The model that was called; None where there is none.
@@ -86,7 +89,8 @@ class HandSteps:
         if self.is_on or not has_optimizer:
             self.is_on = True
         elif self._unused > _PATIENCE:
-            self.is_on = self._is_written(root) or self._unused > _MOST_PATIENCE
+            is_over = self._unused > _MOST_PATIENCE and self._makes_gradients
+            self.is_on = self._is_written(root) or (is_over and not self._has_stepped)
         elif self._first is None and self._unused > 1 and root is not None:
             self._remember(root)
 
@@ -128,6 +132,10 @@ class HandSteps:
             creates_graph: Whether its results are to be differentiated again: then it is part of
                 a loss.
         """
+        if self._unused == _MOST_PATIENCE and root is not None and not self.is_on:
+            self._makes_gradients = any(
+                p.is_leaf and p.grad is not None for _, p in held_by_modules(root)
+            )
         if not self.is_on or creates_graph or self._is_marked:
             return
         self.has_passed = True
