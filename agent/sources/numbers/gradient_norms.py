@@ -30,6 +30,7 @@ from .gradient_tensors import (
 from .number import read_number
 
 _FSDP1 = "torch.distributed.fsdp.fully_sharded_data_parallel"
+_EUCLIDEAN = 2.0
 _PART_OF_BUDGET = 0.05
 _BYTES_PER_NS = 200.0
 """How fast a device reads at the least; its own clock is not asked, because that would wait."""
@@ -57,10 +58,13 @@ class GradientNorms(StandInSource):
         self._interval = Interval(share * _PART_OF_BUDGET)
         self._last_ns = 0
         self._is_warm = False
+        self._kind: Any = _EUCLIDEAN
+        self._apart: int | None = None  # the step in which something was clipped by another norm
         module = sys.modules["torch.nn.utils.clip_grad"]
         self._sharded_clip: StandIn | None = None
+        taken = StandIn(module, "_get_total_norm", self._around_norm)
         clip, looks = StandIn(module, "_clip_grads_with_norm_", self._around), recording.events
-        super().__init__("gradient norms", [clip], looks, before_step=self._before_step)
+        super().__init__("gradient norms", [taken, clip], looks, before_step=self._before_step)
 
     def start(self) -> None:
         """Take norms from now on."""
@@ -89,11 +93,25 @@ class GradientNorms(StandInSource):
     ) -> Any:
         """FSDP1 clips by the norm of all ranks' gradients, which it gives back."""
         norm = original(*args, **kwargs)
+        self._meet_kind(2, args, kwargs)
         clock = self._recording.costs.clock
         start = clock()
         self.guard.run(self._note_sharded, norm, args, kwargs)
         self._recording.costs.add("gradient norms", clock() - start)
         return norm
+
+    def _around_norm(
+        self, original: Callable[..., object], /, *args: object, **kwargs: object
+    ) -> Any:
+        """The norm is taken that gradients are to be clipped by."""
+        self._meet_kind(1, args, kwargs)
+        return original(*args, **kwargs)
+
+    def _meet_kind(self, place: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Remember which norm it is, by its place among the arguments."""
+        recording = self._recording
+        if recording.threads.state.native_id == recording.training_thread:
+            self._kind = args[place] if len(args) > place else kwargs.get("norm_type", _EUCLIDEAN)
 
     def _around(self, original: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
         """Gradients are clipped by their norm."""
@@ -103,20 +121,47 @@ class GradientNorms(StandInSource):
         self._recording.costs.add("gradient norms", clock() - start)
         return original(*args, **kwargs)
 
-    def _note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Remember the norm; of several in a step, the last."""
+    def _note(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_behind: bool = False
+    ) -> None:
+        """Remember the norm, if it is that of all gradients; of several in a step, the last."""
         norm = kwargs["total_norm"] if "total_norm" in kwargs else args[2]
         thread = self._recording.threads.state
         self._recording.objects.clip = clip_of(*args[:2], **kwargs)
-        if thread.native_id == self._recording.training_thread:
+        clipped = args[0] if args else kwargs.get("parameters")
+        if thread.native_id != self._recording.training_thread:
+            return
+        if not self._is_apart(clipped, is_behind=is_behind):
             number = read_number(norm, self._accelerator)
             rows, clip = self._recording.rows, self._recording.objects.clip
             rows.norm = number or rows.norm
             rows.max_norm = clip.max_norm if number is not None and clip is not None else None
 
+    def _is_apart(self, clipped: Any, *, is_behind: bool) -> bool:
+        """Whether a norm is another than the Euclidean one of all gradients, or comes behind one.
+
+        Our own is taken as the first of these is about to clip, when it is time to.
+
+        Args:
+            is_behind: Whether it has clipped already.
+        """
+        recording, kind, self._kind = self._recording, self._kind, _EUCLIDEAN
+        if self._apart == recording.step:
+            return True
+        objects = recording.objects
+        optimizer = None if objects.optimizer is None else objects.optimizer()
+        optimizer = optimizer or next(iter(objects.counted_optimizers(objects.made)), None)
+        if kind == _EUCLIDEAN and (optimizer is None or not is_part(clipped, optimizer)):
+            return False
+        if optimizer is not None and not (is_behind or recording.passing):
+            self._consider(optimizer, (), {})
+        self._apart = recording.step
+        return True
+
     def _note_sharded(self, norm: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Remember the norm that FSDP1 gave back, and what it clipped."""
-        self._note((list(args[0].parameters()), *args[1:2]), {**kwargs, "total_norm": norm})
+        given = (list(args[0].parameters()), *args[1:2])
+        self._note(given, {**kwargs, "total_norm": norm}, is_behind=True)
 
     def _before_step(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
@@ -128,7 +173,9 @@ class GradientNorms(StandInSource):
             self.guard.run(self._meet_sharded)
         if counted is None or counted() is not optimizer:
             return
-        if recording.threads.state.native_id == recording.training_thread:
+        if recording.threads.state.native_id != recording.training_thread:
+            return
+        if self._apart != recording.step:  # else what there is now has been clipped
             try:
                 self._consider(optimizer, args, kwargs)
             except Exception:  # noqa: BLE001 - never harm the host
@@ -175,6 +222,17 @@ def clip_of(
     if not isinstance(max_norm, float | int) or not isinstance(clipped, list) or not clipped:
         return None
     return Clip(float(max_norm), (id(clipped[0]), id(clipped[-1])), len(clipped))
+
+
+def is_part(clipped: Any, optimizer: Optimizer) -> bool:
+    """Whether only some of an optimizer's gradients are clipped, as of each layer by itself."""
+    parameters = parameters_of(optimizer)
+    if not isinstance(clipped, list) or not clipped or len(clipped) >= len(parameters):
+        return False
+    first = clipped[0]
+    if all(parameter is not first for parameter in parameters):  # another optimizer's
+        return False
+    return len(clipped) < sum(parameter.grad is not None for parameter in parameters)
 
 
 def total_norm(optimizer: Optimizer) -> tuple[Any, int] | None:

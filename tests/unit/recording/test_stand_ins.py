@@ -19,6 +19,7 @@ import probing.agent
 from probing.agent.recording.first_use import _Wire
 from probing.agent.sources.numbers.gradient_norms import GradientNorms
 from probing.agent.sources.out_of_memory.step_errors import StepErrors, _cell_of
+from probing.agent.sources.shared.objects import Objects
 from probing.agent.sources.steps.optimizers import OptimizerSteps
 from probing.ring.format import FAILED, NULL_INT
 from probing.safety.guard import Guard
@@ -69,13 +70,15 @@ def test_a_sharded_model_may_be_clipped_by_keywords(*, by_name: bool) -> None:
     """FSDP1's own clipping, called as scripts or as Lightning Fabric calls it."""
     recording: Any = SimpleNamespace(
         costs=SimpleNamespace(clock=lambda: 0, add=lambda *_: None),
-        objects=SimpleNamespace(clip=None),
+        objects=Objects(),
         rows=SimpleNamespace(norm=None, max_norm=None),
         threads=SimpleNamespace(state=SimpleNamespace(native_id=1)),
         training_thread=1,
+        step=0,
     )
     norms: Any = GradientNorms.__new__(GradientNorms)
     norms.guard, norms._recording, norms._accelerator = Guard("", lambda: None), recording, None
+    norms._apart = None
     model = nn.Linear(2, 2)
 
     def clip(model: Any, max_norm: float, norm_type: float = 2.0) -> float:
