@@ -169,3 +169,26 @@ def test_a_model_may_have_parameters_and_modules_of_its_own() -> None:
     known = ModuleNames(names, models)
     assert known.learn_root(model) in known.with_parameters
     assert model.act() is model
+
+
+def test_what_is_made_anew_in_each_step_is_looked_for_a_few_times_only() -> None:
+    """Losses and the like, which have nothing in them; those that live on are looked for."""
+    texts = dict[str, int]()
+    looked_for: list[str] = []
+
+    def root_text(module: nn.Module) -> str:
+        looked_for.append(type(module).__name__)
+        return "one of the script's"
+
+    names: Any = SimpleNamespace(intern=lambda text: texts.setdefault(text, len(texts)))
+    models: Any = SimpleNamespace(root_text=root_text)
+    known, kept = ModuleNames(names, models), [nn.ReLU() for _ in range(50)]
+    for module in kept:
+        known.learn_call(module)
+    for _ in range(50):
+        known.learn_call(nn.MSELoss())
+        known.learn_call(nn.Linear(1, 1))
+    counts = {kind: looked_for.count(kind) for kind in set(looked_for)}
+    assert counts == {"ReLU": 50, "MSELoss": 16, "Linear": 50}
+    assert known.root_of(kept[0]) is kept[0]
+    assert len(known.known) == len(kept)

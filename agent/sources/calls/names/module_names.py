@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .....ring.names import joined
 from .....ring.writer import Names
 from .....safety.guard import Guard
 from ...model.given_names import ModelNames
@@ -21,12 +22,16 @@ from .class_names import class_name, is_wrapper_child, parameters_in
 from .direct_calls import owner_of
 
 IDS = struct.Struct("<III")
+_FEW = 16
+"""How many bare modules of one class, such as a loss made anew in each step, are called and die
+before those to come are looked for in no variable of the script: that takes long."""
 
 
 class _Reference(weakref.ref):  # type: ignore[type-arg]
-    """A weak reference that knows the key to forget."""
+    """A weak reference that knows the key to forget, and the class of a bare module."""
 
-    __slots__ = ("key",)
+    __slots__ = ("bare", "key")
+    bare: str
     key: int
 
 
@@ -58,16 +63,24 @@ class ModuleNames:
         self._models = models
         self._references: dict[int, _Reference] = {}
         self._unrooted: set[type] = set()
+        self._gone: dict[str, int] = {}  # by class: bare modules that were called alone, and died
 
     def learn_call(self, module: Module) -> bytes:
         """Name a module that was met outside of any call; returns its numbers.
 
         Where it is called by the `forward` of another one, which itself was called by that name,
-        that one is its root.
+        that one is its root. One without anything in it whose like is made anew again and again
+        goes by its class.
         """
+        is_bare, kind = not (module._modules or module._parameters), type(module).__qualname__
+        if is_bare and self._gone.get(kind, 0) >= _FEW:
+            name = class_name(module)
+            return self._remember(module, name, joined(name, name))
         owner = owner_of(module)
         if owner is None:
-            return self.learn_root(module)
+            ids = self.learn_root(module)
+            self._references[id(module)].bare = kind if is_bare else ""
+            return ids
         self.learn_root(owner)
         for _, part in walk(owner, "", set()):
             if part is not owner:
@@ -136,7 +149,7 @@ class ModuleNames:
         intern = self._names.intern
         packed = IDS.pack(intern(name), intern(class_name(module)), intern(root))
         reference = _Reference(module, functools.partial(self.guard.run, self._forget))
-        reference.key = key
+        reference.key, reference.bare = key, ""
         self._references[key] = reference
         self.paths[key] = name
         self._left_out.pop(key, None)
@@ -152,6 +165,8 @@ class ModuleNames:
         """Called as a module dies."""
         if self._references.get(reference.key) is reference:
             del self._references[reference.key]
+            if reference.bare:
+                self._gone[reference.bare] = self._gone.get(reference.bare, 0) + 1
             for names in (self.known, self.paths, self._left_out, self.owners):
                 names.pop(reference.key, None)
             self.on_change()
