@@ -181,9 +181,13 @@ def test_a_hung_worker_is_named_with_its_stack(feed: Feed) -> None:
     assert frame["func"].endswith("__getitem__")
     assert frame["line"].strip() == "time.sleep(0.5)"
     place = f"(loading.py:{frame['lineno']}): sleeping"
-    text = target.run(str(target.pid), "dataloaders").stdout
+
+    def told() -> str | None:
+        shown = target.run(str(target.pid), "dataloaders").stdout
+        return shown if place in shown else None  # it may just be looking whether to go on
+
+    text = wait_until(told, "its line")
     assert f"for worker 1 (pid {found['pid']}), which is in " in text
-    assert place in text
     assert "_worker_loop" not in text
     says = f"waiting for a batch from DataLoader worker 1 (pid {found['pid']})"
     assert says in target.run(str(target.pid), "backtrace").stdout
