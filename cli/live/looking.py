@@ -11,9 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from ...cluster.job.forms import is_address
-from ...errors import ProbingError
+from ...errors import BadEndpoint, NoSuchFolder, NoSuchProcess, ProbingError
 from ...messages import rank_paths
 from ...messages.frozen import dataclass
 from ..reports.following import Following
@@ -21,6 +22,7 @@ from ..reports.rank_grid import GridCell, KnownSteps, RankGrid, grid_of_members
 from ..target import FINDING_S, Target
 
 if TYPE_CHECKING:
+    from ...cluster.job.membership import Member
     from ...messages.common import Backtrace
     from ..reports.overview import Overview
 
@@ -152,11 +154,13 @@ class Looking:
             membership = find_members(
                 target.endpoints, token=target.token, timeout_s=limit_s, states=True
             )
-        except ProbingError:
+        except ProbingError as error:
             if before is None:
                 raise
-            cells = with_gone(before.cells, ())
-            self._see(grid=dataclasses.replace(before, cells=cells))
+            grid = without_anybody(before, error)
+            if grid is before:
+                raise
+            self._see(grid=grid)
             return
         grid = grid_of_members(
             membership,
@@ -223,31 +227,45 @@ class Looking:
         )
 
 
-def nodes_of(endpoints: Iterable[str]) -> set[str]:
-    """The node servers that some are seen through."""
-    return {rank_paths.split(endpoint)[0] for endpoint in endpoints}
+def silent_among(found: Iterable[GridCell | Member]) -> set[tuple[str | None, int]]:
+    """The servers that have not answered, of those that were looked for."""
+    return {
+        _server_of(one.endpoint)
+        for one in found
+        if one.state == "missing" and one.rank is None and is_address(one.endpoint)
+    }
 
 
-def is_over(endpoint: str, nodes: Collection[str]) -> bool:
+def is_over(endpoint: str, silent: Collection[object] | None) -> bool:
     """Whether one that is seen no more has ended, and is not merely out of reach.
 
-    That is known here, and where its node server has answered and told of others only.
+    Args:
+        silent: The servers that have not answered; None where none has.
+    """
+    node = rank_paths.split(endpoint)[0]
+    return not is_address(node) or (silent is not None and _server_of(node) not in silent)
+
+
+def _server_of(address: str) -> tuple[str | None, int]:
+    """Host and port of an address, however it is written."""
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    return parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def with_gone(
+    before: Sequence[GridCell], now: Sequence[GridCell], *, has_answer: bool = True
+) -> tuple[GridCell, ...]:
+    """Those that are seen, and those that were seen before and are no more: ended, or late.
 
     Args:
-        nodes: Those through which others are seen.
+        has_answer: Whether any server has answered.
     """
-    node, key = rank_paths.split(endpoint)
-    return node in nodes if key else not is_address(endpoint)
-
-
-def with_gone(before: Sequence[GridCell], now: Sequence[GridCell]) -> tuple[GridCell, ...]:
-    """Those that are seen, and those that were seen before and are no more: ended, or late."""
     seen = {(cell.host, cell.pid) for cell in now}
-    nodes = nodes_of(cell.endpoint for cell in now if cell.state != "missing")
+    silent = silent_among(now) if has_answer else None
     ranks = {(cell.job, cell.rank) for cell in now if cell.state != "missing"}
     gone = [
         dataclasses.replace(cell, state="dead")
-        if cell.state == "dead" or is_over(cell.endpoint, nodes)
+        if cell.state == "dead" or is_over(cell.endpoint, silent)
         else dataclasses.replace(cell, state="not answering", is_late=True)
         for cell in before
         if cell.pid is not None
@@ -257,3 +275,11 @@ def with_gone(before: Sequence[GridCell], now: Sequence[GridCell]) -> tuple[Grid
     lost = {(cell.job, cell.rank) for cell in gone if cell.rank is not None}
     kept = [cell for cell in now if cell.state != "missing" or (cell.job, cell.rank) not in lost]
     return (*kept, *gone)
+
+
+def without_anybody(before: RankGrid, error: ProbingError) -> RankGrid:
+    """What is seen where nobody was found; as before where the error says nothing of who runs."""
+    is_gone = isinstance(error, (NoSuchProcess, NoSuchFolder))
+    if isinstance(error, BadEndpoint) and not is_gone:
+        return before
+    return dataclasses.replace(before, cells=with_gone(before.cells, (), has_answer=is_gone))

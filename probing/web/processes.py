@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..api.process import Process, connect
-from ..cli.live.looking import SHARE, is_over, nodes_of, with_gone
+from ..cli.live.looking import SHARE, is_over, silent_among, with_gone, without_anybody
 from ..cli.reports.rank_grid import COUNTED, GridCell, KnownSteps, RankGrid, grid_of_members
 from ..client.recent_steps import SELECT_STEPS
 from ..cluster.job.members import find_members
@@ -152,9 +152,9 @@ class Processes:
             members = find_members(
                 target.endpoints, token=target.token, timeout_s=_FINDING_S, states=True
             )
-        except ProbingError:
-            if before is not None:  # nobody is there, and that is what is seen
-                self._grid = dataclasses.replace(before, cells=with_gone(before.cells, ()))
+        except ProbingError as error:
+            if before is not None:
+                self._grid = without_anybody(before, error)
             raise
         self._members, self._notes = _with_ended(self._members, members.members), members.notes
         grid = grid_of_members(members, timeout_s=_LIMIT_S, token=target.token, known=self._known)
@@ -186,9 +186,9 @@ def _with_ended(before: Sequence[Member], now: Sequence[Member]) -> tuple[Member
     """
     there = {member.endpoint for member in now}
     taken = {(m.job, m.rank) for m in now if m.state == "seen" and m.rank is not None}
-    nodes = nodes_of(member.endpoint for member in now if member.state == "seen")
+    silent = silent_among(now)
     gone = [
-        dataclasses.replace(member, is_alive=False) if is_over(member.endpoint, nodes) else member
+        dataclasses.replace(member, is_alive=False) if is_over(member.endpoint, silent) else member
         for member in before
         if member.endpoint not in there
         and member.state == "seen"

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from probing.cli.live.keys import decode_keys
-from probing.cli.live.looking import Sight, with_gone
+from probing.cli.live.looking import Sight, with_gone, without_anybody
 from probing.cli.live.view import View
 from probing.cli.render.text import fit_line, visible_width
 from probing.cli.reports.rank_grid import GridCell, RankGrid
+from probing.errors import BadEndpoint, NoSuchFolder, NoSuchProcess, NotAnswering, ProbingError
 from probing.messages.about.stacks import Awaited, Backtrace, ThreadStack
 from tests.unit.cli.overview_samples import HEALTHY
 
@@ -207,17 +208,34 @@ def test_a_rank_whose_node_is_late_has_not_ended() -> None:
     )  # fmt: skip
     silent = cell(0, rank=None, pid=None, host="", state="missing", endpoint="b:9741")
     before = (far, dataclasses.replace(near, state="dead"), local, cell(3, endpoint="c:9741"))
-    for now, third in (((local, silent), "training"), ((), "dead")):
-        found = {c.rank: (c.state, c.is_late) for c in with_gone(before, now) if c.pid}
-        assert found == {
-            0: ("not answering", True), 1: ("dead", False), 2: (third, False),
-            3: ("not answering", True),
-        }  # fmt: skip
-    late = with_gone(before, (local, silent))
-    back = {c.rank: c.state for c in with_gone(late, (far, local))}
-    assert back == {0: "training", 1: "dead", 2: "training", 3: "not answering"}
-    ended = {c.rank: c.state for c in with_gone((far, near, local), (near, local))}
-    assert ended == {0: "dead", 1: "training", 2: "training"}
+
+    def told(now: tuple[GridCell, ...], *, has_answer: bool = True) -> list[tuple[str, bool]]:
+        gone = with_gone(before, now, has_answer=has_answer)
+        return [(c.state, c.is_late) for c in sorted(gone, key=lambda c: c.rank or 0) if c.pid]
+
+    late, dead = ("not answering", True), ("dead", False)
+    assert told((local, silent)) == [late, dead, ("training", False), dead]
+    assert told((local,)) == [dead, dead, ("training", False), dead]
+    assert told((), has_answer=False) == [late, dead, dead, late]
+    gone = with_gone(before, (local, silent))
+    back = {c.rank: c.state for c in with_gone(gone, (far, local))}
+    assert back == {0: "training", 1: "dead", 2: "training", 3: "dead"}
+
+
+@pytest.mark.parametrize(
+    ("error", "states"),
+    [
+        (NoSuchProcess("at all"), ["dead", "dead"]),
+        (NoSuchFolder("/dev/shm/probing-0/5-1"), ["dead", "dead"]),
+        (NotAnswering("b:9741", 5.0), ["dead", "not answering"]),
+        (BadEndpoint("rank:0", "it fits several jobs"), ["training", "training"]),
+    ],
+)
+def test_why_nobody_was_found(error: ProbingError, states: list[str]) -> None:
+    """That a word fits several jobs says nothing of who runs."""
+    cells = (cell(0), cell(1, endpoint="http://b:9741/v1/ranks/1-1"))
+    grid = RankGrid(label="all", expected=2, cells=cells)
+    assert [one.state for one in without_anybody(grid, error).cells] == states
 
 
 def test_keys_have_names() -> None:

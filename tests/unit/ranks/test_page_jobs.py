@@ -81,7 +81,10 @@ def test_a_member_whose_node_is_late_has_not_ended() -> None:
         for rank in (0, 1)
     )
     here = member(2, 2)
-    late = {m.rank: m.is_alive for m in _with_ended([far, near, here], [here])}
+    silent = dataclasses.replace(missing_member(0, job=None, world_size=None, attempt=0),
+                                 rank=None, endpoint="b:1")  # fmt: skip
+    now = _with_ended([far, near, here], [here, silent])
+    late = {m.rank: m.is_alive for m in now if m.rank is not None}
     assert late == {0: True, 1: True, 2: True}
-    ended = {m.rank: m.is_alive for m in _with_ended([far, near, here], [near])}
-    assert ended == {0: False, 1: True, 2: False}
+    ended = {m.rank: m.is_alive for m in _with_ended([far, near, here], [here])}
+    assert ended == {0: False, 1: False, 2: True}
