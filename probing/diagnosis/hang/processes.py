@@ -68,7 +68,7 @@ def _well(evidence: RankEvidence, case: Case) -> Verdict | None:
         at = f" in step {evidence.step}" if evidence.step is not None else ""
         text = f"is making progress{at}: no hang"
     elif doing is not None and doing.kind == "idle" and evidence.ending is None:
-        text = f"{doing_words(evidence)}: no training runs in it, which is no hang"
+        text = f"{doing_words(evidence)}: nothing of it is seen to train, which is no hang"
     else:
         return None
     return Verdict(

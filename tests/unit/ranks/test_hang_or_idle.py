@@ -185,6 +185,14 @@ KERNELS = TaskStack(
 CELL = dataclasses.replace(
     KERNELS, frames=(Frame(func="<module>", file="/tmp/ipykernel_7/1.py", lineno=2),)
 )
+PACKAGE = dataclasses.replace(
+    KERNELS,
+    name="fit",
+    frames=(
+        Frame(func="get", file="/usr/lib/python3.11/asyncio/queues.py", lineno=9),
+        Frame(func="fit", file="/x/site-packages/itstrains/loop.py", lineno=7),
+    ),
+)
 
 
 @pytest.mark.parametrize("main", [LOOP, SERVER])
@@ -193,13 +201,14 @@ def test_a_process_that_waits_for_the_next_cell_or_request(main: ThreadStack) ->
     verdict = judge([seen({}, main, tasks=(KERNELS,))])
     assert (verdict.kind, verdict.is_hang, verdict.outcome) == ("healthy", False, "fine")
     assert verdict.headline.startswith(f"process 1 is {main.waiting}")
-    assert "no training runs in it" in verdict.headline
+    assert "nothing of it is seen to train" in verdict.headline
 
 
 def test_a_notebook_whose_cell_hangs() -> None:
     """A cell that waits is a task of the loop, or where the main thread is; or it has a thread."""
     for hangs in (
         seen({}, LOOP, tasks=(KERNELS, CELL)),
+        seen({}, LOOP, tasks=(PACKAGE,)),  # of an installed package
         seen({}, LOOP, tasks=(KERNELS,), source="py-spy"),  # which sees no tasks
         seen({}, thread_of(1, "waiting for a lock"), tasks=(KERNELS,)),
         seen(IN_THREAD, LOOP, thread_of(2, "waiting for a lock"), tasks=(KERNELS,)),

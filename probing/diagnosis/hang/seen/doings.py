@@ -42,6 +42,11 @@ _NAMED = "the "
 _NO_DAEMON = "a thread that is no daemon keeps its process"
 _IDLE = "idle"
 _IDLE_LOOP = "idle in its asyncio event loop"
+_SERVES = re.compile(
+    r"(aiohttp|anyio|asyncio|fastapi|grpc|hypercorn|ipykernel|jupyter_client|starlette|tornado"
+    r"|uvicorn|websockets|zmq)/|(ipykernel_launcher|contextlib)\.py"
+)
+"""Packages that wait for cells and requests; a task of any other may be a training."""
 _LOADER = re.compile(r"torch/utils/data/")
 _CHECKPOINT = re.compile(
     r"torch/serialization\.py|torch/distributed/checkpoint/|torch/_weights_only|safetensors/"
@@ -265,11 +270,12 @@ def _at_exit(trace: Backtrace, thread: ThreadStack, kind: DoingKind) -> str | No
 
 
 def _may_await(trace: Backtrace, thread: ThreadStack) -> bool:
-    """Whether the event loop of a thread has a task of the job's own, or nobody could see them."""
+    """Whether the event loop of a thread has a task that may train, or nobody could see them."""
     if not (thread.waiting or "").startswith(_IDLE_LOOP):
         return False
-    tasks = [task for task in trace.tasks if task.thread_id == thread.thread_id]
-    return not is_agents(trace) or any(own_line(task.frames) for task in tasks)
+    frames = (f for t in trace.tasks if t.thread_id == thread.thread_id for f in t.frames)
+    serves = (f.kind != "python" or _SERVES.match(library_path(f.file) or "") for f in frames)
+    return not is_agents(trace) or not all(serves)
 
 
 def _tasks_words(trace: Backtrace, thread: ThreadStack) -> str:
