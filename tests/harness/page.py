@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from urllib.parse import quote
 
 from tests.harness.browser import Browser
@@ -21,3 +22,14 @@ def click(page: Browser, word: str) -> None:
     find = f"{buttons}.find(one => one.textContent === {json.dumps(word)})"
     page.wait_for(f"{find} && !{find}.disabled")
     page.evaluate(f"{find}.click()")
+
+
+def drag(page: Browser) -> tuple[Callable[[float], float], float]:
+    """Zoom into a part of the first plot; where its parts are across, and its middle is."""
+    left, width, middle = page.evaluate(
+        "(({x, y, width, height}) => [x, width, y + height / 2])"
+        "(document.querySelector('.u-over').getBoundingClientRect())"
+    )
+    for kind, part in (("mousePressed", 0.2), ("mouseMoved", 0.6), ("mouseReleased", 0.6)):
+        page.mouse(kind, left + width * part, middle)
+    return lambda part: left + width * part, middle

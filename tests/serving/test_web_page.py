@@ -17,7 +17,7 @@ import pytest
 from probing.cli.render.profiling.flamegraph import render_flamegraph
 from probing.profiling import parse_folded
 from tests.harness.browser import CHROMIUM, Browser, browser
-from tests.harness.page import click, view
+from tests.harness.page import click, drag, view
 from tests.harness.targets import Target, start_program
 from tests.harness.web import Web, needs_page, two_ranks, web
 
@@ -109,13 +109,30 @@ def test_the_token_leaves_the_address_at_once(page: Browser, served: Web) -> Non
     assert not [one for one in page.requests if served.token in one.partition("#")[0]]
 
 
-def test_a_new_link_opens_in_the_tab_of_an_old_one(blank: Browser, served: Web) -> None:
-    """It differs behind `#` alone, and its token is taken at once."""
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_new_link_opens_in_the_tab_of_an_old_one(
+    blank: Browser, served: Web, is_refused: bool
+) -> None:
+    """It differs behind `#` alone, and its token is taken at once, also where none is kept."""
     blank.open(served.link.replace(served.token, "0" * 64))
     blank.wait_for("document.querySelector('[role=alert]')")
+    if is_refused:
+        blank.evaluate(
+            "Object.defineProperty(window, 'sessionStorage', {get() { throw new Error() }}) && 1"
+        )
     blank.evaluate(f"location.hash = '#token={served.token}'")
     blank.wait_for("document.querySelector('tr[data-endpoint]')")
     assert served.token not in blank.evaluate("location.href")
+
+
+def test_a_process_that_is_not_recorded_is_not_stuck(page: Browser) -> None:
+    """Nobody is sent to look for its threads."""
+    page.evaluate(
+        "void (old => { window.fetch = async (...asked) => { const it = await old(...asked);"
+        " return asked[0] === '/page/processes' ? new Response((await it.text())"
+        ".replaceAll('\"training\"', '\"not recorded\"')) : it; }; })(fetch)"
+    )
+    page.wait_for("document.querySelector('tr .state.quiet')?.textContent === 'not recorded'")
 
 
 def test_processes_and_steps(page: Browser) -> None:
@@ -126,14 +143,7 @@ def test_processes_and_steps(page: Browser) -> None:
     page.wait_for(PLOTS)
     page.wait_for("document.querySelector('.summary').textContent.includes('steps on record')")
     page.wait_for("document.body.innerText.includes('Nothing of a device is on record')")
-    box = page.evaluate(
-        "(({x, y, width, height}) => ({x, y, width, height}))"
-        "(document.querySelector('.u-over').getBoundingClientRect())"
-    )
-    middle = box["y"] + box["height"] / 2
-    page.mouse("mousePressed", box["x"] + box["width"] * 0.2, middle)
-    page.mouse("mouseMoved", box["x"] + box["width"] * 0.6, middle)
-    page.mouse("mouseReleased", box["x"] + box["width"] * 0.6, middle)
+    drag(page)
     page.wait_for("/from=\\d+&to=\\d+/.test(location.hash)")
     page.wait_for("document.querySelector('.ran pre').textContent.includes('step >= ')")
     click(page, "Show all")
@@ -308,6 +318,14 @@ def test_questions_by_sql(page: Browser) -> None:
     page.wait_for("document.querySelector('.cm-content').textContent.includes('AS b')")
     click(page, "Run")
     page.wait_for("document.querySelector('.u-legend')?.textContent.match(/a.*b/s)")
+    across, middle = drag(page)
+    view(page, "sql", sql="SELECT range + 5000 AS a, -range AS b FROM range(12)")
+    page.wait_for("document.querySelector('.cm-content').textContent.includes('5000')")
+    click(page, "Run")  # all of it is seen, whatever of the one before was zoomed into
+    page.wait_for("document.body.innerText.includes('12 rows in')")
+    for at in (0.8, 0.9):
+        page.mouse("mouseMoved", across(at), middle)
+    page.wait_for("document.querySelector('.u-legend').textContent.includes('5,010')")
     view(page, "sql", sql="SELECT stpe FROM python.steps")
     page.wait_for("document.querySelector('.cm-content').textContent.includes('stpe')")
     click(page, "Run")

@@ -104,7 +104,13 @@ function NoToken() {
     <p role="alert">This page opens by the link that <code>probing web</code> prints: its token is not in this tab.</p></div>`;
 }
 
+function show() {
+  const root = document.getElementById("page");
+  if (!root) return;
+  render(null, root);
+  render(hasToken() ? html`<${Page} />` : html`<${NoToken} />`, root);
+}
+
 takeToken();
-addEventListener("hashchange", () => takeToken() && location.reload()); // a new link, opened in this tab
-const root = document.getElementById("page");
-if (root) render(hasToken() ? html`<${Page} />` : html`<${NoToken} />`, root);
+addEventListener("hashchange", () => takeToken() && show()); // a new link, opened in this tab
+show();

@@ -51,7 +51,7 @@ export function Plot(plotted) {
   useEffect(() => {
     const plot = drawn.current;
     // Where a person has zoomed and the view does not see to it, the newer values are behind it.
-    const isZoomed = plot && !plotted.zoom && isWithin(plot);
+    const isZoomed = plot && !plotted.zoom && isWithin(plot, plotted.x);
     plot?.setData(dataOf(plotted), !isZoomed);
     if (isZoomed) plot.redraw();
   }, [plotted.x, plotted.curves]);
@@ -65,11 +65,16 @@ export function Plot(plotted) {
   </figure>`;
 }
 
-/** @param {uPlot} plot Whether it shows a part of what it has. */
-function isWithin(plot) {
+/**
+ * @param {uPlot} plot
+ * @param {(number | null)[]} next
+ * @returns {boolean} Whether it shows a part of what it has, in which there is something of the next values, too.
+ */
+function isWithin(plot, next) {
   const [x] = plot.data;
   const { min, max } = plot.scales.x;
-  return x.length > 1 && min != null && max != null && (min > x[0] || max < x[x.length - 1]);
+  if (x.length < 2 || min == null || max == null) return false;
+  return (min > x[0] || max < x[x.length - 1]) && next.some((one) => one !== null && one >= min && one <= max);
 }
 
 /**
