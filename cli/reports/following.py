@@ -14,7 +14,7 @@ from ...arguments import shown_command
 from ...client.recent_steps import pace_of, recent_steps, state_with
 from ...errors import NotProbed
 from ...postmortem.not_finite import peek_since
-from .overview import CURVE, MOST_MODULES, Overview, overview_of
+from .overview import CURVE, MOST_MODULES, Overview, overview_of, word_of
 from .overview_memory import memory_now
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ...client.base import Process
     from ...client.recent_steps import Row
+    from ...messages.card import Card
 
 
 class Following:
@@ -60,7 +61,7 @@ class Following:
                 state="",
                 problems=card.problems,
             )
-        return self._renewed(known)
+        return self._renewed(known, card)
 
     def look_whole(self) -> Overview:
         """All of it.
@@ -72,7 +73,7 @@ class Following:
         self.whole_at_s = time.time()
         return self._whole
 
-    def _renewed(self, known: Overview) -> Overview:
+    def _renewed(self, known: Overview, card: Card) -> Overview:
         """The same with what moves."""
         from ...client.listing import summarize
 
@@ -80,7 +81,7 @@ class Following:
         self._rows = recent_steps(self.process, CURVE, self._rows)
         pace = pace_of(self._rows)
         if folder is None:
-            state = state_with("idle", pace)
+            state = state_with(word_of(card), pace)
             return dataclasses.replace(known, pace=pace, state=state)
         state = state_with(summarize(folder).state, pace)
         is_alive = state != "dead"

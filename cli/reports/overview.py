@@ -103,7 +103,7 @@ def overview_of(
     summary = _summary(process)
     told = process.query(in_one(_ASKED)).to_pylist()[0]
     pace = pace_of(told["steps"] or [])
-    state = state_with("idle" if summary is None else summary.state, pace)
+    state = state_with(word_of(card) if summary is None else summary.state, pace)
     has_steps = pace is not None
     found = find_cheaply(process, card, within_s=findings_s) if has_steps else Found()
     return Overview(
@@ -193,6 +193,11 @@ def _from_outside(process: Process) -> Overview | None:
         memory=memory_of(process, [], is_alive=True, pid=seen.pid),
         has_torch=seen.has_torch,
     )
+
+
+def word_of(card: Card) -> str:
+    """What a process does that answers, as far as it says so itself."""
+    return "idle" if card.is_recording else "not recorded"
 
 
 def _summary(process: Process) -> ProcessSummary | None:

@@ -91,6 +91,8 @@ class StallWatch:
         elif known.sign != sign:
             _end_stall(known)
             known.sign, known.since, known.since_ns = sign, now, time.perf_counter_ns()
+        elif known.word is None and not _is_recording(folder):
+            known.since, known.since_ns = now, time.perf_counter_ns()
         elif known.word is None and any(number for number, _ in sign):
             usual_s = usual_step_s(folder)
             limit_s = stall_limit_s(usual_s)
@@ -121,6 +123,12 @@ def usual_step_s(folder: ProcessFolder) -> float | None:
         return None
     whole = [value for value in taken if value is not None]
     return statistics.median(whole) * 1e-9 if len(whole) > 1 else None
+
+
+def _is_recording(folder: ProcessFolder) -> bool:
+    """Whether a record that stands still says anything of the process."""
+    card = folder.read_card()
+    return card is None or card.is_recording
 
 
 def _begin_stall(

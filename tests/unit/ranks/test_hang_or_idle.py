@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from probing.cli.render.ranks.hang import render_verdict
+from probing.cli.reports.following import Following
 from probing.cluster.job.membership import Member
 from probing.diagnosis.hang import Doing, RankEvidence, Work, judge
 from probing.diagnosis.hang.seen import collection
@@ -18,6 +19,7 @@ from probing.diagnosis.hang.seen.record import NEWEST
 from probing.messages.card import Card
 from probing.messages.common import Backtrace, Frame, TaskStack, ThreadStack, WorkDone
 from tests.harness.cards import card_of
+from tests.unit.cli.overview_samples import HEALTHY
 from tests.unit.doctor.made import MadeProcess, steps
 from tests.unit.ranks.hang_samples import LATE, STILL_S, evidence, waiting, waiting_but
 
@@ -41,6 +43,15 @@ class Carded(MadeProcess):
     def status(self) -> Card:
         """Who it is."""
         return self.card
+
+
+@pytest.mark.parametrize("is_recording", [True, False])
+def test_who_is_asked_by_an_address_says_that_it_is_not_recorded(*, is_recording: bool) -> None:
+    """It has no folder here to see that in."""
+    process: Any = Carded({}, {})
+    card = card_of(1, 1, is_recording=is_recording)
+    seen_now = Following(process)._renewed(HEALTHY, card)
+    assert seen_now.state == ("idle" if is_recording else "not recorded")
 
 
 def test_a_process_that_is_not_recorded() -> None:

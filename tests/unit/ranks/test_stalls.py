@@ -21,6 +21,7 @@ from probing.ring.writer import RingWriter
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.sql.engine import Engine
 from probing.tables import STEPS
+from tests.harness.cards import card_of
 
 pytestmark = pytest.mark.anypython
 
@@ -75,6 +76,25 @@ def test_a_stall_is_a_row_that_ends_with_the_next_step(tmp_path: Path) -> None:
     watch.look([folder])
     assert watch.stalled_s("4242-1") is None
     assert stalls(folder) == [{**row, "lasts": False}]
+    watch.close()
+
+
+def test_what_is_not_recorded_does_not_stall(tmp_path: Path) -> None:
+    """Its record stands still whatever it does; from when it is recorded again, it may stall."""
+    at_s = [0.0]
+    folder = RunDirectory(tmp_path / "home").create_folder(4242, 1)
+    Steps(folder).one(1_000_000_000)
+    watch = StallWatch(clock=lambda: at_s[0])
+
+    def look(now: float, *, is_recording: bool) -> float | None:
+        at_s[0] = now
+        folder.write_card(card_of(4242, 1, is_recording=is_recording))
+        watch.look([folder])
+        return watch.stalled_s("4242-1")
+
+    looks = [(0.0, True), (30.0, False), (90.0, False), (149.0, True), (151.0, True)]
+    stalled = [look(now, is_recording=is_recording) for now, is_recording in looks]
+    assert stalled == [None, None, None, None, 61.0]
     watch.close()
 
 

@@ -172,7 +172,7 @@ function Found({ found, endpoint }) {
 /** @param {string} state */
 export function kindOf(state) {
   if (state === "training") return "good";
-  if (["idle", "attaching", "seen", "elsewhere"].includes(state)) return "quiet";
+  if (["idle", "not recorded", "attaching", "seen", "elsewhere"].includes(state)) return "quiet";
   return state === "dead" || state === "missing" ? "gone" : "bad";
 }
 
