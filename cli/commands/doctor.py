@@ -78,9 +78,10 @@ def command(
     `--against RUN` also compares with an earlier run of the same script; `probing diff RUN
     ENDPOINT` shows all of that.
 
-    `--watch` goes on until Ctrl-C, or until what it watches has ended (`-t all` waits for new
-    processes), and tells each likely or certain finding (`--check possible`: all) as it begins and
-    as it ends, with `--format json` as a JSON object. It waits for no step.
+    `--watch` goes on until Ctrl-C, or SIGTERM, after which it looks once more, or until what it
+    watches has ended (`-t all` waits for new processes), and tells each likely or certain finding
+    (`--check possible`: all) as it begins and as it ends, with `--format json` as a JSON object. It
+    waits for no step.
 
     The exit code is 0, with `--check likely` 1 on a finding that is likely or certain, and 5 where
     too little could be looked at in time.

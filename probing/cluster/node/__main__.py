@@ -30,6 +30,7 @@ _CONNECTIONS = 1024
 _REQUESTS = 256
 """Many clients ask one node server about many ranks."""
 _LAST_S = 20.0
+_SPARE_S, _TRY_S = 5.0, 0.5
 _WATCH, _JOB_DIR = find("watch").env, find("job_dir").env
 
 
@@ -89,12 +90,11 @@ def _serve(options: argparse.Namespace) -> None:
         OSError: It cannot be.
     """
     from .otel.wanted import wanted_in
-    from .server import NodeServer, take_place
+    from .server import NodeServer
 
     settings = _settings(options)
     directory = from_env()
-    place = take_place(directory)
-    if place is None:
+    if _place(directory, _LAST_S + _SPARE_S) is None:
         if options.until_idle:  # another agent was quicker
             return
         raise _runs_already(directory)
@@ -117,6 +117,21 @@ def _serve(options: argparse.Namespace) -> None:
         server.run(told=lambda address: _tell(address, directory), idle_s=idle_s)
     finally:
         _end(beside)
+
+
+def _place(directory: RunDirectory, patience_s: float) -> int | None:
+    """The place of the node server; None where another one serves.
+
+    One that serves no more, and has not ended yet, is waited for: no agent starts another one.
+    """
+    from .server import take_place
+
+    end = time.monotonic() + patience_s
+    while (place := take_place(directory)) is None:
+        if read_node(directory) is not None or time.monotonic() > end:
+            break
+        time.sleep(_TRY_S)
+    return place
 
 
 def _start_beside(settings: Settings) -> list[subprocess.Popen[bytes]]:

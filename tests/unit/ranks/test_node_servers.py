@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ import pytest
 from probing.agent import announcing
 from probing.cluster.job.plans import plan_of
 from probing.cluster.node import registering
-from probing.cluster.node.__main__ import _beside
+from probing.cluster.node.__main__ import _beside, _place
 from probing.cluster.node.registering import Registrar
+from probing.cluster.node.server import take_place
 from probing.cluster.registration import Registration, register
 from probing.errors import Unreachable
 from probing.rundir.folders import RunDirectory
@@ -90,3 +93,15 @@ def test_a_go_between_that_does_not_end_is_waited_for_no_longer(
     with pytest.raises(subprocess.TimeoutExpired):
         announcing.start_node(RunDirectory(tmp_path), {})
     assert time.monotonic() - began < 30
+
+
+def test_a_node_server_that_makes_its_last_round_has_a_successor(tmp_path: Path) -> None:
+    """It has the place, and no card any more; who is started meanwhile gets it in the end."""
+    directory = RunDirectory(tmp_path)
+    held = take_place(directory)
+    assert held is not None
+    assert _place(directory, 0.0) is None
+    threading.Timer(0.2, os.close, (held,)).start()
+    place = _place(directory, 60.0)
+    assert place is not None
+    os.close(place)
