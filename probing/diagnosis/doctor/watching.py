@@ -3,7 +3,7 @@
 Rules of this file: pure. A finding begins once it was in two reports one after the other, so that a
 moment tells nobody at night; one that is certain begins at once. It ends once it was missing in
 two; a report in which its rule could not be judged for its job or process says nothing of it.
-Nothing is over because a process that crashed has been forgotten.
+Nothing is over because a process that crashed has been forgotten; it is once its job runs again.
 """
 
 from __future__ import annotations
@@ -62,6 +62,11 @@ class _Known:
     is_told: bool = False
     about: str = ""
 
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether only its end is to be told: of a crash, whose process is looked at no more."""
+        return self.missed >= _ENOUGH
+
 
 class Watch:
     """Keeps what was found, and says what has changed."""
@@ -98,6 +103,8 @@ class Watch:
         present = {(one.rule, one.whole): one for one in reversed(sure)}
         for key, finding in present.items():
             known = self._known.setdefault(key, _Known(finding, now_s))
+            if known.is_forgotten:  # it has crashed again
+                known = self._known[key] = _Known(finding, now_s)
             known.seen, known.missed = known.seen + 1, 0
             if not known.is_told and (finding.certainty == "certain" or known.seen >= _ENOUGH):
                 known.is_told, known.finding, known.about = True, finding, about
@@ -108,15 +115,20 @@ class Watch:
                 continue
             known.seen, known.missed = 0, known.missed + 1
             if known.missed >= _ENOUGH or not known.is_told:
+                is_lost = known.finding.group == "crashed" and whole not in missed
+                if known.is_told and is_lost and now_s < known.began_s + _CRASH_S:
+                    continue
                 del self._known[key]
-                if known.is_told and (whole in missed or known.finding.group != "crashed"):
+                if known.is_told and not is_lost:
                     events.append(self._event("ended", known, now_s))
         return tuple(sorted(events, key=lambda event: event.finding.order))
 
     def standing(self, now_s: float) -> tuple[Event, ...]:
         """The beginnings of all that was told and is not over, for who forgets them otherwise."""
         return tuple(
-            [self._event("begun", one, now_s) for one in self._known.values() if one.is_told]
+            self._event("begun", one, now_s)
+            for one in self._known.values()
+            if one.is_told and not one.is_forgotten
         )
 
     def _event(self, kind: Literal["begun", "ended"], known: _Known, now_s: float) -> Event:

@@ -100,6 +100,22 @@ def test_that_a_crash_is_forgotten_is_no_end_of_it() -> None:
         assert [told(watch, missed=gone) for _ in range(2)] == [[], ends]
 
 
+def test_a_crash_is_over_once_its_job_runs_again() -> None:
+    """That its process is forgotten meanwhile keeps nobody from telling that, or of the next."""
+    crash = dataclasses.replace(finding("ended", "certain"), group="crashed")
+    for found, kinds in (((), ["ended"]), ((crash,), ["begun"])):
+        watch = Watch()
+        watch.changes([crash], missed=NONE, about="", now_s=0.0)
+        for now_s in (30.0, 60.0, 90.0):
+            assert watch.changes([], missed={}, about="", now_s=now_s) == ()
+        assert watch.standing(90.0) == ()
+        events = watch.changes(found, missed=NONE, about="", now_s=600.0)
+        assert [event.kind for event in events] == kinds
+    watch.changes([], missed={}, about="", now_s=90_000.0)
+    watch.changes([], missed={}, about="", now_s=90_030.0)
+    assert not watch._known
+
+
 def test_a_moment_is_not_told() -> None:
     """What was there in one report alone is neither begun nor ended."""
     watch = Watch()
