@@ -68,31 +68,41 @@ def _by_way(members: Iterable[Member]) -> dict[str, list[Member]]:
 
 
 def _last_run(members: list[Member]) -> tuple[list[Member], list[str]]:
-    """The members without the ended ones of an earlier run, known by attempts that went down.
+    """The members without those of an earlier run, known by attempts that went down.
 
     Where a rank came later in a lower attempt, the job was started again under the same name, or
-    another node has that rank now: what else started nearer to the one before goes with it.
+    another node has that rank now: what else started nearer to the one before goes with it; what
+    still runs, only where its rank runs in the later run, too.
     """
     by_rank: dict[int, list[Member]] = defaultdict(list)
     for member in members:
         if member.rank is not None:
             by_rank[member.rank].append(member)
     pairs = [
-        (before, now)
+        (before.started_ns, now.started_ns)
         for those in by_rank.values()
         for before in those
         for now in those
-        if before.is_alive is False
+        if (before.is_alive is False or now.is_alive is not False)
         and before.attempt > now.attempt
         and before.started_ns < now.started_ns
     ]
     if not pairs:
         return members, []
-    last = max(before.started_ns for before, _ in pairs)
-    first = min(now.started_ns for before, now in pairs if now.started_ns > last)
-    kept = [m for m in members if m.is_alive is not False or _is_nearer(m.started_ns, first, last)]
-    note = f"{_processes(len(members) - len(kept))} of an earlier run left out, ended"
-    return kept, [note]
+    last = max(before for before, _ in pairs)
+    first = min(now for _, now in pairs if now > last)
+    later = [m for m in members if _is_nearer(m.started_ns, first, last)]
+    taken = {m.rank for m in later if m.is_alive is not False and m.rank is not None}
+
+    def is_old(member: Member) -> bool:
+        is_past = member.is_alive is False or member.rank in taken
+        return is_past and not _is_nearer(member.started_ns, first, last)
+
+    old = list(filter(is_old, members))
+    alive = sum(member.is_alive is not False for member in old)
+    still = f"{alive} of them still running" if alive else "ended"
+    note = f"{_processes(len(old))} of an earlier run left out, {still}"
+    return [member for member in members if not is_old(member)], [note]
 
 
 def _newest_attempt(job: str | None, members: list[Member]) -> tuple[list[Member], list[str]]:

@@ -269,6 +269,22 @@ def test_an_earlier_run_of_that_name_does_not_count(*, is_alive: bool) -> None:
     assert notes == ["4 processes of an earlier run left out, ended"]
 
 
+def test_who_is_left_of_an_earlier_run_hides_no_later_one() -> None:
+    """It hangs on in a later attempt; but a second start that has failed takes no place either."""
+    hangs = member(1, attempt=1, started_ns=50)
+    earlier = [member(0, attempt=1, is_alive=False, started_ns=50), hangs]
+    later = [member(rank, attempt=0, started_ns=900 + rank) for rank in (0, 1)]
+    for before in (earlier, [hangs]):
+        kept, notes = sift([*before, *later])
+        assert kept == later
+        assert notes[0].endswith("of an earlier run left out, 1 of them still running")
+    runs = [member(rank, attempt=1, started_ns=50) for rank in (0, 1)]
+    failed = [member(rank, attempt=0, is_alive=False, started_ns=900) for rank in (0, 1)]
+    assert sift([*runs, *failed])[0] == runs
+    other = member(0, attempt=0, host="b", started_ns=900)  # for it alone, the rest did not wait
+    assert hangs in sift([*earlier, other])[0]
+
+
 def test_a_rank_that_came_to_another_node_is_of_the_same_run() -> None:
     """Where torchrun gives ranks to other nodes, the last of each node count, ended or not."""
     before = member(0, host="a", attempt=1, is_alive=False, started_ns=50)
