@@ -46,6 +46,10 @@ class Receiver:
     forgets: bool = False
 
 
+class _Redirected(OSError):
+    """Whether an event was taken is not known, and another try would be answered the same."""
+
+
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """A redirect is an error: urllib would ask there by GET, without the event."""
 
@@ -88,7 +92,12 @@ def webhook(url: str, payload: Callable[[str, Any], Any], *, forgets: bool = Fal
         try:
             opener.open(request, timeout=_LIMIT_S).close()
         except urllib.error.HTTPError as error:
-            raise OSError(f"it answered {error.code}") from None
+            said = f"it answered {error.code}"
+            if error.code == http.HTTPStatus.SEE_OTHER:  # it was taken; its page is elsewhere
+                return
+            if error.code < http.HTTPStatus.BAD_REQUEST:
+                raise _Redirected(f"{said}, a redirect, and may have taken it") from None
+            raise OSError(said) from None
 
     host = url.split("/")[2].rpartition("@")[2]  # a path may be a secret
     return Receiver(name=f"the webhook at {host}", deliver=deliver, forgets=forgets)
@@ -190,6 +199,8 @@ class Delivery:
                 break
             try:
                 receiver.deliver(event)
+            except _Redirected as error:
+                return str(error)
             except (OSError, http.client.HTTPException, ValueError) as error:  # urllib's, too
                 reason = str(getattr(error, "reason", error))
             else:
