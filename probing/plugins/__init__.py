@@ -193,11 +193,7 @@ def _wrong_part(plugin: Plugin) -> str | None:
         those = getattr(plugin, name)
         if not isinstance(those, (tuple, list)):
             return f"its {name} are a {type(those).__name__}, and not a tuple"
-    named: tuple[tuple[type[Action | Question], Iterable[Any]], ...] = (
-        (Action, plugin.actions),
-        (Question, plugin.questions),
-    )
-    for kind, all_of in named:
+    for kind, all_of in ((Action, plugin.actions), (Question, plugin.questions)):
         for one in all_of:
             if not isinstance(one, kind) or not isinstance(one.name, str):
                 return f"it has a {type(one).__name__} that is no {kind.__name__} with a name"
