@@ -108,7 +108,7 @@ def command(
             every_s=every, least=check or "likely", goes_on="all" in target.endpoints,
             is_json=style == "json", webhooks=webhooks, variables=variables, commands=commands,
         )  # fmt: skip
-        told = watch_and_tell(lambda: look(whole_s, is_thorough=False), wish)
+        told = watch_and_tell(lambda most_s: look(min(whole_s, most_s), is_thorough=False), wish)
         context.exit(int(told and bool(check)))
     earlier = None if against is None else _member(against, target)  # before the looks take time
     end = _end(whole_s)

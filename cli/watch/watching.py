@@ -6,6 +6,7 @@ which it looks once more, and the end of all that is watched end it.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -29,6 +30,8 @@ _LOOKS_AFTER = 2
 """A likely finding is told after so many."""
 _LAST_S = 20.0
 """How long to go on delivering after the end."""
+_LAST_LOOK_S = 8.0
+"""What the look after SIGTERM may take: a node server waits for all of it, and then kills."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +85,11 @@ class Seen:
         self._looks = {e: left - 1 for e, left in self._looks.items() if left > 1} | living
 
 
-def watch_and_tell(look: Callable[[], Report], wish: Wish) -> bool:
+def watch_and_tell(look: Callable[[float], Report], wish: Wish) -> bool:
     """Look until there is nothing left to look at.
+
+    Args:
+        look: Takes as many seconds as it is given at most.
 
     Returns:
         Whether anything was told.
@@ -110,7 +116,7 @@ def watch_and_tell(look: Callable[[], Report], wish: Wish) -> bool:
     return telling.has_told
 
 
-def _reports(look: Callable[[], Report], wish: Wish, ending: Ending) -> Iterator[Report]:
+def _reports(look: Callable[[float], Report], wish: Wish, ending: Ending) -> Iterator[Report]:
     """One report after the other; a look that fails is made again.
 
     Raises:
@@ -121,7 +127,7 @@ def _reports(look: Callable[[], Report], wish: Wish, ending: Ending) -> Iterator
     while not is_last:
         is_last, began = ending.is_asked, time.monotonic()
         try:
-            yield look()
+            yield look(_LAST_LOOK_S if is_last else math.inf)
             trouble = ""
         except ProbingError as error:
             if trouble is None:
