@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..messages.frozen import dataclass
-from ..postmortem.endings import ORDERLY
+from ..postmortem.endings import ORDERLY, WORDLESS
 from .query import History
 
 _SQL = f"""
@@ -17,13 +17,17 @@ SELECT run, project, any_value(job) AS job, any_value(attempt) AS attempt,
   min(started_ns) AS started_ns, count(*) AS processes, max(world_size) AS world_size,
   list_sort(list(DISTINCT host)) AS hosts, max(last_step) AS last_step,
   CAST(count(*) FILTER (NOT has_ended) AS BIGINT) AS running,
-  coalesce(min(ending) FILTER (NOT starts_with(ending, '{ORDERLY}')), min(ending)) AS ending,
+  coalesce(
+    min(ending) FILTER (NOT regexp_matches(ending, '^{ORDERLY}|^{WORDLESS}')),
+    min(ending) FILTER (NOT starts_with(ending, '{ORDERLY}')),
+    min(ending)
+  ) AS ending,
   arg_min(command, coalesce(rank, 0)) AS command, any_value(git_commit) AS git_commit,
   any_value(git_branch) AS git_branch, any_value(torch) AS torch, any_value(devices) AS devices,
   max(exported_ns) AS exported_ns
 FROM probing.processes GROUP BY run, project ORDER BY started_ns DESC, run, project
 """  # noqa: S608 - words of ours
-"""One ending of many: one that was not as it should be, if there is any."""
+"""One ending of many: one that tells why, as a launcher kills the others; else a killed rank's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,7 @@ class Run:
         world_size: How many ranks it has; None where no launcher said so.
         last_step: The newest step of any of them.
         running: How many had not ended when they were exported.
-        ending: How they ended; of several, first one that did not end in an orderly way.
+        ending: How they ended; of several, that of one that failed, else of one that was killed.
         exported_ns: When any of them was last exported.
     """
 

@@ -24,6 +24,7 @@ from .error_files import written_error
 from .launcher_logs import LauncherWord, launcher_word
 
 ORDERLY = "It ended in an orderly way"
+WORDLESS = "It ended without a word"
 KILLED_BY_OOM = "Killed by the kernel OOM killer"
 """How the sentences begin that say so."""
 LIKELY = "Likely: "
@@ -165,9 +166,8 @@ def judge(
         started_s: When the process was started, in seconds since the machine was.
     """
     certain = [
-        "It ended without a word: no exception, no fatal signal and no orderly end is on record, as"
-        " after SIGKILL (or os._exit, SIGTERM or SIGALRM without a handler, or the end of its"
-        " container)."
+        f"{WORDLESS}: no exception, no fatal signal and no orderly end is on record, as after"
+        " SIGKILL (or os._exit, SIGTERM or SIGALRM without a handler, or the end of its container)."
     ]
     for kill in kills:
         if kill.pid == pid and kill.when_s >= started_s:

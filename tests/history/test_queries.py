@@ -76,18 +76,25 @@ def test_two_projects_may_have_a_run_of_one_name(
         find_kept(str(root), (name,), timeout_s=60, notes=[])
 
 
-def test_one_killed_rank_is_how_a_run_ended(
+def test_the_worst_end_of_a_rank_is_how_a_run_ended(
     ended: Callable[..., ProcessFolder], root: Path
 ) -> None:
-    """Whatever others said: of the one that was killed, no orderly end is on record."""
+    """A killed rank's before an orderly one; before both one that tells why others were killed."""
+    told = []
     for rank in range(3):
         folder = ended(77 + rank, job="llm", rank=rank)
         if rank == 1:
             folder.socket.touch()  # which an agent removes that is told of the end
+        if rank == 2:
+            folder.fatal_signal.write_bytes(b"Fatal Python error: Aborted\n")
         export_process(folder, root)
-    (run,) = runs_of(History(str(root)), timeout_s=60)
-    assert run.processes == 3
-    assert str(run.ending).startswith("It ended without a word")
+        (run,) = runs_of(History(str(root)), timeout_s=60)
+        told.append(" ".join(str(run.ending).split()[:5]).rstrip(":"))
+    assert told == [
+        "It ended in an orderly",
+        "It ended without a word",
+        "It was ended by SIGABRT",
+    ]
 
 
 def test_saved_questions_work(two_runs: list[str], ask: Ask) -> None:
