@@ -21,6 +21,7 @@ _TEXTS = r"""(?<![\w$])[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | --[^\n]*
 _NAME = r'''"(?:[^"]|"")*"'''
 _EDGE = re.compile(r"/\*|\*/")
 _MARK = r"\?"
+_WORD = rf"{_NAME} | \w+ | \S"
 _NUMBERS = "biuf"
 """The kinds of numpy's numbers."""
 
@@ -51,6 +52,11 @@ def put_in_code(sql: str, what: str, put: Callable[[re.Match[str]], str]) -> str
         parts += [sql[at : found.start()], put(found)]
         at = found.end()
     return "".join([*parts, sql[at:]])
+
+
+def code_of(sql: str) -> str:
+    """The words and signs of the statement, without its texts and comments."""
+    return " ".join(found[0] for found in _in_code(sql, _WORD))
 
 
 def _in_code(sql: str, what: str) -> Iterator[re.Match[str]]:

@@ -16,20 +16,21 @@ from ..ring.columns.batch import fields_of
 from ..ring.native import IN_C
 from ..tables import OWN_SCHEMA, SCHEMA, Table
 from .database import can_read_columns, duckdb, load_whole, source_of
-from .quoting import identifier, text_literal
+from .quoting import code_of, identifier, text_literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _CATALOGUE_WORDS = re.compile(r"comment|duckdb_(?:columns|views)", re.IGNORECASE)
 _MAY_READ_ANY = re.compile(
-    r"information_schema|duckdb_|sqlite_|pg_|regclass|query|pragma|\b(?:show|desc|describe|summarize)",
+    r"information_schema|\b(?:duckdb_|sqlite_|pg_|pragma|query(?:_table)?\"? \()"
+    r"|\b(?:regclass|show|desc|describe|summarize)\b",
     re.IGNORECASE,
 )
-"""What a statement has in it that asks which tables there are, or hides which it reads."""
+"""What a statement's code has in it that asks which tables there are, or hides which it reads."""
 _ORDER_BY = re.compile(r"\border\s+by\b", re.IGNORECASE)
 _DOWNWARDS = re.compile(
-    r"(?<=[\w)\]\"'])\s+desc\s*(?=$|[,);]|(?:nulls|limit|offset|rows|range|groups|union|qualify)\b)",
+    r"(?<=[\w)\]\"])\s+desc\s*(?=$|[,);]|(?:nulls|limit|fetch|offset|rows|range|groups|union|qualify)\b)",
     re.IGNORECASE,
 )
 """The word of an order, where another asks for a description."""
@@ -155,7 +156,8 @@ class Scan:
 
 def may_read_any(sql: str) -> bool:
     """Whether a statement asks which tables there are, or hides which it reads."""
-    told = _DOWNWARDS.sub(" ", sql) if _ORDER_BY.search(sql) else sql
+    code = code_of(sql)
+    told = _DOWNWARDS.sub(" ", code) if _ORDER_BY.search(code) else code
     return _MAY_READ_ANY.search(told) is not None
 
 

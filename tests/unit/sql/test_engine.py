@@ -473,6 +473,11 @@ def test_the_tested_engine_is_of_a_supported_version() -> None:
         ('SELECT step FROM steps ORDER BY "step" DESC NULLS LAST', False),
         ("SELECT row_number() OVER (ORDER BY start_ns DESC) FROM steps", False),
         ("FROM steps ORDER BY sum(loss)\n  DESC", False),
+        ("FROM steps ORDER BY step DESC -- the newest first\nLIMIT 3", False),
+        ("FROM steps ORDER BY step DESC FETCH FIRST 3 ROWS ONLY", False),
+        ("FROM steps /* show */ WHERE a LIKE '%query%' AND b = 'pg_0' AND query > 1", False),
+        ("FROM query_table('st' || 'eps')", True),
+        ("FROM pg_catalog.pg_class", True),
         ("DESC", True),
         ("DESC steps", True),
         ("FROM (DESC steps) ORDER BY 1 DESC", True),
@@ -480,7 +485,7 @@ def test_the_tested_engine_is_of_a_supported_version() -> None:
         ("SHOW TABLES", True),
     ],
 )
-def test_the_direction_of_an_order_asks_for_no_description(
+def test_no_order_and_no_text_asks_for_a_description(
     sql: str, is_all: bool, tmp_path: Path
 ) -> None:
     """Only what may ask for any table has all of them made ready."""
