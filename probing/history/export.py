@@ -32,7 +32,7 @@ from ..tables import ENVIRONMENT, TABLES_BY_NAME, Column, Table
 from .books import Books, Numbers
 from .files import Shelf, locked, read_state
 from .identity import environment_of, has_ended, last_step, process_row
-from .layout import Partition, look_name, part_name, state_file
+from .layout import Partition, day_pattern, look_name, part_name, quoted, state_file
 from .merged import is_look_merged, newest_books, place_of_look, told_before, with_later_files
 from .naming import process_name, run_of
 from .settled import Moment, are_settled, times_of
@@ -74,6 +74,7 @@ class Exported:
 
     Attributes:
         process: Its name there.
+        job: Under which its rows are there: that of its first export.
         has_ended: Whether it had ended, so that nothing will come any more.
         notes: What is missing, and why, one sentence each.
     """
@@ -180,7 +181,7 @@ class _Export:
             run=self._state["run"],
             process=self._process,
             project=self._state["project"],
-            job=self._card.job,
+            job=self._state["job"],
             rank=self._card.rank,
             host=self._card.host,
             pid=self._card.pid,
@@ -218,13 +219,12 @@ class _Export:
 
     def _begun_before(self) -> dict[str, Any] | None:
         """That of a process whose state is lost, by the files that are there."""
-        place = self._place()
+        job, day = self._place().values()
+        where = {} if self._is_lost else {"job": quoted(job), "day": day}  # else it may be new
         with reading(self._root):
-            found = told_before(self._root, place["job"], self._process, place["day"])
-        if found is None:
-            return None
-        self._is_lost = True
-        return {"run": found[1], "project": found[0], **place, "tables": {}, "told": True}
+            found = told_before(self._root, self._process, day_pattern(PROCESSES.name, **where))
+        self._is_lost |= found is not None
+        return found and {**found, "tables": {}, "told": True}
 
     def _tell_who(self, moment: Moment) -> None:
         """Say who it is and in what it runs, before any row of it is there."""

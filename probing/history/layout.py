@@ -116,12 +116,9 @@ class Partition:
         return sorted(self.path.glob("day=*"))
 
 
-def folders_of_day(root: Path, job: str | None, table: str, day: str) -> Iterator[tuple[str, Path]]:
-    """The folder of a day of a table of a job, in each project that has one."""
-    for path in root.glob(f"project=*/job={quoted(job)}/table={quoted(table)}/day={day}"):
-        project = unquoted(path.relative_to(root).parts[0].partition("=")[2])
-        if project is not None:
-            yield project, path
+def day_pattern(table: str, *, project: str = "*", job: str = "*", day: str = "*") -> str:
+    """Where the folders of days of a table are: of all projects, jobs and days, or of one each."""
+    return f"project={project}/job={job}/table={quoted(table)}/day={day}"
 
 
 def part_name(process: str, number: int) -> str:
@@ -138,11 +135,6 @@ def part_of(name: str) -> tuple[str, int] | None:
     """The process and the number of a file of rows; None of any other name."""
     found = _PART.fullmatch(name)
     return None if found is None else (found[1], int(found[2]))
-
-
-def look_pattern(project: str, table: str, process: str) -> str:
-    """Where the file that holds what a process is may be, whatever its job and day are."""
-    return f"project={quoted(project)}/job=*/table={table}/day=*/{look_name(process)}"
 
 
 def look_of(name: str) -> str | None:

@@ -10,6 +10,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,13 @@ from .books import Books
 from .files import BOOKS, books_in, line_of, text_in
 from .layout import (
     Partition,
-    folders_of_day,
+    day_pattern,
     is_merged,
     look_name,
     look_of,
-    look_pattern,
     part_name,
     part_of,
+    quoted,
     unquoted,
     values_in,
 )
@@ -106,31 +107,31 @@ def with_later_files(books: Books, partition: Partition, process: str) -> Books:
         books = books_in(path)
 
 
-def told_before(root: Path, job: str | None, process: str, day: str) -> tuple[str, str] | None:
-    """The project and the run of a process of which a history tells already.
+def told_before(root: Path, process: str, within: str) -> dict[str, Any] | None:
+    """Of which run a history tells that a process is, and where; None where it does not.
 
     Args:
-        day: The one on which it began.
+        within: The folders to look in, see `day_pattern`.
 
     Raises:
         DamagedHistory: A file that may say so cannot be read.
     """
-    own = look_name(process)
-    for project, folder in folders_of_day(root, job, PROCESSES.name, day):
-        for path in (folder / own, *folder.glob("merged-*.parquet")):
-            if path.exists():
-                run = text_in(path, "run", process)
-                if run is not None:
-                    return project, run
+    own = root.glob(f"{within}/{look_name(process)}")
+    for path in chain(own, root.glob(f"{within}/merged-*.parquet")):
+        if (run := text_in(path, "run", process)) is not None:
+            return {"run": run, **_place_of(path)}
     return None
 
 
 def place_of_look(root: Path, project: str, process: str) -> dict[str, str | None] | None:
-    """The job and the day of the one file that says what a process is; None where there is none."""
-    found = root.glob(look_pattern(project, PROCESSES.name, process))
-    for said in map(values_in, map(str, found)):
-        return {"job": unquoted(said["job"]), "day": said["day"]}
-    return None
+    """Where the one file is that says what a process is; None where there is none."""
+    within = day_pattern(PROCESSES.name, project=quoted(project))
+    return next(map(_place_of, root.glob(f"{within}/{look_name(process)}")), None)
+
+
+def _place_of(path: Path) -> dict[str, str | None]:
+    said = values_in(str(path))
+    return {name: unquoted(said[name]) for name in ("project", "job", "day")}
 
 
 def is_look_merged(folder: Path, process: str) -> bool:

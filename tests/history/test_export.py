@@ -27,6 +27,7 @@ from probing.history.export import export_process
 from probing.history.files import locked
 from probing.history.layout import quoted, state_file, unquoted
 from probing.history.naming import run_of
+from probing.history.query import EVERY_RANK
 from probing.linux import process
 from probing.messages.codec import with_checksum
 from probing.ring.format import NULL_INT
@@ -227,7 +228,12 @@ def test_who_a_process_is_stays_in_one_place(
     assert ask("SELECT has_ended, rank FROM processes") == [{"has_ended": True, "rank": 1}]
     assert (numbers(ask), counts(ask)) == ([*range(1, 11)], (10, 0, 0, 0))
     (kept,) = find_kept(str(root), (exported.run,), timeout_s=60, notes=[])
-    assert kept.query("SELECT count(*) AS n FROM torch_trace") == [{"n": 10}]
+    for rank in (EVERY_RANK, 1):
+        assert kept.query("SELECT count(*) AS n FROM torch_trace", rank) == [{"n": 10}]
+    state_file(root, exported.process).write_text("{")
+    again = export_process(folder, root)
+    assert (again.job, len(again.notes)) == (None, 1)
+    assert (numbers(ask), ask("SELECT rank FROM processes")) == ([*range(1, 11)], [{"rank": 1}])
 
 
 def test_who_a_process_is_comes_again_after_it_was_removed(

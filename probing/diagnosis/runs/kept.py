@@ -60,8 +60,9 @@ class KeptRun:
         return found
 
     def history(self, rank: int | None = EVERY_RANK) -> History:
-        """The rows of one rank, or of all."""
+        """The rows of one rank, or of all; of one process those of before its rank, too."""
         row = self.processes[0]
+        rank = rank if len(self.processes) > 1 else EVERY_RANK
         chosen = Chosen(
             self.name, row["project"], row["job"], rank, *_days(self.name, self.processes)
         )
