@@ -14,7 +14,9 @@ a history. There is nothing to commit: `commit` does nothing, and what would wri
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -105,6 +107,8 @@ BINARY = _Types("binary", "large_binary")
 NUMBER = _Types("u?int", "float", "double", "half", "decimal", "bool")
 DATETIME = _Types("date", "time", "timestamp", "duration")
 ROWID = _Types("$.")
+_LISTED_S = 10.0
+"""How long a connection to a store goes by one list of its jobs and tables, which costs seconds."""
 
 
 class _Rows(Protocol):
@@ -125,17 +129,25 @@ class _Runs:
     """All runs of a history."""
 
     def __init__(self, place: str, timeout_s: float) -> None:
+        from .history.layout import is_url
+
+        self._place = place if is_url(place) else os.path.abspath(place)
+        self._valid_s = _LISTED_S if is_url(place) else 0.0
+        self._timeout_s = timeout_s
+        self._list()
+
+    def _list(self) -> None:
+        """Find out which jobs and tables there are."""
         from .history.query import History
 
-        self._history: Callable[[], History] = lambda: History(place)
-        self._history()  # raises where there is none
-        self._timeout_s = timeout_s
+        self._history, self._listed_s = History(self._place), time.monotonic()
 
     def query(self, sql: str) -> _Rows:
         """Run a statement over what is there by now, and warn of what was left out."""
-        history = self._history()
-        rows = history.query(sql, timeout_s=self._timeout_s)
-        for note in history.notes:
+        if time.monotonic() - self._listed_s >= self._valid_s:
+            self._list()
+        rows = self._history.query(sql, timeout_s=self._timeout_s)
+        for note in self._history.notes:
             warnings.warn(note, stacklevel=4)
         return rows
 

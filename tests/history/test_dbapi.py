@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyarrow.fs import LocalFileSystem
 
 from probing import dbapi
 from probing.history.export import export_process
+from probing.history.scanning import store
+from probing.history.stores.objects import Store
 from probing.rundir.folders import ProcessFolder
 from tests.harness.ring_writer import trace_writer
 
@@ -63,15 +67,29 @@ def test_what_is_left_out_is_warned_of(kept: str, root: Path) -> None:
         assert connection.execute("SELECT count(*) FROM torch_trace").fetchone() == (40,)
 
 
+@pytest.mark.parametrize("is_store", [False, True])
 def test_a_connection_sees_what_comes_later(
-    kept: str, root: Path, ended: Callable[..., ProcessFolder]
+    kept: str,
+    root: Path,
+    ended: Callable[..., ProcessFolder],
+    monkeypatch: pytest.MonkeyPatch,
+    is_store: bool,
 ) -> None:
-    """Another job is in another folder."""
-    with dbapi.connect(history=kept) as connection:
+    """Another job is in another folder; the jobs of a store are not listed for each statement.
+
+    It is the same history, too, where the process goes to another folder meanwhile.
+    """
+    monkeypatch.setattr(store, "open_store", lambda url: Store(url, LocalFileSystem, kept))
+    monkeypatch.chdir(root.parent)
+    with dbapi.connect(history="s3://kept" if is_store else root.name) as connection:
+        monkeypatch.chdir("/")
         folder = ended(79, job="later", rank=0)
         trace_writer(capacity=64, rows=20).save(folder.ring("torch_trace"))
         export_process(folder, root)
-        assert connection.execute("SELECT count(*) FROM torch_trace").fetchone() == (60,)
+        sql = "SELECT count(*) FROM torch_trace"
+        assert connection.execute(sql).fetchone() == (40 if is_store else 60,)
+        monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 11)
+        assert connection.execute(sql).fetchone() == (60,)
 
 
 def test_a_cursor_has_rows_of_its_last_statement_alone(kept: str) -> None:
