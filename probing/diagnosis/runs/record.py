@@ -7,6 +7,7 @@ something else than training: a checkpoint, the return from an evaluation, someb
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,8 +53,8 @@ class Run:
         name: What the user calls it.
         command: Its command line.
         state: Whether it runs, in a few words.
-        steps: All steps on record that have ended, oldest first; of those of one number, which a
-            process has that was attached to twice, the newest.
+        steps: All steps on record that have ended, oldest first; of a process that was attached to
+            twice, whose steps count from 1 again, the later ones.
         settled: Those of them that hold nothing but training, without those of the start.
         environment: The values of python.environment by kind and name; of a secret its print.
         query: Asks more of it.
@@ -85,8 +86,10 @@ def read_run(
     Raises:
         ProbingError: There is no record.
     """
-    numbered = {row["step"]: row for row in query(_STEPS.format(until=until_ns))}
-    steps = tuple(numbered.values())
+    rows = query(_STEPS.format(until=until_ns))
+    pairs = enumerate(pairwise(rows), 1)
+    begin = max((at for at, (before, row) in pairs if row["step"] <= before["step"]), default=0)
+    steps = tuple(rows[begin:])
     spans = [span for sql in _OTHER_WORK for span in _spans(query, sql)]
     evaluated = {row["step"] for row in _rows(query, _EVALUATED)}
     return Run(
