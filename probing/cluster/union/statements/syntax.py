@@ -31,7 +31,7 @@ _PLACES = frozenset({"query_location", "query_location_length"})
 
 _FUNCTIONS = """
     SELECT
-      function_name,
+      lower(function_name),
       bool_and(coalesce(stability = 'CONSISTENT', function_type = 'aggregate'))
         AND NOT coalesce(
           bool_or(function_type <> 'aggregate' AND return_type LIKE '%TIME ZONE%'), false),
@@ -103,15 +103,21 @@ class Syntax:
         One that gives another value each time is none.
         """
         texts = self._macros.get(function, ())
-        return function in self._scalars or (bool(texts) and all(map(self._is_of_scalars, texts)))
+        return function in self._scalars or (
+            bool(texts) and all(self._is_of_scalars(text, function) for text in texts)
+        )
 
-    def _is_of_scalars(self, macro: str) -> bool:
-        tree = self.expression(macro)
+    def _is_of_scalars(self, text: str, macro: str) -> bool:
+        tree = self.expression(text)
         return tree is not None and all(
             part["class"] in SIMPLE
-            and (part["class"] != "FUNCTION" or function_name(part) in self._scalars)
+            and (part["class"] != "FUNCTION" or self._is_scalar_in(macro, function_name(part)))
             for part in parts_of(tree)
         )
+
+    def _is_scalar_in(self, macro: str, function: str) -> bool:
+        """Some macros have the name of a function that they call."""
+        return function != macro and self.is_scalar(function)
 
     def values(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a statement over constants."""
