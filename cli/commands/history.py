@@ -106,7 +106,7 @@ def show(context: click.Context, *, words: tuple[str, ...], rank: int | None, st
     with within(limit_s, grace_s=_GRACE_S):
         (kept,) = find_kept(place, words[-1:], timeout_s=limit_s, notes=notes)
         shown = screen_of(kept, rank=rank)
-    write_answer(shown, style, fitted(render_kept_run, place=place))
+    write_answer(shown, style, fitted(render_kept_run, place=place, asked=kept.asked))
     terminal.note(*dict.fromkeys(notes))
 
 

@@ -14,6 +14,9 @@ import pytest
 
 from probing.cli.questions.library import QUESTIONS
 from probing.cli.questions.records import put_in
+from probing.cli.render.history.kept_run import render_kept_run
+from probing.cli.render.history.runs import render_runs
+from probing.cli.reports.run.kept import screen_of
 from probing.diagnosis.runs.kept import find_kept
 from probing.errors import DamagedHistory, NoHistory, NoSuchRun, SqlError, SqlRefused
 from probing.history.export import export_process
@@ -68,10 +71,16 @@ def test_two_projects_may_have_a_run_of_one_name(
         folder = ended(start_time, job="123", rank=0, started_ns=10**18)
         trace_writer(capacity=64, rows=start_time - 37).save(folder.ring("torch_trace"))
         name = export_process(folder, root, project=project).run
-    listed = [(run.run, run.project) for run in runs_of(History(str(root)), timeout_s=60)]
-    assert listed == [(name, "actor"), (name, "critic")]
-    (kept,) = find_kept(str(root), (f"critic/{name}",), timeout_s=60, notes=[])
+    listed = list(runs_of(History(str(root)), timeout_s=60))
+    assert [(run.run, run.project) for run in listed] == [(name, "actor"), (name, "critic")]
+    lines = render_runs(listed, width=None, color=False).splitlines()
+    asked = [line.split()[0] for line in lines[-2:]]
+    assert asked == [f"actor/{name}", f"critic/{name}"]
+    (kept,) = find_kept(str(root), (asked[1],), timeout_s=60, notes=[])
     assert kept.query("SELECT count(*) AS n FROM torch_trace") == [{"n": 41}]
+    text = render_kept_run(screen_of(kept, rank=None), "runs", kept.asked, width=80, color=False)
+    assert f"probing history diff runs {asked[1]} OTHER_RUN" in text
+    assert f"FROM steps WHERE run = '{name}' AND project = 'critic'" in text
     with pytest.raises(NoSuchRun, match=f"of 2 runs: actor/{name}, critic/{name}"):
         find_kept(str(root), (name,), timeout_s=60, notes=[])
 

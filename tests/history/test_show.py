@@ -119,7 +119,8 @@ def test_modules_are_timed_where_all_calls_are_kept(
 
 def test_the_screen_is_narrow_and_safe(shown: Callable[..., RunOnOneScreen]) -> None:
     """No line but the commands to copy is wider than the screen; no word of the run steers it."""
-    text = render_kept_run(shown(), "/a b/runs", width=80, color=False)
+    found = shown()
+    text = render_kept_run(found, "/a b/runs", found.run, width=80, color=False)
     assert not set(text) & {chr(code) for code in range(32) if code != 10}
     lines = text.split("\n")
     assert len(lines) <= 30
@@ -142,7 +143,7 @@ def test_a_run_of_which_little_is_known_is_shown(
     """Without a step there are no figures, and every line that is there is true."""
     found = shown("node1")
     assert (found.speed, found.loss, found.modules, found.of_rank) == (None, None, (), None)
-    text = render_kept_run(found, "runs", width=None, color=False)
+    text = render_kept_run(found, "runs", found.run, width=None, color=False)
     assert "none on record" in text
     assert "every row that was recorded is kept" in text
     assert dataclasses.asdict(found)["not_kept"] == ()

@@ -45,11 +45,14 @@ _MISSING = {
 }
 
 
-def render_kept_run(shown: RunOnOneScreen, place: str, *, width: int | None, color: bool) -> str:
+def render_kept_run(
+    shown: RunOnOneScreen, place: str, asked: str, *, width: int | None, color: bool
+) -> str:
     """The screen.
 
     Args:
         place: The history's folder.
+        asked: What the run is called there, see `KeptRun`.
     """
     room = min(max(width or 80, _NARROWEST), _WIDEST)
     blocks = [
@@ -57,7 +60,7 @@ def render_kept_run(shown: RunOnOneScreen, place: str, *, width: int | None, col
         list(_figures(shown, room, color=color)),
         list(_modules(shown, room)),
         list(_not_kept(shown, room)),
-        list(_next(shown, place)),
+        list(_next(shown, place, asked)),
     ]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
@@ -287,10 +290,12 @@ def _not_kept(shown: RunOnOneScreen, room: int) -> Iterator[str]:
         yield from _lines("" if at else ("not kept" if lines else "kept"), line, room)
 
 
-def _next(shown: RunOnOneScreen, place: str) -> Iterator[str]:
+def _next(shown: RunOnOneScreen, place: str, asked: str) -> Iterator[str]:
     """What to type, and what that tells."""
-    folder, run = shlex.quote(place), shlex.quote(shown.run)
+    folder, run = shlex.quote(place), shlex.quote(asked)
     yield _named("next", escape_controls(f"probing history diff {folder} {run} OTHER_RUN"))
     sql = f"FROM steps WHERE run = {text_literal(shown.run)}"
+    if asked != shown.run:
+        sql += f" AND project = {text_literal(shown.project)}"
     quoted = shlex.quote(sql) if set(sql) & set('"$`\\!') else f'"{sql}"'
     yield _named("", escape_controls(f"probing history query {folder} {quoted}"))

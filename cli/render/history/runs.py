@@ -6,6 +6,7 @@ Rules of this file: records in, text out.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,12 @@ _COMMIT = 10
 
 
 def render_runs(runs: Sequence[Run], *, width: int | None, color: bool) -> str:
-    """One line for each run."""
+    """One line for each run; of two of one name each is called as it is to be asked for."""
+    names = Counter(run.run for run in runs)
     headings = columns("=run", "=started", ">ranks", ">step", "end", "command", "=commit")
     rows = [
         [
-            escape_controls(run.run),
+            escape_controls(f"{run.project}/{run.run}" if names[run.run] > 1 else run.run),
             time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started_ns / 1e9)),
             _ranks(run),
             render_count(run.last_step),

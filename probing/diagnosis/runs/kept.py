@@ -32,6 +32,7 @@ class KeptRun:
     Attributes:
         place: The folder.
         name: What it is called.
+        asked: That, or PROJECT/NAME where it was asked for so: another project may have the name.
         processes: The rows of probing.processes of its ranks, in their order.
         timeout_s: What each question may take.
         notes: Gets sentences about what was left out.
@@ -39,6 +40,7 @@ class KeptRun:
 
     place: str
     name: str
+    asked: str
     processes: tuple[Row, ...]
     timeout_s: float
     notes: list[str] = field(repr=False)
@@ -95,7 +97,7 @@ class KeptRun:
         except ProbingError:  # of a process that made no step nothing is kept
             environment = []
         run = read_run(
-            f"run {self.name}",
+            f"run {self.asked}",
             query,
             environment,
             command=script_of(shlex.split(own["command"] or "")),
@@ -125,11 +127,12 @@ def find_kept(
         KeptRun(
             place=place,
             name=name,
+            asked=word if word == f"{project}/{name}" else name,
             processes=_ranked(row for row in rows if _named(row) == (project, name)),
             timeout_s=timeout_s,
             notes=notes,
         )
-        for project, name in [_meant(word, rows) for word in words]
+        for word, (project, name) in [(word, _meant(word, rows)) for word in words]
     )
 
 
@@ -172,10 +175,10 @@ def compare_kept(
         for run in (before, after):
             run.process(rank)
     elif not common:
-        raise NoSuchRun(f"{before.name} and {after.name} have no rank in common", "")
+        raise NoSuchRun(f"{before.asked} and {after.asked} have no rank in common", "")
     which = common[0] if rank is None else rank
     first, second = before.read(which), after.read(which)
-    return compare_runs(first[0], second[0], first[1] | second[1]), (before.name, after.name)
+    return compare_runs(first[0], second[0], first[1] | second[1]), (before.asked, after.asked)
 
 
 def _days(run: str, processes: Sequence[Row]) -> tuple[str | None, str | None]:
