@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from ..cluster.job.members import find_members
 from ..cluster.union.query import Union
-from ..errors import InternalError, ProbingError, SqlTooLarge
+from ..errors import InternalError, NoHistory, ProbingError, SqlTooLarge, StoreUnreachable
 from ..history.query import History, statement_memory_mib
 from ..history.tables import in_history
 from ..linux.limited_memory import limit_memory
@@ -175,9 +175,9 @@ def _tables(asked: Asked) -> pa.Table:
             add(LIVE, table, schema_of(with_ranks(table)) if asked.with_schemas else None)
     if asked.place.history:
         # Live tables are listed though a history is empty yet, or its store away.
-        passed_over = (ProbingError,) if asked.place.endpoints else ()
+        passed_over = (NoHistory, StoreUnreachable) if asked.place.endpoints else ()
         with contextlib.suppress(*passed_over):
-            for table, columns in _kept_tables(asked):
+            for table, columns in list(_kept_tables(asked)):
                 add(HISTORY, table, columns)
     return pa.Table.from_pylist(found, _TABLES)
 

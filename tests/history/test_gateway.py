@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from probing.client.listing import summarize
-from probing.errors import NoHistory, ProbingError
+from probing.errors import DamagedHistory, NoHistory, ProbingError
 from probing.gateway.__main__ import _parser, _place
 from probing.gateway.asked import HISTORY, LIVE, ROWS, TABLES, Asked, Place, meant
 from probing.gateway.helper import _answer
 from probing.gateway.helpers import Gone, Helpers
 from probing.history.export import export_process
+from probing.history.query import History
 from probing.messages.common import NOTES_KEY
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.settings import Settings
@@ -204,7 +205,7 @@ def test_ranks_that_are_missing_are_named(
 
 
 def test_a_history_that_is_not_there_yet_hides_no_live_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that a setting names beside processes is made by the first export."""
     monkeypatch.setenv("PROBING_HOME", str(tmp_path / "home"))
@@ -219,6 +220,14 @@ def test_a_history_that_is_not_there_yet_hides_no_live_table(
             _place(_parser().parse_args(["--history", later, *words]), said)
     with pytest.raises(NoHistory):
         list(_answer(Asked(kind=TABLES, place=Place(history=later))))
+
+    def damaged(*_: object, **__: object) -> None:
+        raise DamagedHistory("its file", "it is torn")
+
+    monkeypatch.setattr(History, "schema", damaged)
+    beside = Place(endpoints=("all",), history=str(kept))
+    with pytest.raises(DamagedHistory):  # is told, and no list of a part
+        list(_answer(Asked(kind=TABLES, place=beside, with_schemas=True)))
 
 
 @pytest.mark.slow
