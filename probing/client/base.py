@@ -63,7 +63,6 @@ class Process(RunningCode):
             raise UsageError(f"query takes a statement as a text, and {sql!r} is none.")
         limit_s = timeout_s or self._timeout_s
         folder = self._transport.record()
-        self._notes[:] = dict.fromkeys(self._notes)  # for who never asks for them
         if folder is not None:
             from .providers import over_record
 
@@ -346,6 +345,7 @@ class Process(RunningCode):
 
     def notes(self) -> list[str]:
         """Sentences about how the answers came about; each is told once."""
-        told = list(dict.fromkeys(self._notes))
-        self._notes.clear()
+        told = []
+        while self._notes:
+            told.append(self._notes.pop(0))
         return told

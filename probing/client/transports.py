@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -220,6 +220,20 @@ def _no_agent(pid: int) -> ProbingError:
     return NotProbed(pid)
 
 
+class _Notes(list[str]):
+    """Sentences, each of them once: nobody may ever ask for them."""
+
+    def append(self, note: str) -> None:
+        """Add one that is not there yet."""
+        if note not in self:
+            super().append(note)
+
+    def extend(self, notes: Iterable[str]) -> None:
+        """Add those that are not there yet."""
+        for note in notes:
+            self.append(note)
+
+
 class Reached:
     """A process that is reached by a transport; `Process` says what it can be asked."""
 
@@ -228,7 +242,7 @@ class Reached:
         self.label = label
         self._transport = transport
         self._timeout_s = timeout_s
-        self._notes: list[str] = []
+        self._notes: list[str] = _Notes()
 
     @property
     def folder(self) -> ProcessFolder | None:

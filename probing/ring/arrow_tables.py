@@ -84,7 +84,7 @@ class RecordedTable(Recorded):
                 return schema_of(self.table).empty_table()
         if self._notes is not None:
             lost = without_names(snapshot, texts)
-            self._notes += self._damage(snapshot.torn, lost, is_cut=snapshot.is_cut)
+            self._notes.extend(self._damage(snapshot.torn, lost, is_cut=snapshot.is_cut))
         return to_arrow(snapshot, texts, columns)
 
 

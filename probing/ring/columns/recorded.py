@@ -67,7 +67,7 @@ class Recorded:
                 return empty_batch(self.table)
         if self._notes is not None:
             lost = _lost(found, texts)
-            self._notes += self._damage(found.torn, lost, is_cut=found.is_cut)
+            self._notes.extend(self._damage(found.torn, lost, is_cut=found.is_cut))
         return batch_of(found, texts, columns)
 
     @contextlib.contextmanager

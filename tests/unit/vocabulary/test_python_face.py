@@ -60,7 +60,9 @@ def test_a_note_is_told_once(tmp_path: Path) -> None:
     run = probing.connect(str(folder.path))
     for _ in range(3):
         run.query("SELECT max(step) AS n FROM python.steps").to_pylist()
-    assert len(run._notes) <= 2  # who never reads them keeps no more
+        run._query_plain("SELECT max(step) AS n FROM python.steps", timeout_s=60)
+        run._notes.append(run._notes[0])  # as what asks for stacks does
+    assert len(run._notes) == 1  # who never reads them keeps no more
     (note,) = run.notes()
     assert "python.steps" in note
     run.query("SELECT count(*) AS n FROM python.torch_trace").to_pylist()
