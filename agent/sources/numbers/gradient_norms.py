@@ -18,6 +18,7 @@ from ..accelerator import Accelerator, is_capturing
 from ..shared.interval import Interval
 from ..shared.objects import Clip
 from ..shared.recording import Recording
+from ..shared.versions import as_seen
 from ..stand_in import StandIn, StandInSource
 from ..torch_types import Optimizer
 from .gradient_tensors import (
@@ -221,7 +222,7 @@ def clip_of(
     clipped = [parameters] if is_one else parameters
     if not isinstance(max_norm, float | int) or not isinstance(clipped, list) or not clipped:
         return None
-    return Clip(float(max_norm), (id(clipped[0]), id(clipped[-1])), len(clipped))
+    return Clip(float(max_norm), (as_seen(clipped[0]), as_seen(clipped[-1])), len(clipped))
 
 
 def is_part(clipped: Any, optimizer: Optimizer) -> bool:

@@ -352,7 +352,7 @@ class GradientRows(PlainSource):
         if norm is None or rows.max_norm is None or clip is None or clip.tensors < len(pairs):
             return
         own = {id(parameter) for parameter, _ in pairs}
-        if own.issuperset(clip.ends):
+        if own.issuperset(end.identity for end in clip.ends):
             factor = clip_factor(norm, rows.max_norm)
             for row in values:
                 row["unclipped_norm"] = row["norm"] / factor if factor else NULL_FLOAT

@@ -12,18 +12,19 @@ from ..data.inputs import Inputs
 from ..model.given_names import ModelNames, optimizer_names
 from ..steps.rows.late_rows import Later
 from .met import Met
+from .versions import AsSeen
 
 
 class Clip(NamedTuple):
     """What the script clips gradients to.
 
     Attributes:
-        ends: The identities of the first and the last parameter whose gradients it clips.
+        ends: The first and the last parameter whose gradients it clips.
         tensors: How many they are.
     """
 
     max_norm: float
-    ends: tuple[int, int]
+    ends: tuple[AsSeen, AsSeen]
     tensors: int
 
 

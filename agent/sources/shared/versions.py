@@ -84,15 +84,21 @@ def held_at_ends(optimizer: Any) -> list[tuple[Held, Any]]:
 
 
 class AsSeen(NamedTuple):
-    """A gradient as it was once: told from a later one at its place by its storage."""
+    """A gradient or parameter as it was once: told from a later one at its place by its storage.
+
+    Attributes:
+        storage: None of one that has none: that is never known again.
+    """
 
     identity: int
-    storage: weakref.ref[Any]
+    storage: weakref.ref[Any] | None
     version: int
 
     def is_of(self, gradient: Any) -> bool:
         """Whether it is that one, whatever was written to it since."""
-        return id(gradient) == self.identity and self.storage() is _storage_of(gradient)
+        if id(gradient) != self.identity or self.storage is None:
+            return False
+        return self.storage() is _storage_of(gradient)
 
     def is_in(self, gradient: Any, *, changes: int) -> bool:
         """Whether it is that one, after so many changes."""
@@ -100,10 +106,19 @@ class AsSeen(NamedTuple):
 
 
 def as_seen(gradient: Any) -> AsSeen:
-    """A gradient as it is now."""
-    return AsSeen(id(gradient), weakref.ref(_storage_of(gradient)), gradient._version)
+    """A gradient or parameter as it is now."""
+    storage = _storage_of(gradient)
+    seen = None if storage is None else weakref.ref(storage)
+    return AsSeen(id(gradient), seen, gradient._version)
 
 
 def _storage_of(gradient: Any) -> Any:
-    """What lives as long as a gradient: its storage; itself, where it is sparse and has none."""
-    return gradient if gradient.is_sparse else gradient.untyped_storage()
+    """What lives as long as a gradient: its storage, or that of its values where it is sparse.
+
+    None in a layout that has neither, as of compressed rows.
+    """
+    try:
+        return (gradient._values() if gradient.is_sparse else gradient).untyped_storage()
+    except NotImplementedError:
+        pass_on()
+        return None

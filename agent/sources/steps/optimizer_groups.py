@@ -85,12 +85,12 @@ def _clip_of(optimizer: Optimizer, group: dict[str, object], clip: Clip | None) 
     if own is not None or clip is None:
         return own
     places = {
-        id(param): place
-        for place, other in enumerate(list(optimizer.param_groups))
+        id(param): (other, param)
+        for other in list(optimizer.param_groups)
         for param in list(other["params"])
     }
-    clipped = [places.get(end) for end in clip.ends]
-    found = [optimizer.param_groups[place] for place in clipped if place is not None]
+    ends = [(end, *places[end.identity]) for end in clip.ends if end.identity in places]
+    found = [other for end, other, param in ends if end.is_of(param)]
     is_whole = bool(found) and clip.tensors >= len(places)
     is_its_own = any(other is group for other in found)
     return clip.max_norm if is_whole or is_its_own else None
