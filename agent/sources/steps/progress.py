@@ -108,7 +108,7 @@ class Progress:
                 self._rows.open_trace(call.ids, thread.native_id)
         elif call.has_grad or not call.has_optimizer or recording.safe_points.stepping:
             self.is_inference = not (may_train or recording.safe_points.stepping or self.hand.is_on)
-            self.counted.inferring = thread if self.is_inference else None
+            self.counted.infers(thread if self.is_inference else None)
             self._open(call.ids, thread)
             self._has_trained = call.has_grad
             if thread.optimizing == recording.session:  # the optimizer calls the model

@@ -4,7 +4,7 @@ Rules of this file: runs in the training threads, once per pass and step. What b
 beside the counted one is no part of any step: its calls, passes, losses and optimizers. A thread
 trains by itself if it makes backward passes and steps an optimizer; one that only computes for the
 counted training, or only steps its optimizers, takes part in that. Where nothing is trained, no
-step is a call that begins during another thread's.
+step is a call that begins during another thread's, until that has lasted as long as many others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .members import Members
 
 _PATIENCE, _PATIENCE_NS = 8, 10_000_000_000
 """How often an optimizer steps in another thread, and how long the counted one trains nothing,
-before that is the one that counts."""
+before that is the one that counts. The same, for each thread, of calls beside one that infers."""
 
 
 class CountedThread:
@@ -44,6 +44,7 @@ class CountedThread:
         self._restart = restart
         self.inferring: ThreadState | None = None
         self.infers_beside = False
+        self._calls_beside = 0
         self._trains = False  # the counted one does
         self._elsewhere = self._trained_ns = 0
         self._counted: set[int] = set()
@@ -53,6 +54,10 @@ class CountedThread:
     def count(self, numbers: frozenset[int]) -> None:
         """Optimizers of these numbers make the steps that are counted."""
         self._counted.update(numbers)
+
+    def infers(self, thread: ThreadState | None) -> None:
+        """A call of a model begins a step: one of inference, unless there is no thread."""
+        self.inferring, self._calls_beside = thread, 0
 
     def trains(self, *, is_certain: bool = True) -> None:
         """The counted thread trains, as far as its call of a model tells."""
@@ -71,9 +76,7 @@ class CountedThread:
             may_train: Whether the call may be part of a training.
         """
         if not self._is_other(thread):
-            is_beside = self.inferring is not None and not may_train
-            self.infers_beside = self.infers_beside or is_beside
-            return is_beside
+            return not may_train and self._is_beside(is_main=is_main)
         if self._follows(thread):
             if not is_main:
                 self._restart()
@@ -142,6 +145,16 @@ class CountedThread:
         recording = self._recording
         is_ours = recording.training_thread in {0, thread.native_id}
         return not is_ours and (self._trains or recording.safe_points.stepping)
+
+    def _is_beside(self, *, is_main: bool) -> bool:
+        """Whether another thread's call is the step, as it is until it has outlasted many others."""
+        if self.inferring is None:
+            return False
+        self.infers_beside = True
+        self._calls_beside += is_main
+        if self._calls_beside > _PATIENCE * threading.active_count():
+            self.inferring = None
+        return self.inferring is not None
 
     def _is_own(self, thread: ThreadState) -> bool:
         """Whether another thread than the counted one steps what it has made a pass for."""
