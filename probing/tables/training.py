@@ -139,7 +139,7 @@ STEPS = Table(
             number(
                 "grad_norm",
                 "The norm of all gradients before clipping: from the script's `clip_grad_norm_`"
-                " where that takes the Euclidean norm of all of them at once,"
+                " where that takes the Euclidean norm of all of them, or most, at once,"
                 " else every few steps as the budget allows. Of sharded gradients only the"
                 " script's: FSDP2's, and that of FSDP1's own `clip_grad_norm_`, are of all ranks;"
                 " what `torch.nn.utils` gives under FSDP1 is of this rank's shards alone.",

@@ -61,6 +61,8 @@ class GradientNorms(StandInSource):
         self._is_warm = False
         self._kind: Any = _EUCLIDEAN
         self._apart: int | None = None  # the step in which something was clipped by another norm
+        self._parted = -2  # that in which several parts were clipped last
+        self._is_partial = False  # the norm of the step in progress
         module = sys.modules["torch.nn.utils.clip_grad"]
         self._sharded_clip: StandIn | None = None
         taken = StandIn(module, "_get_total_norm", self._around_norm)
@@ -141,22 +143,33 @@ class GradientNorms(StandInSource):
     def _is_apart(self, clipped: Any, *, is_behind: bool) -> bool:
         """Whether a norm is another than the Euclidean one of all gradients, or comes behind one.
 
-        Our own is taken as the first of these is about to clip, when it is time to.
+        That of more than half of them stands for all, as where a script leaves out a temperature of
+        the loss; but not where it clips the others apart. Our own is taken as the first of these is
+        about to clip, when it is time to.
 
         Args:
             is_behind: Whether it has clipped already.
         """
         recording, kind, self._kind = self._recording, self._kind, _EUCLIDEAN
-        if self._apart == recording.step:
-            return True
-        objects = recording.objects
+        objects, step, rows = recording.objects, recording.step, recording.rows
         optimizer = None if objects.optimizer is None else objects.optimizer()
         optimizer = optimizer or next(iter(objects.counted_optimizers(objects.made)), None)
-        if kind == _EUCLIDEAN and (optimizer is None or not is_part(clipped, optimizer)):
+        if optimizer is None or not has(optimizer, clipped):
+            return bool(kind != _EUCLIDEAN) or self._apart == step
+        if self._apart == step:
+            self._parted = step
+            return True
+        left = left_out(clipped, optimizer)
+        most = 0 if step - self._parted <= 1 else len(clipped) - 1
+        if kind == _EUCLIDEAN and left <= most:
+            self._is_partial = left > 0
             return False
-        if optimizer is not None and not (is_behind or recording.passing):
+        if rows.max_norm is not None and self._is_partial:  # of the others
+            rows.norm = rows.max_norm = None
+            self._parted = step
+        elif not (is_behind or recording.passing):
             self._consider(optimizer, (), {})
-        self._apart = recording.step
+        self._apart = step
         return True
 
     def _note_sharded(self, norm: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -225,15 +238,20 @@ def clip_of(
     return Clip(float(max_norm), (as_seen(clipped[0]), as_seen(clipped[-1])), len(clipped))
 
 
-def is_part(clipped: Any, optimizer: Optimizer) -> bool:
-    """Whether only some of an optimizer's gradients are clipped, as of each layer by itself."""
-    parameters = parameters_of(optimizer)
-    if not isinstance(clipped, list) or not clipped or len(clipped) >= len(parameters):
+def has(optimizer: Optimizer, clipped: Any) -> bool:
+    """Whether what is clipped is an optimizer's, as far as the first parameter tells."""
+    if not isinstance(clipped, list) or not clipped:
         return False
     first = clipped[0]
-    if all(parameter is not first for parameter in parameters):  # another optimizer's
-        return False
-    return len(clipped) < sum(parameter.grad is not None for parameter in parameters)
+    return any(parameter is first for parameter in parameters_of(optimizer))
+
+
+def left_out(clipped: list[Any], optimizer: Optimizer) -> int:
+    """How many of an optimizer's gradients are not clipped."""
+    parameters = parameters_of(optimizer)
+    if len(clipped) >= len(parameters):
+        return 0
+    return max(0, sum(parameter.grad is not None for parameter in parameters) - len(clipped))
 
 
 def total_norm(optimizer: Optimizer) -> tuple[Any, int] | None:

@@ -88,3 +88,29 @@ def test_a_norm_of_another_kind_is_not_that_of_the_step(step: Step) -> None:
     step.recording.step = 1
     clip_grad_norm_(step.parameters, 100.0)
     assert step.norm == 5.0
+
+
+def test_a_few_gradients_may_be_left_out(step: Step) -> None:
+    """As that of a temperature of the loss; but not where they are clipped, too."""
+    step.frozen.bias.grad = torch.tensor([12.0])
+    clip_grad_norm_(step.head.parameters(), 100.0)
+    assert step.norm == 5.0
+    assert step.recording.rows.max_norm == 100.0
+    for number in (1, 2):
+        step.recording.step = number
+        clip_grad_norm_(step.head.parameters(), 100.0)
+        clip_grad_norm_(step.frozen.bias, 100.0)
+        assert step.norm is None
+    step.recording.step = 4
+    clip_grad_norm_(step.head.parameters(), 100.0)
+    assert step.norm == 5.0
+
+
+def test_how_others_gradients_are_clipped_tells_nothing_of_a_step(step: Step) -> None:
+    """As a discriminator's by its largest, before those of the generator."""
+    discriminator = torch.nn.Linear(2, 1)
+    discriminator.weight.grad = torch.ones(1, 2)
+    clip_grad_norm_(discriminator.parameters(), 1.0, norm_type=float("inf"))
+    assert step.norm is None
+    clip_grad_norm_(step.parameters, 100.0)
+    assert step.norm == 5.0

@@ -147,7 +147,7 @@ class CountedThread:
         return not is_ours and (self._trains or recording.safe_points.stepping)
 
     def _is_beside(self, *, is_main: bool) -> bool:
-        """Whether another thread's call is the step, as it is until it has outlasted many others."""
+        """Whether another thread's call is the step, until it has outlasted many others."""
         if self.inferring is None:
             return False
         self.infers_beside = True
