@@ -54,7 +54,7 @@ class Held(NamedTuple):
 
 
 class HeldAlone(NamedTuple):
-    """A tensor that is trained and that no module is known to hold, so that none moves it."""
+    """A tensor that is trained and that no module was found to hold, so that none moves it."""
 
     find: weakref.ref[Any]
 
@@ -64,11 +64,16 @@ def held_by_modules(root: Module) -> Iterator[tuple[Held, Any]]:
 
     They are looked for as far as they are asked for.
     """
+    for module, name, parameter in places_in(root):
+        yield Held(weakref.ref(module), name, id(parameter)), parameter
+
+
+def places_in(root: Module) -> Iterator[tuple[Module, str, Any]]:
+    """The same, each behind the module that holds it and its name there."""
     for module in modules_in(root):
-        holder = weakref.ref(module)
         for name, parameter in module._parameters.items():
             if parameter is not None:
-                yield Held(holder, name, id(parameter)), parameter
+                yield module, name, parameter
 
 
 def held_at_ends(optimizer: Any) -> list[tuple[Held, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -62,3 +63,34 @@ def test_an_optimizer_that_never_steps_is_unused_after_many_passes() -> None:
         root.weight.data -= 0.1
 
     assert 0 < train(hand, root, write) < MANY / 2
+
+
+class Uncalled(torch.nn.Module):
+    """One of which only a method is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(2))
+        self.bias = torch.nn.Parameter(torch.ones(2))
+
+    def loss(self) -> torch.Tensor:
+        """What it is trained by."""
+        return (self.weight * self.bias).sum()
+
+
+def test_parameters_of_a_model_that_is_not_called_have_no_weak_reference() -> None:
+    """Nor are its steps told otherwise than those of tensors that no module holds."""
+    model, alone = Uncalled(), torch.ones(2, requires_grad=True)
+    hand = HandSteps()
+    for trained, loss in (([*model.parameters()], model.loss), ([alone], alone.sum)):
+        for _ in range(2):
+            assert not hand.has_ended()
+            hand.meet_leaves([begun := loss()])
+            hand.pass_begins(None, has_optimizer=False)
+            begun.backward()
+            hand.pass_ended(None, creates_graph=False)
+            assert not any(weakref.getweakrefs(one) for one in model.parameters())
+        with torch.no_grad():
+            for one in trained:
+                one.sub_(0.1)
+        assert hand.has_ended()

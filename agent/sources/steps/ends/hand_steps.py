@@ -6,12 +6,16 @@ there and how often they were written to, never what is in them, and keeps none 
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ...calls.backward.graph_nodes import node_of
-from ...shared.versions import Held, HeldAlone, held_by_modules, version_of
+from ...shared.found import found_roots
+from ...shared.versions import Held, HeldAlone, held_by_modules, places_in, version_of
+
+_T = TypeVar("_T")
 
 _PATIENCE = 8
 """How many passes an optimizer may be there without a step before it counts as not used, where the
@@ -19,7 +23,8 @@ parameters are written to all the same."""
 _MOST_PATIENCE = 8 * _PATIENCE
 """The same, where that is not seen, as it is not in an update of `parameter.data`."""
 
-
+_MOST_LOOKS = 2
+"""How often all modules of the process are looked for; it takes some tens of milliseconds."""
 _MOST_NODES = 1000
 """How much of a graph is walked for the tensors that it comes from."""
 
@@ -60,7 +65,9 @@ class HandSteps:
         self._unused = 0
         self._first: tuple[Held, int] | None = None
         self._last_first: tuple[weakref.ref[Any], Held] | None = None
-        self._leaves: list[weakref.ref[Any]] = []
+        self._leaves: list[Held | HeldAlone] = []
+        self._held_leaves: dict[int, Held] = {}
+        self._looks = _MOST_LOOKS
         self._passes = 0  # since a step ended
         self._round = 0
         self._is_foretold = self._is_marked = False
@@ -141,24 +148,33 @@ class HandSteps:
         self.has_passed = True
         self._passes += 1
         self._seen.clear()
-        found: Iterable[tuple[Held | HeldAlone, Any]]
-        if root is None:
-            found = [(HeldAlone(ref), leaf) for ref in self._leaves if (leaf := ref()) is not None]
-        else:
-            found = held_by_modules(root)
-        # Fast weights stand among the parameters and are none: torch warns where one asks for their
-        # gradients.
-        with_gradient = {id(p): (h, p) for h, p in found if p.is_leaf and p.grad is not None}
-        ends = list(with_gradient.values())
-        for held, parameter in ends[:1] + ends[1:][-1:]:
+        for held, parameter in self._ends_of_leaves() if root is None else _ends_in(root):
             gradient = parameter.grad
             self._seen.append(
                 _Seen(held, version_of(parameter), id(gradient), version_of(gradient))
             )
 
+    def _ends_of_leaves(self) -> list[tuple[Held | HeldAlone, Any]]:
+        """The first and the last leaf that has a gradient."""
+        found = [(held, leaf) for held in self._leaves if (leaf := held.find()) is not None]
+        return _ends(
+            [(held, leaf) for held, leaf in found if leaf.is_leaf and leaf.grad is not None]
+        )
+
     def meet_leaves(self, losses: Iterable[Any]) -> None:
-        """A pass of a training without any module begins: which tensors does it go to?"""
-        self._leaves = [weakref.ref(leaf) for leaf in leaves_of(losses)]
+        """A pass of a training without any call of a module begins: which tensors does it go to?"""
+        self._leaves = [self._held(leaf) for leaf in leaves_of(losses)]
+
+    def _held(self, leaf: Any) -> Held | HeldAlone:
+        """A leaf, by the module that holds it, as one does of which only methods are called."""
+        held = self._held_leaves.get(id(leaf))
+        is_known = held is not None and held.find() is leaf
+        if not is_known and self._looks and isinstance(leaf, sys.modules["torch"].nn.Parameter):
+            self._looks -= 1
+            all_held = (held for root in found_roots() for held, _ in held_by_modules(root))
+            self._held_leaves = {held.identity: held for held in all_held}
+            held = self._held_leaves.get(id(leaf))
+        return HeldAlone(weakref.ref(leaf)) if held is None or held.find() is not leaf else held
 
     def has_ended(self) -> bool:
         """Whether the step is over, now that something begins that may be the next one's.
@@ -194,6 +210,24 @@ class HandSteps:
         self.has_passed, self._passes = False, 0
         if not keeps_seen:
             self._seen.clear()
+
+
+def _ends_in(root: Any) -> list[tuple[Held, Any]]:
+    """The first and the last parameter of a model that has a gradient.
+
+    Fast weights stand among the parameters and are none: torch warns where one asks for their
+    gradients.
+    """
+    places = {id(p): (m, n, p) for m, n, p in places_in(root) if p.is_leaf and p.grad is not None}
+    return [
+        (Held(weakref.ref(module), name, id(parameter)), parameter)
+        for module, name, parameter in _ends(list(places.values()))
+    ]
+
+
+def _ends(things: list[_T]) -> list[_T]:
+    """The first and the last."""
+    return things[:1] + things[1:][-1:]
 
 
 def leaves_of(losses: Iterable[Any]) -> Iterator[Any]:
