@@ -376,10 +376,10 @@ def memory(
     return facts({"steps": steps(200), "memory": rows}, live, is_alive=shm_bytes is not None)
 
 
-def labels(shift: str, origin: str = "the call of GPT") -> LabelsAnswer:
+def labels(shift: str) -> LabelsAnswer:
     """What is told of labels."""
     return LabelsAnswer(
-        origin=origin, inputs="tokens", labels="labels", step=1, waited_s=0.0, samples=1,
+        origin="the next batch", inputs="tokens", labels="labels", step=1, waited_s=0.0, samples=1,
         read=1, trained=9, ignored=0, all_ignored=(), same=1.0, next=0.0, previous=0.0, shift=shift,
         tokenizer=None, texts=(), shown=(),
     )  # fmt: skip

@@ -39,20 +39,16 @@ _MOST_SPIKES = 3
 _STAYED, _UNSETTLED = 40, 100
 """A loss that has not come back in so many steps stays up."""
 _DIVERGED = 10.0
-_ACTED = (
-    "SELECT count(DISTINCT step) AS steps FROM python.evaluations"
-    " WHERE step >= {first} AND data_wait_s IS NULL"
+_ASKED = (
+    "SELECT count(DISTINCT step) AS steps, count(DISTINCT step) FILTER (calls > 1) AS often"
+    " FROM python.evaluations WHERE step >= {first} AND data_wait_s IS NULL"
 )
+_STANDS = 1.1
 _POLICY = (
-    "its models are asked without gradients before most steps: the loss of a policy grows with the"
-    " rewards that it comes to expect"
+    "its models are asked without gradients before most steps: that is validation, or a policy,"
+    " whose loss grows with the rewards that it comes to expect"
 )
 _TOO_GOOD = 0.05
-_SHIFTING = (
-    "SELECT class FROM python.torch_trace"
-    " WHERE class LIKE '%ForCausalLM' OR class LIKE '%LMHeadModel' LIMIT 1"
-)
-"""Models of transformers, which shift the labels that they are given."""
 _LABELS_S = 2.0
 _SIGMA = 1.4826
 """By which a median of absolute deviations estimates a standard deviation of normal noise."""
@@ -165,8 +161,8 @@ def _diverging(facts: Facts) -> Iterator[Sign]:
     noise = _noise(losses[: place + 10])
     if now - best[place] < _SPIKE * noise:
         return
-    acted = facts.rows(_ACTED.format(first=steps.numbers[-FEW_STEPS]))[0]["steps"]
-    acts = 2 * acted > FEW_STEPS
+    asked = facts.rows(_ASKED.format(first=steps.numbers[-FEW_STEPS]))[0]
+    acts = 2 * asked["steps" if _stands(losses[place:]) else "often"] > FEW_STEPS
     yield Sign(
         certainty="possible" if acts else "likely",
         summary=f"The loss diverges: {figure(now)} now, {figure(best[place])} at step"
@@ -176,6 +172,12 @@ def _diverging(facts: Facts) -> Iterator[Sign]:
         evidence=(*rate_words(steps), *((_POLICY,) if acts else ())),
         fix=steadier(steps),
     )
+
+
+def _stands(losses: Floats) -> bool:
+    """Whether a loss that has grown does not grow any more, in the last quarter."""
+    half = max(1, len(losses) // 8)
+    return float(np.median(losses[-half:])) < _STANDS * float(np.median(losses[-2 * half : -half]))
 
 
 def _spike(facts: Facts) -> Iterator[Sign]:
@@ -247,18 +249,12 @@ def _too_good(facts: Facts) -> Iterator[Sign]:
     answer = _labels(facts)
     if answer is None or answer.shift != "equal":
         return
-    later = answer.origin.endswith("batch") or bool(facts.rows(_SHIFTING))
     yield Sign(
-        certainty="possible" if later else "likely",
+        certainty="possible",
         summary=f"The loss of this language model is {figure(losses[-1], 2)} after"
         f" {steps.numbers[-1]} steps: the labels of the next batch are its own tokens, not"
-        " shifted, so that it sees what it has to predict"
-        + (
-            ", unless the script or the model shifts them later, as models of transformers do, and"
-            " few samples are learned by heart"
-            if later
-            else ""
-        ),
+        " shifted, so that it sees what it has to predict, unless the script or the model shifts"
+        " them later, as models of transformers do, and few samples are learned by heart",
         since_step=steps.numbers[int(low[0])],
         evidence=(f"it was {figure(losses[0], 3)} in the first step",),
         weight=0.9,
@@ -345,7 +341,8 @@ RULES = (
         symptom="The loss grows.",
         evidence="`loss` of python.steps: ten times its best running median, 8 robust standard"
         " deviations above it, and above what it was at first. Only possible where models are asked"
-        " before most steps without gradients and without a loader, as by reinforcement learning.",
+        " before most steps without gradients and without a loader, and more than once or while the"
+        " loss grows no more: so does reinforcement learning.",
         certainty="likely",
         gravity=80,
         fix=STEADIER,
@@ -376,9 +373,9 @@ RULES = (
         subject="loss",
         symptom="A language model predicts perfectly within some steps.",
         evidence=f"`loss` below {_TOO_GOOD} within 1,000 steps, where `tokens` are counted, and the"
-        " labels of a batch are its tokens and not those that follow. Only possible where they are"
-        " read from a loader, or a model of transformers is called: they may be shifted later.",
-        certainty="likely",
+        " labels of a batch are its tokens and not those that follow. The script or the model may"
+        " shift them later.",
+        certainty="possible",
         gravity=64,
         fix="Shift the labels by one position: logits[:, :-1] against tokens[:, 1:].",
         next="probing ENDPOINT labels",
