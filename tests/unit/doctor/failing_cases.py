@@ -30,18 +30,30 @@ def _without_module() -> Facts:
     return facts({"steps": steps(200), "batches": taken})
 
 
-def _left_early(fails: int) -> Facts:
-    """Steps of a head, before which an extractor is called, and left by an exception.
+def _left_early(*calls: str, trained: str = "head") -> Facts:
+    """Steps in which models are called, and some are left by an exception.
 
     Args:
-        fails: Of so many calls of it in each step the first; 0 for none.
+        calls: The models, in the order of their calls; a `!` behind one that is left.
+        trained: Those that the optimizer steps.
     """
     made = steps(200)
-    calls = ["extractor"] * max(1, fails) + ["head"] * (1 if fails == 2 else 2)
     rows = [
-        {"step": row["step"], "stage": "forward", "start_ns": row["start_ns"] + n, "model": model,
-         "failed": bool(fails) and n == 0, "recomputed": False, "training": True}
-        for row in made for n, model in enumerate(calls)
+        {"step": row["step"], "stage": "forward", "start_ns": row["start_ns"] + n,
+         "model": call.rstrip("!"), "failed": "!" in call, "recomputed": False, "training": True}
+        for row in made for n, call in enumerate(calls)
+    ]  # fmt: skip
+    own = [{"step": row["step"], "optimizer": "opt", "model": trained} for row in made]
+    return facts({"steps": made, "torch_trace": trace(*rows), "optimizer_steps": own})
+
+
+def _trials() -> Facts:
+    """A search each of whose trials has a model of its own, whose first call fails."""
+    made = steps(40)
+    rows = [
+        {"step": 40, "stage": "forward", "start_ns": made[-1]["start_ns"] + n + 1,
+         "model": f"model {n}", "failed": True, "recomputed": False, "training": True}
+        for n in range(1, 65)
     ]  # fmt: skip
     return facts({"steps": made, "torch_trace": trace(*rows)})
 
@@ -72,14 +84,22 @@ FAILING = (
     Case("failing-calls", lambda: failing(backward=True), "likely", 40, "Backward passes of model"),
     Case(
         "failing-calls",
-        lambda: _left_early(1),
+        lambda: _left_early("extractor!", "head", "head"),
         "possible",
         None,
         "Calls of extractor end by an"
         " exception, 21 of the last 21, and the script goes on: steps are made all the same",
     ),
-    Case("failing-calls", lambda: _left_early(2), "likely", None, "21 of the last 42"),
-    Case("failing-calls", lambda: _left_early(0), None),
+    Case("failing-calls", lambda: _left_early("extractor!", "extractor", "head"), "possible", None),
+    Case(
+        "failing-calls",
+        lambda: _left_early("main", "aux!", trained="main, aux"),
+        "likely",
+        None,
+        "Calls of aux end by an exception, 32 of the last 64, and the script goes on: steps are",
+    ),
+    Case("failing-calls", _trials, "likely", 40, "64 of the last 64"),
+    Case("failing-calls", lambda: _left_early("extractor", "head", "head"), None),
     Case("no-backward", failing, "possible", 40, "the last step of an optimizer is 39"),
     Case("no-backward", lambda: failing(count=0), "likely", 0, "no step has been made"),
     Case("no-backward", lambda: failing(count=0, epochs=3), "likely", 0, "no step has been made"),

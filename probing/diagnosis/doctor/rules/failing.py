@@ -8,13 +8,14 @@ an evaluation.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from ..facts import Facts, Row
 from ..findings import Rule, Sign
 from ..not_looked_at import NotLookedAt
+from .numbers.rates import TRAINED
 
 _NEWEST = 64
 _LEAST, _MOST_OF = 8, 0.5
@@ -76,45 +77,68 @@ _TASKS = (
 def _failing_calls(facts: Facts) -> Iterator[Sign]:
     """Calls of the model, backward passes or steps of the optimizer fail one after the other."""
     rows = sorted(facts.rows(_CALLS), key=lambda row: row["step"])
-    calls: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        calls[row["stage"], row["model"] or row["module"]].append(row)
-    meant = {one for one, own in calls.items() if _are_meant(own, rows)}
-    for stage, name in sorted(calls, key=lambda one: (one in meant, [*_STAGES].index(one[0]))):
-        own = calls[stage, name]
-        failed = [row for row in own if row["failed"]]
-        if len(failed) < max(_LEAST, _MOST_OF * len(own)):
-            continue
-        _need_optimizer(facts)
-        is_meant = (stage, name) in meant
-        inner = next(iter(facts.rows(_INNERMOST)), None) if stage == "forward" else None
-        yield Sign(
-            certainty="possible" if is_meant else "likely",
-            summary=f"{_STAGES[stage].format(name)} end by an exception, {len(failed)} of the last"
-            f" {len(own)}, and the script goes on: "
-            + ("steps are made all the same" if is_meant else _no_step(facts)),
-            since_step=None if is_meant else _first(facts) if len(failed) == len(own)
-            else failed[0]["step"],
-            evidence=(
-                f"`failed` of python.torch_trace: {len(failed)} of the last {len(own)} rows of"
-                f" {stage}",
-                *(
-                    (f"the innermost call that failed is that of {inner['module']}"
-                     f" ({inner['class']})",)
-                    if inner and inner["module"] != name else ()
-                ),
-            ),
-            weight=1.0,
-        )  # fmt: skip
+    found = [
+        own for own in _together(rows)
+        if sum(row["failed"] for row in own) >= max(_LEAST, _MOST_OF * len(own))
+    ]  # fmt: skip
+    if not found:
         return
+    _need_optimizer(facts)
+    trained = _trained(facts)
+    own = min(found, key=lambda own: _is_meant(own, trained))
+    failed = [row for row in own if row["failed"]]
+    stage, name = own[0]["stage"], failed[0]["model"] or failed[0]["module"]
+    is_meant = _is_meant(own, trained)
+    last = None if _are_made(failed) else _first(facts)
+    inner = next(iter(facts.rows(_INNERMOST)), None) if stage == "forward" else None
+    yield Sign(
+        certainty="possible" if is_meant else "likely",
+        summary=f"{_STAGES[stage].format(name)} end by an exception, {len(failed)} of the last"
+        f" {len(own)}, and the script goes on: "
+        + ("steps are made all the same" if last is None else _no_step(facts)),
+        since_step=last if last is None or len(failed) == len(own) else failed[0]["step"],
+        evidence=(
+            f"`failed` of python.torch_trace: {len(failed)} of the last {len(own)} rows of"
+            f" {stage}",
+            *(
+                (f"the innermost call that failed is that of {inner['module']}"
+                 f" ({inner['class']})",)
+                if inner and inner["module"] != name else ()
+            ),
+            *(("no optimizer steps it: a hook may leave it at the layer that is wanted",)
+              if is_meant else ()),
+        ),
+        weight=1.0,
+    )  # fmt: skip
 
 
-def _are_meant(calls: Sequence[Row], among: Sequence[Row]) -> bool:
-    """Whether each call ended so, and most in steps that were made with what others computed."""
-    are_made = 2 * sum(row["is_made"] for row in calls) > len(calls)
-    are_left = all(row["failed"] and row["stage"] == "forward" for row in calls)
-    has_others = any(not row["failed"] and row["stage"] == "forward" for row in among)
-    return are_made and are_left and has_others
+def _together(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """What is judged together: all of a stage, as each trial of a search has a model of its own."""
+    for stage in _STAGES:
+        own = [row for row in rows if row["stage"] == stage]
+        yield own
+        for model in dict.fromkeys(row["model"] for row in own):
+            yield [row for row in own if row["model"] == model]
+
+
+def _are_made(failed: Sequence[Row]) -> bool:
+    """Whether most of the steps were made in which these calls failed."""
+    return 2 * sum(row["is_made"] for row in failed) > len(failed)
+
+
+def _is_meant(calls: Sequence[Row], trained: set[str]) -> bool:
+    """Whether calls may be left on purpose: the steps are made, and are of other models."""
+    failed = [row for row in calls if row["failed"]]
+    is_forward = failed[0]["stage"] == "forward"
+    return is_forward and _are_made(failed) and trained.isdisjoint(r["model"] for r in failed)
+
+
+def _trained(facts: Facts) -> set[str]:
+    """The models that an optimizer steps, or has parameters of."""
+    models = {name for row in facts.rows(TRAINED) for name in (row["model"] or "").split(", ")}
+    with contextlib.suppress(NotLookedAt):
+        models |= {row["model"] for row in facts.live("parameters") if row["optimizers"]}
+    return models
 
 
 _STAGES = {
@@ -228,10 +252,10 @@ RULES = (
         subject="progress",
         symptom="The loop runs and the bar moves, and nothing is learned; no error is printed.",
         evidence=f"`failed` of python.torch_trace: of the last {_NEWEST} calls of the model in"
-        " training mode, backward passes or steps of an optimizer, half and 8 or more of one model"
-        " ended by an exception. Only possible where all of them did and steps are made with what"
-        " others compute: a hook may leave a frozen model so, at the layer that is wanted. Not of a"
-        " process without an optimizer: what only calls a model may stop its calls so.",
+        " training mode, backward passes or steps of an optimizer, half and 8 or more ended by an"
+        " exception, of all models or of one. Only possible where these steps are made and no"
+        " optimizer steps the model: a hook may leave a frozen one so, at the layer that is wanted."
+        " Not of a process without an optimizer: what only calls a model may stop its calls so.",
         certainty="likely",
         gravity=88,
         fix=_FIX,
