@@ -5,15 +5,41 @@ Rules of this file: reads under /proc only, and takes milliseconds.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ...linux.host_memory import worker_memory
 from ...linux.processors import processor_times
 
 _CROWDED = 25.0
 """Percent of the last ten seconds in which something waited for a processor."""
+
+
+class Open(NamedTuple):
+    """What a descriptor leads to, and whether it can do nothing but write there, as a log's."""
+
+    path: str
+    is_written: bool = False
+
+
+def open_files(pid: int) -> Sequence[Open]:
+    """What the descriptors of a process lead to.
+
+    Raises:
+        OSError: They cannot be read.
+    """
+    found = []
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            mode = entry.stat(follow_symlinks=False).st_mode
+            is_written = mode & (stat.S_IRUSR | stat.S_IWUSR) == stat.S_IWUSR
+            found.append(Open(os.readlink(entry.path), is_written))
+    return found
 
 
 class FirstLook:
@@ -23,6 +49,7 @@ class FirstLook:
         moment_s: When that was, by the monotonic clock.
         processor_times: What each process of the machine had used of the processors.
         workers: What the workers of its loaders had in memory, by number.
+        open_files: What its descriptors led to.
     """
 
     def __init__(self, pid: int | None) -> None:
@@ -34,6 +61,10 @@ class FirstLook:
         self.moment_s = time.monotonic()
         self.processor_times = {} if pid is None else processor_times()
         self.workers = {} if pid is None else worker_memory(pid)
+        self.open_files: Sequence[Open] = ()
+        if pid is not None:
+            with contextlib.suppress(OSError):
+                self.open_files = open_files(pid)
 
 
 def crowd_here() -> str:

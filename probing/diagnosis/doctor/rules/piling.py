@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,13 +22,13 @@ from ....units import size
 from ...leaks.history import MIB
 from ..facts import Facts
 from ..findings import Rule, Sign
+from ..first_look import Open, open_files
 from ..not_looked_at import NotLookedAt
 
 _SAME_FILE = 20
 _FEW_TIMES = 2
-_MOMENT_S = 0.5
 _SHARDS = (
-    "each is another file, which is only read: parts of a data set that stay open look the same"
+    "each is another file, which can be read: parts of a data set that stay open look the same"
 )
 _SHARED = "/dev/shm"  # noqa: S108 - looked at, never written to
 _NO_FILES = ("/dev/", "/proc")
@@ -49,26 +47,19 @@ _RECORD = re.compile(r"/probing-\d+/|/\d+-\d+(-\d+)?/([^/]+\.(ring|json|txt)|hel
 """What probing keeps of processes, wherever their records are: it goes as they are pruned."""
 
 
-class _Open(NamedTuple):
-    """What a descriptor leads to, and whether it can write there."""
-
-    path: str
-    is_written: bool = False
-
-
 def _descriptors(facts: Facts) -> Iterator[Sign]:
     """One file is open many times."""
     pid = facts.pid_here()
-    kinds = _open_files(pid)
-    if not kinds:
-        return
-    stem, found = max(kinds.items(), key=lambda kind: kind[1].total())
-    number, name = found.total(), next(iter(found)).path
-    if number < _SAME_FILE:
-        return
-    shared = name.startswith(_SHARED)
-    is_sure = shared or not _are_shards(found) or _grows(pid, stem, number)
     limit = process.file_limit(pid)
+    before, kinds = _kinds(facts.first.open_files), _kinds(_open_files(pid))
+    found = [
+        (_is_leak(files, before[kind], limit), files.total(), next(iter(files)).path)
+        for kind, files in kinds.items() if files.total() >= _SAME_FILE
+    ]  # fmt: skip
+    if not found:
+        return
+    is_sure, number, name = max(found)
+    shared = name.startswith(_SHARED)
     yield Sign(
         certainty="likely" if is_sure else "possible",
         summary=f"{number} files like {name} are open"
@@ -84,10 +75,10 @@ def _descriptors(facts: Facts) -> Iterator[Sign]:
     )  # fmt: skip
 
 
-def _open_files(pid: int) -> dict[str, Counter[_Open]]:
+def _kinds(links: Iterable[Open]) -> defaultdict[str, Counter[Open]]:
     """How often each file is open, by what files that are named alike have in common."""
-    kinds: defaultdict[str, Counter[_Open]] = defaultdict(Counter)
-    for one in _links(pid):
+    kinds: defaultdict[str, Counter[Open]] = defaultdict(Counter)
+    for one in links:
         path = one.path
         if path.startswith(_SHARED) or (path.startswith("/") and not path.startswith(_NO_FILES)):
             stem = re.sub(r"\d+", "#", re.sub(r"_[a-z0-9_]{6,}|[0-9a-f]{8,}", "#", path))
@@ -95,30 +86,27 @@ def _open_files(pid: int) -> dict[str, Counter[_Open]]:
     return kinds
 
 
-def _are_shards(files: Counter[_Open]) -> bool:
-    """Whether most of them are only read and hardly any is open twice, as a data set in parts."""
+def _is_leak(files: Counter[Open], before: Counter[Open], limit: int | None) -> bool:
+    """Whether files that are named alike are more than the parts of a data set that stay open.
+
+    Most of these can be read, hardly any is open twice, their number stays, and is no great part of
+    what may be open.
+
+    Args:
+        before: Those that were open at the first look.
+    """
     few = sum(times for one, times in files.items() if times <= _FEW_TIMES and not one.is_written)
-    return 2 * few > files.total()
+    number = files.total()
+    is_near = limit is not None and 2 * number >= limit
+    grows = 0 < before.total() < number
+    return next(iter(files)).path.startswith(_SHARED) or 2 * few <= number or is_near or grows
 
 
-def _grows(pid: int, stem: str, number: int) -> bool:
-    """Whether more of these files are open a moment later."""
-    time.sleep(_MOMENT_S)
-    return _open_files(pid).get(stem, Counter()).total() > number
-
-
-def _links(pid: int) -> list[_Open]:
-    found = []
+def _open_files(pid: int) -> Sequence[Open]:
     try:
-        for entry in os.scandir(f"/proc/{pid}/fd"):
-            try:
-                is_written = bool(entry.stat(follow_symlinks=False).st_mode & stat.S_IWUSR)
-                found.append(_Open(os.readlink(entry.path), is_written))
-            except OSError:  # closed meanwhile
-                continue
+        return open_files(pid)
     except OSError as error:
         raise NotLookedAt(f"its descriptors cannot be read: {error.strerror}") from None
-    return found
 
 
 def _threads(facts: Facts) -> Iterator[Sign]:
@@ -218,7 +206,7 @@ def _is_its_own(pid: int, path: str) -> bool:
     """Whether a file names the process or one that it has started, or is open in it."""
     numbers = set(re.findall(r"\d+", path))
     return bool(numbers & {str(one) for one in descendants(pid) | {pid}}) or any(
-        path == one.path for one in _links(pid)
+        path == one.path for one in _open_files(pid)
     )
 
 
@@ -276,8 +264,9 @@ RULES = (
         subject="open files",
         symptom="OSError: Too many open files, after hours.",
         evidence=f"{_SAME_FILE} or more open descriptors of one file, or of files named alike. Only"
-        " possible where most are of files that are read, none open more than twice, and their"
-        f" number is the same {_MOMENT_S} s later: a data set in parts may stay open.",
+        " possible where most are of files that can be read, none open more than twice, they are"
+        " below half of the limit, and no more than at the first look: a data set in parts may stay"
+        " open.",
         certainty="likely",
         gravity=54,
         fix="Close what is opened: `with open(...) as file:`.",
