@@ -243,11 +243,15 @@ def reserved(reserved: float, peak: float, total: float = 80.0) -> Make:
     return lambda: facts({"memory": rows})
 
 
-def kept(each: int) -> Facts:
-    """A device of 80 GiB, of which so many bytes more are allocated after each step."""
+def kept(each: int, peak: float = 30.0) -> Facts:
+    """A device of 80 GiB, of which so many bytes more are allocated after each step.
+
+    Args:
+        peak: How many GiB are allocated in the middle of each.
+    """
     row = {"phase": "after_step", "device": "cuda:0", "device_total_bytes": 80 * GIB,
            "reserved_bytes": 30 * GIB, "device_used_bytes": 31 * GIB,
-           "resident_bytes": GIB}  # fmt: skip
+           "peak_bytes": int(peak * GIB), "resident_bytes": GIB}  # fmt: skip
     rows = [{**row, "step": s, "allocated_bytes": 20 * GIB + each * s} for s in range(400)]
     return facts({"steps": steps(400), "memory": rows}, is_alive=False)
 

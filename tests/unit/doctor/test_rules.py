@@ -503,6 +503,7 @@ CASES = (
     Case("memory-grows", lambda: memory(lambda s: (500 + 2 * s) * MIB, virtual=lambda _: MIB << 13),
          "possible", None, "memory that was allocated before"),
     Case("memory-grows", lambda: kept(512), "possible"),  # a loss of each step, in four months
+    Case("memory-grows", lambda: kept(512, peak=79.9), "likely"),  # full in six hours
     Case("memory-grows", lambda: kept(MIB), "likely"),
     Case("memory-near-limit", lambda: facts({"memory": [{"step": 1, "node_used_bytes": 95 * MIB,
          "node_total_bytes": 100 * MIB, "resident_bytes": MIB}]}), "possible"),

@@ -42,9 +42,11 @@ _REST = 0.5
 _NEAR = 0.9
 _NEWEST = (
     "SELECT step, resident_bytes, cgroup_limit_bytes, cgroup_bytes, node_used_bytes,"
-    " node_total_bytes, device, peak_bytes, device_total_bytes, cgroup_oom_kills"
-    " FROM python.memory ORDER BY seq DESC LIMIT 1"
+    " node_total_bytes, device, device_total_bytes, cgroup_oom_kills,"
+    " max(peak_bytes) OVER (PARTITION BY device) AS peak_bytes FROM python.memory"
+    " QUALIFY row_number() OVER (PARTITION BY device ORDER BY seq DESC) = 1 ORDER BY seq DESC"
 )
+"""Of each device, the newest first."""
 _LAST_OOM = (
     "SELECT *, coalesce((SELECT max(step) FROM python.steps WHERE optimizer IS NOT NULL"
     " AND duration IS NOT NULL) - step, 0) AS since, (SELECT count(DISTINCT step // 8)"
@@ -115,13 +117,17 @@ def _resident(rows: Sequence[Row]) -> Trend:
 def _is_large(facts: Facts, name: str, trend: Trend) -> bool:
     """Whether a growth is one whoever makes it: the resident set keeps some pieces by itself.
 
-    On a device a few numbers that are kept of each step, such as losses, may never fill it.
+    On a device a few numbers that are kept of each step, such as losses, may never fill it, whose
+    allocator has never given out nearly all.
     """
     last = trend.last or 0.0
     if name == SERIES[RESIDENT]:
         return trend.rise > max(_LARGE_RISE, _RISE_PART * (last - trend.rise))
-    total = facts.rows(_NEWEST)[0]["device_total_bytes"]
-    return not total or not (total - last) * facts.steps.median_s > _FAR_S * trend.slope
+    own = [r for r in facts.rows(_NEWEST) if name == series_words("allocated", r["device"])]
+    if not own or not own[0]["device_total_bytes"]:
+        return True
+    room = own[0]["device_total_bytes"] - max(own[0]["peak_bytes"] or 0, last)
+    return not room * facts.steps.median_s > _FAR_S * trend.slope
 
 
 def _is_of_files(facts: Facts, rows: Sequence[Row], trend: Trend) -> bool:
