@@ -73,7 +73,6 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "rate-too-high": frozenset({"loss-flat", "loss-spike", "diverging", "exploding-gradients"}),
     "scaler-skips": frozenset({"never-steps"}),
     "no-optimizer": frozenset({"never-a-gradient"}),  # of what was replaced
-    "idle-wrapper": frozenset({"different-parameters"}),
     "never-steps": frozenset({"loss-flat", "not-zeroed", "never-a-gradient"}),
     "failing-calls": _OF_NO_STEP | {"no-backward", "never-steps"},
     "no-backward": _OF_NO_STEP,
@@ -83,7 +82,7 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "no-update": frozenset({"loss-flat"}),
     "garbage-collector": frozenset({"own-code"}),
     "recompiling": frozenset({"garbage-collector"}),  # what is traced are many objects
-    "checkpoints": frozenset({"own-code", "few-long-steps", "straggler"}),
+    "checkpoints": frozenset({"own-code", "few-long-steps"}),
     "profiler-on": frozenset({"memory-grows"}),
     "throttled": frozenset({"crowded-processors"}),
     "slower-and-slower": frozenset({"slower-since"}),
@@ -95,4 +94,4 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "rate-zero": frozenset({"loss-flat", "no-update", "rate-cut"}),
     "rate-cut": frozenset({"loss-flat"}),
 }
-"""What follows from what."""
+"""What follows from what; nothing hides a comparison of ranks, which is about all of them."""

@@ -345,7 +345,8 @@ def test_what_follows_from_another_finding_is_not_told_twice() -> None:
         (("rate-raised", "possible", ""), ("diverging", "likely", ""), True),
         (("loss-not-finite", "certain", "1"), ("zero-gradients", "likely", "0"), True),
         (("loss-not-finite", "certain", "01"), ("zero-gradients", "likely", "0"), False),
-        (("idle-wrapper", "certain", "01"), ("different-parameters", "likely", ""), False),
+        (("checkpoints", "likely", "0"), ("straggler", "likely", ""), True),  # which is rank 3
+        (("straggler", "likely", ""), ("collectives", "likely", "0"), False),
     ],
 )
 def test_only_what_is_sure_enough_hides_others_and_of_its_own_ranks(
