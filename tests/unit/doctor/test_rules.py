@@ -169,6 +169,7 @@ CASES = (
         step_grad_norm=0.0, step_clipped_norm=0.0, step_optimizer_steps=2), None),
     Case("clipping", of_steps(grad_norm=1.0, clipped_norm=1e-4), "likely"),
     Case("clipping", of_steps(grad_norm=1.0, clipped_norm=1e-4, optimizer="Adam"), "possible"),
+    Case("clipping", of_steps(grad_norm=1.0, clipped_norm=1e-4, optimizer="AdamW8bit"), "possible"),
     Case("clipping", of_steps(grad_norm=20.0, clipped_norm=1.0), "possible"),
     Case("clipping", of_steps(grad_norm=8.0, clipped_norm=1.0), None),
     Case("clipping", of_steps(grad_norm=lambda s: 0.5 + s % 2, clipped_norm=lambda s: 0.5 + 0.5

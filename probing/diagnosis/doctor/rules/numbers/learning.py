@@ -13,16 +13,7 @@ from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from .gradients import SAMPLING_S, sampled
 from .losses import LOSS_QUERY
-from .rates import (
-    BY_RATE,
-    FEW_STEPS,
-    RATE_JUMP,
-    TRAINED,
-    losses_around,
-    middle_of,
-    newest_training,
-    raised,
-)
+from .rates import FEW_STEPS, RATE_JUMP, TRAINED, losses_around, middle_of, newest_training, raised
 
 _CUT = 50.0
 """Schedules lower a rate by 10 at once, and those that come to their end in many small steps."""
@@ -32,6 +23,8 @@ _BEFORE = f"SELECT max(lr) AS lr FROM (FROM python.steps ORDER BY seq DESC OFFSE
 _ZERO_RATE = 1e-5
 _ZERO_STEPS = 30
 _MANY_CLIPPED = 20
+_BY_SIZE = ("SGD", "ASGD", "LBFGS")
+"""The size of a gradient is that of their step; others divide by it."""
 _ALWAYS, _MUCH_CUT = 0.95, 0.1
 """Large models are clipped to a norm of 1 in every step of their first hours, and meant to be."""
 
@@ -149,7 +142,7 @@ def _clipping(facts: Facts) -> Iterator[Sign]:
     part, usual = float(np.mean(kept < 0.99)), float(np.median(kept))
     if part < _ALWAYS or usual > _MUCH_CUT:
         return
-    slows = usual < 0.01 and now.rows[-1]["optimizer"] not in BY_RATE
+    slows = usual < 0.01 and now.rows[-1]["optimizer"] in _BY_SIZE
     yield Sign(
         certainty="likely" if slows else "possible",
         summary=f"Clipping cuts the gradients in {100 * part:.0f} % of the steps, to"
@@ -275,8 +268,8 @@ RULES = (
         subject="gradients",
         symptom="The training learns far more slowly than its learning rate says.",
         evidence="`grad_norm` and `clipped_norm` of python.steps: cut in 95 % of the steps, to less"
-        " than 10 %; likely below 1 %, but for optimizers that divide gradients by their size"
-        f" ({', '.join(BY_RATE)}).",
+        " than 10 %; likely below 1 % under an optimizer that does not divide gradients by their"
+        f" size ({', '.join(_BY_SIZE)}).",
         certainty="likely",
         gravity=56,
         fix="Raise the norm that is clipped to: about what `grad_norm` usually is.",

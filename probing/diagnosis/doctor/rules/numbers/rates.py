@@ -23,8 +23,6 @@ _TINY_RATE = 1e-6
 """A weight of usual size takes a million steps of Adam at it to change as much as it is."""
 
 
-BY_RATE = ("Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Lion")
-"""They divide a gradient by its own size, so that a weight moves by about the rate in a step."""
 TRAINED = (
     "SELECT optimizer, model, min(step) AS first, max(step) AS last FROM python.optimizer_steps"
     " WHERE optimizer IS NOT NULL GROUP BY ALL"

@@ -17,7 +17,6 @@ from ...not_looked_at import NotLookedAt
 from ...series import Floats
 from .losses import LOSS_QUERY, losses_of, smooth
 from .rates import (
-    BY_RATE,
     FEW_STEPS,
     TRAINED,
     first_of_newest,
@@ -45,6 +44,8 @@ _WHAT_CHANGED = (
     "Look at what changes between steps {lowest} and {since}: labels that no longer belong to their"
     " inputs, as columns that a new epoch shuffles apart, weights that are replaced, harder data."
 )
+_BY_RATE = ("Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Lion")
+"""They divide a gradient by its own size, so that a weight moves by about the rate in a step."""
 _HIGH = 0.05
 """As large as a weight of a layer with 400 inputs is at first (1/sqrt(inputs) at most); what is
 customary is 1e-2 and less."""
@@ -114,7 +115,7 @@ def _lost(facts: Facts, pieces: Sequence[Mapping[str, Any]], parts: Floats) -> I
 def _too_high(facts: Facts) -> Iterator[Sign]:
     """The rate is far above what is customary, and what had been learned is gone, or nothing is."""
     steps = newest_training(facts)
-    if len(steps) < 2 * FEW_STEPS or steps.rows[-1]["optimizer"] not in BY_RATE:
+    if len(steps) < 2 * FEW_STEPS or steps.rows[-1]["optimizer"] not in _BY_RATE:
         return
     rates, losses = steps.column("lr"), losses_of(steps)
     high = np.flatnonzero(rates >= _HIGH)
@@ -166,7 +167,7 @@ RULES = (
         subject="learning rate",
         symptom="The loss falls at first or not at all, and is then as high as at the start.",
         evidence=f"`lr` of python.steps {_HIGH} or more under an optimizer that divides gradients"
-        f" by their size ({', '.join(BY_RATE)}), and `loss` within a tenth of that of the first"
+        f" by their size ({', '.join(_BY_RATE)}), and `loss` within a tenth of that of the first"
         f" steps, or {_LOST} times its least.",
         certainty="likely",
         gravity=81,
