@@ -525,6 +525,8 @@ CASES = (
     Case("out-of-memory", lambda: facts({"steps": steps(200), "ooms": ooms(40, 90, 150)}),
          "certain", 150),
     Case("out-of-memory", lambda: facts({"steps": steps(200), "ooms": ooms(198)}), "certain"),
+    Case("out-of-memory", lambda: facts({"steps": steps(200), "ooms": ooms(0, 9, 20)}), "possible",
+         20, "179 steps have been made since"),  # a search for the batch size
     Case("swapping", lambda: facts({"steps": steps(60, major_faults=9)}, swapped(900 * MIB)),
          "likely"),
     Case("swapping", lambda: facts({"steps": steps(60, major_faults=9)}, swapped(0)), None),

@@ -50,7 +50,8 @@ _NEWEST = (
 _LAST_OOM = (
     "SELECT *, coalesce((SELECT max(step) FROM python.steps WHERE optimizer IS NOT NULL"
     " AND duration IS NOT NULL) - step, 0) AS since, (SELECT count(DISTINCT step // 8)"
-    " FROM python.ooms) AS times FROM python.ooms ORDER BY seq DESC LIMIT 1"
+    " FROM python.ooms) AS times, (SELECT max(step) - min(step) FROM python.ooms) AS span"
+    " FROM python.ooms ORDER BY seq DESC LIMIT 1"
 )
 _FAR_S = 30 * 86400.0
 """What is full only after so long grows too slowly to matter, unless it is seen who keeps it."""
@@ -281,7 +282,8 @@ def _out_of_memory(facts: Facts) -> Iterator[Sign]:
     row = rows[0]
     where = f" in {row['module']}" if row["module"] else ""
     asked = f" of {size(row['requested_bytes'])}" if row["requested_bytes"] is not None else ""
-    is_over = row["since"] >= _GOT_OVER and row["times"] < _AGAIN
+    is_past = row["since"] > _GOT_OVER * row["span"]
+    is_over = row["since"] >= _GOT_OVER and (row["times"] < _AGAIN or is_past)
     yield Sign(
         certainty="possible" if is_over else "certain",
         summary=f"An allocation{asked} on {row['device']} failed in step"
@@ -301,7 +303,8 @@ RULES = (
         symptom="torch.OutOfMemoryError, or DefaultCPUAllocator: can't allocate memory.",
         evidence=f"A row of python.ooms. Only possible where {_GOT_OVER} or more steps of an"
         " optimizer have ended since: a search for the batch size gets over it. Not so where it"
-        f" comes back, in {_AGAIN} spans of 8 steps.",
+        f" comes back, in {_AGAIN} spans of 8 steps, until {_GOT_OVER} times as many steps have"
+        " ended since as lie between the first and the last.",
         certainty="certain",
         gravity=90,
         fix="`probing PID oom` names what was there, and `probing PID fit` what would fit.",
