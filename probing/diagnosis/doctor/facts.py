@@ -18,6 +18,7 @@ import numpy as np
 from ...errors import ProbingError, TimedOut, Unreachable
 from ...linux.process import environment as process_environment
 from ...ring.peek import as_recorded
+from ...rundir.numbers import read_name
 from ...safety import off_switch
 from ...sql.quoting import in_one
 from ...tables import STEP_PHASES
@@ -160,8 +161,7 @@ class Facts:
         self._silent: str | None = None
         folder = self.folder
         self.is_alive = folder.is_alive() if folder is not None else member.is_alive is not False
-        here = folder is not None and self.is_alive
-        self.first = FirstLook(member.pid if here else None)
+        self.first = FirstLook(member.pid if folder is not None and self.is_alive else None)
 
     @property
     def folder(self) -> ProcessFolder | None:
@@ -206,7 +206,8 @@ class Facts:
         """
         rows = self.steps.rows
         number: int | None = rows[-1]["thread_id"] if rows else None
-        return None if number == self.member.pid else number
+        own = self.folder and read_name(self.folder.path.name)  # a container has its own numbers
+        return None if number in {self.member.pid, own and own.number} else number
 
     @property
     def known_steps(self) -> Steps | None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...messages.frozen import dataclass
+from .not_looked_at import NotLookedAt
 
 _LIBRARIES = re.compile(
     r"/probing/(?:agent|safety|ring)/|/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+|<frozen|<string>"
@@ -82,9 +83,16 @@ class HotLine:
 
 
 def in_thread(stacks: Stacks, thread: int | None) -> list[tuple[tuple[str, ...], int]]:
-    """Those of the thread of that number, or of the main thread."""
+    """Those of the thread of that number, or of the main thread.
+
+    Raises:
+        NotLookedAt: The stacks bear Python's numbers of their threads, and not the kernel's.
+    """
     name = "MainThread" if thread is None else f"thread ({thread})"
-    return [(frames, number) for frames, number in stacks if name in frames[0]]
+    found = [(frames, number) for frames, number in stacks if name in frames[0]]
+    if thread and not found and any(frames[0].startswith("thread (0x") for frames, _ in stacks):
+        raise NotLookedAt("before Python 3.11 no sample tells which thread the training's is")
+    return found
 
 
 def lines_in(stacks: Stacks, thread: int | None = None) -> list[HotLine]:
@@ -92,6 +100,9 @@ def lines_in(stacks: Stacks, thread: int | None = None) -> list[HotLine]:
 
     Args:
         thread: Its number, where it is not the main thread.
+
+    Raises:
+        NotLookedAt: The stacks do not tell which is that thread's.
     """
     main = in_thread(stacks, thread) or (list(stacks) if thread is None else [])
     main = [(frames, n) for frames, n in main if not _MEASURING.search(frames[-1])]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from tests.unit.doctor.made import facts, signs, steps
 from tests.unit.doctor.records import at, line
 
@@ -83,3 +85,15 @@ def test_a_thread_that_holds_the_interpreter_lock(
     assert sign.certainty == certainty
     assert sign.summary.startswith("Thread prefetcher holds the interpreter lock (GIL) for")
     assert "Prefetcher.run (data.py:52)" in sign.summary
+
+
+def test_samples_that_bear_no_number_of_the_kernel() -> None:
+    """Python before 3.11 tells the main thread alone, whose number may be a container's."""
+    record = {"steps": steps(80, thread_id=11)}
+    made = facts(record, stacks=[holding(45, "trainer", at="0x7F00")])
+    with pytest.raises(NotLookedAt, match=r"before Python 3\.11"):
+        made.hot_lines()
+    made = facts(record, stacks=[holding(45, "MainThread", at="0x7F00")])
+    assert made.folder is not None
+    made.folder.path = Path("/nowhere/11-99-4026532000")
+    assert [line.place for line in made.hot_lines()] == ["data.py:52"]

@@ -80,8 +80,6 @@ def _competing_thread(facts: Facts) -> Iterator[Sign]:
         raise NotLookedAt("no agent is in it")
     samples = facts.ask("who holds the interpreter lock", lambda: _holders(facts))
     trains = {frames[0] for frames, _ in in_thread(samples.stacks, facts.training_thread)}
-    if facts.training_thread and not trains and any(map(_is_unnumbered, samples.stacks)):
-        raise NotLookedAt("before Python 3.11 no sample tells which thread the training's is")
     by_frame, by_thread = Counter[tuple[str, str]](), Counter[str]()
     for frames, number in samples.stacks:
         by_frame[frames[0], frames[-1]] += number
@@ -112,11 +110,6 @@ def _competing_thread(facts: Facts) -> Iterator[Sign]:
 def _holders(facts: Facts) -> Samples:
     """Samples of the thread that holds the interpreter lock, whichever that is."""
     return facts.process.sample(_LOOK_S, hz=_HZ, gil=True)
-
-
-def _is_unnumbered(stack: tuple[tuple[str, ...], int]) -> bool:
-    """Whether a stack bears Python's number of its thread, and not the kernel's."""
-    return stack[0][0].startswith("thread (0x")
 
 
 def _short(frame: str) -> str:
