@@ -58,6 +58,28 @@ def _trials() -> Facts:
     return facts({"steps": made, "torch_trace": trace(*rows)})
 
 
+def _estimated(*, has_gradient: bool) -> Facts:
+    """A training whose steps have no backward pass.
+
+    Args:
+        has_gradient: Whether the script gives its parameters gradients by itself.
+    """
+    made = steps(200)
+    rows = [
+        {"step": row["step"], "stage": "forward", "start_ns": row["start_ns"] + 1, "failed": False,
+         "recomputed": False}
+        for row in made
+    ]  # fmt: skip
+    taken = [
+        {"loader": 0, "step": s, "batch": s % 8, "duration": 0.01, "failed": False,
+         "start_ns": 1_000_000_000 * (10 + s), "exhausted": s % 8 == 7}
+        for s in range(200)
+    ]  # fmt: skip
+    weight = {"model": "model", "optimizers": 1, "has_gradient": has_gradient}
+    record = {"steps": made, "torch_trace": trace(*rows), "batches": taken}
+    return facts(record, {"parameters": [weight]})
+
+
 _KEPT: dict[str, Any] = {"lost": None, "duration": None}
 FAILING = (
     Case(
@@ -104,6 +126,8 @@ FAILING = (
     Case("no-backward", lambda: failing(count=0), "likely", 0, "no step has been made"),
     Case("no-backward", lambda: failing(count=0, epochs=3), "likely", 0, "no step has been made"),
     Case("no-backward", lambda: failing(epochs=3), "likely", 40),
+    Case("no-backward", lambda: _estimated(has_gradient=True), "possible", 0, "though 200 steps"),
+    Case("no-backward", lambda: _estimated(has_gradient=False), "likely", 0, "though 200 steps"),
     Case("no-backward", lambda: failing(calls=9), None),
     Case("no-backward", lambda: failing(is_evaluation=True), None),
     Case("no-backward", lambda: failing(training=False), None),

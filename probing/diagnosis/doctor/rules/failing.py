@@ -60,7 +60,10 @@ _SINCE = (
     " AND start_ns > coalesce((SELECT ns FROM used), 0)) AS unused,"
     " (SELECT count(*) FROM python.batches WHERE exhausted"
     " AND start_ns > coalesce((SELECT ns FROM used), 0)) AS unused_epochs,"
-    " (SELECT max(micro_batches) FROM python.steps) AS most"
+    " (SELECT max(micro_batches) FROM python.steps) AS most,"
+    " made.* FROM (SELECT count(*) AS made, min(step) AS since FROM python.steps"
+    " WHERE optimizer IS NOT NULL AND duration IS NOT NULL"
+    " AND start_ns > (SELECT ns FROM last)) AS made"
 )
 _LEAST_LOST = 2
 _IN_PACKAGES = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/")
@@ -157,12 +160,14 @@ def _no_backward(facts: Facts) -> Iterator[Sign]:
     _need_optimizer(facts)
     never = not row["last_ns"] and _stepped(facts) is None
     is_sure = never or row["epochs"] >= _EPOCHS
+    is_sure = is_sure and not (row["made"] and _have_gradients(facts))
     yield Sign(
         certainty="likely" if is_sure else "possible",
         summary=f"{row['batches']} batches have been taken and {row['model']} has been called"
-        f" {row['calls']} times in training mode, and no backward pass has followed:"
-        f" {_no_step(facts)}",
-        since_step=_first(facts),
+        f" {row['calls']} times in training mode, and no backward pass has followed"
+        + (f", though {row['made']} steps of an optimizer have been made since" if row["made"]
+           else f": {_no_step(facts)}"),
+        since_step=row["since"] if row["made"] else _first(facts),
         evidence=(
             "none of these calls failed, and they are no evaluation: gradients are on",
             *((f"{row['epochs']} epochs of a loader have ended meanwhile",) if row["epochs"]
@@ -170,6 +175,14 @@ def _no_backward(facts: Facts) -> Iterator[Sign]:
         ),
         weight=1.0,
     )  # fmt: skip
+
+
+def _have_gradients(facts: Facts) -> bool:
+    """Whether what optimizers step has gradients, which the script must have put there itself."""
+    try:
+        return any(row["has_gradient"] and row["optimizers"] for row in facts.live("parameters"))
+    except NotLookedAt:
+        return False
 
 
 def _unused_batches(facts: Facts) -> Iterator[Sign]:
@@ -273,7 +286,8 @@ RULES = (
         f" and with gradients, {_FAR_MORE} times as many as any step had, each with a batch of a"
         " loader, since the last backward pass. Likely where there was none ever, or a loader"
         f" has gone through {_EPOCHS} epochs since; else it may be an evaluation in training mode."
-        " Not of a process without an optimizer.",
+        " Only possible where steps are made and parameters have gradients: a script may estimate"
+        " them, as evolution strategies do. Not of a process without an optimizer.",
         certainty="likely",
         gravity=87,
         fix=_FIX,
