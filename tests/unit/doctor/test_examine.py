@@ -372,6 +372,9 @@ def test_only_what_is_sure_enough_hides_others_and_of_its_own_ranks(
         Sign(certainty="likely", summary="x", weight=None),  # type: ignore[arg-type]
         Sign(certainty="likely", summary=7),  # type: ignore[arg-type]
         Sign(certainty="likely", summary="x", evidence=(7,)),  # type: ignore[arg-type]
+        Sign(certainty="likely", summary="x", evidence="abc"),  # type: ignore[arg-type]
+        Sign(certainty="likely", summary="x", since_step="12"),  # type: ignore[arg-type]
+        Sign(certainty="likely", summary="x", weight=math.nan),
     ],
 )
 def test_what_a_plugin_finds_and_nobody_can_tell_hides_nothing(wrong: Sign) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
+import operator
 from collections.abc import Callable, Iterable, Iterator
 
 from ....errors import ProbingError
@@ -111,5 +113,7 @@ def _check(rule: Rule, sign: object) -> None:
         raise TypeError(f"{sign!r} is no probing.rules.Sign")
     if sign.certainty not in CERTAINTIES or rule.group not in GROUPS:
         raise ValueError(f"there is no {sign.certainty} finding in the group {rule.group}")
-    int(sign.since_step or 0)
+    if isinstance(sign.evidence, str) or not math.isfinite(sign.weight):
+        raise ValueError(f"{sign.evidence!r} is no tuple, or {sign.weight} is no weight")
+    operator.index(0 if sign.since_step is None else sign.since_step)
     "".join((finding_of(rule, sign, asked="").summary, *sign.evidence))
