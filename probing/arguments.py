@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 HIDDEN = "***"
 _OPTION = r"--?[A-Za-z][\w.-]*"
-_PYTHONS_OPTION = r"(?s)-[^cmWX-]*([cmWX])(.*)"
+_PYTHONS_OPTION = r"(?s)-(?:[^cmWX-]*([cmWX])|-check-hash-based-pycs$)(.*)"
 """One that takes a value, as its own word or behind it; others may stand before it: ``-um``."""
 _RUNNER = "probing._run"
 """The module that `probing run` becomes."""

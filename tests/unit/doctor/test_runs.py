@@ -484,6 +484,7 @@ def test_rules_against_an_earlier_run_are_whole() -> None:
     [
         ("python /job/train.py --api-key s3 --lr 1", "train.py --api-key *** --lr 1"),
         ("/usr/bin/python3 -u train.py -u 1", "train.py -u 1"),  # as torchrun starts it
+        ("python --check-hash-based-pycs always train.py", "train.py"),
         ("python -X faulthandler -W error -OO train.py", "train.py"),
         ("python -Xdev -um pkg.train --lr 1", "pkg.train --lr 1"),
         ("python -m probing._run -m pkg.train x", "pkg.train x"),
