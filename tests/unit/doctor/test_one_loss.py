@@ -87,7 +87,7 @@ def test_ranks_that_have_parts_of_a_sample_sum_their_losses(
     made = {"steps": steps(_STEPS), "torch_trace": trace, "collectives": calls}
     ranks = {rank: facts(made) for rank in range(2)}
     if is_one:
-        with pytest.raises(NotLookedAt, match="context parallelism"):
+        with pytest.raises(NotLookedAt, match="may have parts of each sample, as in context"):
             _look("same-data", ranks)
     else:
         assert _look("same-data", ranks) == ["likely"]

@@ -49,6 +49,7 @@ def why_one_loss(facts: Facts) -> str | None:
         return "the ranks gather their batches for one loss, as contrastive training does"
     if min(found["exchanged"], found["summed"]) >= least:
         return (
-            "the ranks have parts of each sample, and sum their losses, as context parallelism does"
+            "the ranks exchange what the model computes, and sum their losses: they may have parts"
+            " of each sample, as in context parallelism"
         )
     return None
