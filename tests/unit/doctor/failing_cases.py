@@ -30,12 +30,13 @@ def _without_module() -> Facts:
     return facts({"steps": steps(200), "batches": taken})
 
 
-def _left_early(*calls: str, trained: str = "head") -> Facts:
+def _left_early(*calls: str, trained: str = "head", frozen: str = "") -> Facts:
     """Steps in which models are called, and some are left by an exception.
 
     Args:
         calls: The models, in the order of their calls; a `!` behind one that is left.
         trained: Those that the optimizer steps.
+        frozen: One of them that requires no gradients.
     """
     made = steps(200)
     rows = [
@@ -44,7 +45,10 @@ def _left_early(*calls: str, trained: str = "head") -> Facts:
         for row in made for n, call in enumerate(calls)
     ]  # fmt: skip
     own = [{"step": row["step"], "optimizer": "opt", "model": trained} for row in made]
-    return facts({"steps": made, "torch_trace": trace(*rows), "optimizer_steps": own})
+    weights = [{"model": model, "optimizers": 1, "trainable": model != frozen}
+               for model in trained.split(", ") if frozen]  # fmt: skip
+    record = {"steps": made, "torch_trace": trace(*rows), "optimizer_steps": own}
+    return facts(record, {"parameters": weights})
 
 
 def _trials() -> Facts:
@@ -113,6 +117,11 @@ FAILING = (
         " exception, 21 of the last 21, and the script goes on: steps are made all the same",
     ),
     Case("failing-calls", lambda: _left_early("extractor!", "extractor", "head"), "possible", None),
+    Case(
+        "failing-calls",
+        lambda: _left_early("extractor!", "head", trained="extractor, head", frozen="extractor"),
+        "possible",
+    ),
     Case(
         "failing-calls",
         lambda: _left_early("main", "aux!", trained="main, aux"),

@@ -108,7 +108,7 @@ def _failing_calls(facts: Facts) -> Iterator[Sign]:
                  f" ({inner['class']})",)
                 if inner and inner["module"] != name else ()
             ),
-            *(("no optimizer steps it: a hook may leave it at the layer that is wanted",)
+            *(("no optimizer trains it: a hook may leave it at the layer that is wanted",)
               if is_meant else ()),
         ),
         weight=1.0,
@@ -137,11 +137,11 @@ def _is_meant(calls: Sequence[Row], trained: set[str]) -> bool:
 
 
 def _trained(facts: Facts) -> set[str]:
-    """The models that an optimizer steps, or has parameters of."""
-    models = {name for row in facts.rows(TRAINED) for name in (row["model"] or "").split(", ")}
+    """The models whose parameters an optimizer trains; it may step those of a frozen one, too."""
     with contextlib.suppress(NotLookedAt):
-        models |= {row["model"] for row in facts.live("parameters") if row["optimizers"]}
-    return models
+        if rows := facts.live("parameters"):
+            return {row["model"] for row in rows if row["trainable"] and row["optimizers"]}
+    return {name for row in facts.rows(TRAINED) for name in (row["model"] or "").split(", ")}
 
 
 _STAGES = {
@@ -267,7 +267,7 @@ RULES = (
         evidence=f"`failed` of python.torch_trace: of the last {_NEWEST} calls of the model in"
         " training mode, backward passes or steps of an optimizer, half and 8 or more ended by an"
         " exception, of all models or of one. Only possible where these steps are made and no"
-        " optimizer steps the model: a hook may leave a frozen one so, at the layer that is wanted."
+        " optimizer trains the model: a hook may leave a frozen one so, at the layer that is wanted."
         " Not of a process without an optimizer: what only calls a model may stop its calls so.",
         certainty="likely",
         gravity=88,
