@@ -267,7 +267,7 @@ RULES = (
         evidence=f"`failed` of python.torch_trace: of the last {_NEWEST} calls of the model in"
         " training mode, backward passes or steps of an optimizer, half and 8 or more ended by an"
         " exception, of all models or of one. Only possible where these steps are made and no"
-        " optimizer trains the model: a hook may leave a frozen one so, at the layer that is wanted."
+        " optimizer trains the model: a hook may leave a frozen one at the layer that is wanted."
         " Not of a process without an optimizer: what only calls a model may stop its calls so.",
         certainty="likely",
         gravity=88,

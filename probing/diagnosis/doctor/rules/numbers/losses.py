@@ -40,14 +40,11 @@ _STAYED, _UNSETTLED = 40, 100
 """A loss that has not come back in so many steps stays up."""
 _DIVERGED = 10.0
 _ASKED = (
-    "SELECT count(DISTINCT step) AS steps, count(DISTINCT step) FILTER (calls > 1) AS often"
-    " FROM python.evaluations WHERE step >= {first} AND data_wait_s IS NULL"
+    "SELECT step FROM python.evaluations WHERE step >= {first} AND data_wait_s IS NULL"
+    " GROUP BY step HAVING sum(calls) > 1"
 )
 _STANDS = 1.1
-_POLICY = (
-    "its models are asked without gradients before most steps: that is validation, or a policy,"
-    " whose loss grows with the rewards that it comes to expect"
-)
+_POLICY = "that of a policy grows, too, with the rewards that it comes to expect"
 _TOO_GOOD = 0.05
 _LABELS_S = 2.0
 _SIGMA = 1.4826
@@ -161,8 +158,8 @@ def _diverging(facts: Facts) -> Iterator[Sign]:
     noise = _noise(losses[: place + 10])
     if now - best[place] < _SPIKE * noise:
         return
-    asked = facts.rows(_ASKED.format(first=steps.numbers[-FEW_STEPS]))[0]
-    acts = 2 * asked["steps" if _stands(losses[place:]) else "often"] > FEW_STEPS
+    asked = facts.rows(_ASKED.format(first=steps.numbers[-FEW_STEPS]))
+    acts = 2 * len(asked) > FEW_STEPS or _stands(losses[place:])
     yield Sign(
         certainty="possible" if acts else "likely",
         summary=f"The loss diverges: {figure(now)} now, {figure(best[place])} at step"
@@ -340,9 +337,9 @@ RULES = (
         subject="loss",
         symptom="The loss grows.",
         evidence="`loss` of python.steps: ten times its best running median, 8 robust standard"
-        " deviations above it, and above what it was at first. Only possible where models are asked"
-        " before most steps without gradients and without a loader, and more than once or while the"
-        " loss grows no more: so does reinforcement learning.",
+        " deviations above it, and above what it was at first. Only possible where it grows no"
+        " more, or models are asked several times before most steps without gradients and without a"
+        " loader: so it is in reinforcement learning.",
         certainty="likely",
         gravity=80,
         fix=STEADIER,
