@@ -12,6 +12,7 @@ import pytest
 from probing.diagnosis.doctor.first_look import Open
 from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.rules import piling
+from probing.linux import process
 
 from .made import facts, signs, steps
 from .parameter_cases import unsynced
@@ -84,7 +85,7 @@ def test_the_surest_of_open_files_are_told(
 ) -> None:
     """Parts of a data set hide no leak, and become one as they come near the limit."""
     monkeypatch.setattr(piling, "open_files", lambda pid: links)
-    monkeypatch.setattr(piling.process, "file_limit", lambda pid: 1024)
+    monkeypatch.setattr(process, "file_limit", lambda pid: 1024)
     (sign,) = signs("descriptors", facts({}))
     assert sign.certainty == "likely"
     assert sign.summary.startswith(told)

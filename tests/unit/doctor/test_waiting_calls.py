@@ -94,6 +94,6 @@ def test_samples_that_bear_no_number_of_the_kernel() -> None:
     with pytest.raises(NotLookedAt, match=r"before Python 3\.11"):
         made.hot_lines()
     made = facts(record, stacks=[holding(45, "MainThread", at="0x7F00")])
-    assert made.folder is not None
-    made.folder.path = Path("/nowhere/11-99-4026532000")
+    folder: Any = made.folder
+    folder.path = Path("/nowhere/11-99-4026532000")
     assert [line.place for line in made.hot_lines()] == ["data.py:52"]

@@ -126,7 +126,8 @@ def _together(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 def _are_made(failed: Sequence[Row]) -> bool:
     """Whether most of the steps were made in which these calls failed."""
-    return 2 * sum(row["is_made"] for row in failed) > len(failed)
+    made = [row for row in failed if row["is_made"]]
+    return 2 * len(made) > len(failed)
 
 
 def _is_meant(calls: Sequence[Row], trained: set[str]) -> bool:

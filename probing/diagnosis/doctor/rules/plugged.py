@@ -113,7 +113,8 @@ def _check(rule: Rule, sign: object) -> None:
         raise TypeError(f"{sign!r} is no probing.rules.Sign")
     if sign.certainty not in CERTAINTIES or rule.group not in GROUPS:
         raise ValueError(f"there is no {sign.certainty} finding in the group {rule.group}")
-    if isinstance(sign.evidence, str) or not math.isfinite(sign.weight):
-        raise ValueError(f"{sign.evidence!r} is no tuple, or {sign.weight} is no weight")
+    evidence: object = sign.evidence
+    if isinstance(evidence, str) or not math.isfinite(sign.weight):
+        raise ValueError(f"{evidence!r} is no tuple, or {sign.weight} is no weight")
     operator.index(0 if sign.since_step is None else sign.since_step)
     "".join((finding_of(rule, sign, asked="").summary, *sign.evidence))
