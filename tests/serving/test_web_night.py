@@ -106,7 +106,8 @@ def test_a_far_server_and_the_end_of_both(blank: Browser, tmp_path: Path) -> Non
             for name, is_there in VIEWS.items():
                 view(blank, name)
                 blank.wait_for(is_there)
-            assert blank.faults == []
+            # Who was just being asked is gone: that answer alone is none, and is asked for again.
+            assert [one for one in blank.faults if "status of 410 (Gone)" not in one] == []
             view(blank, "steps")
             blank.wait_for(VIEWS["steps"])
             started.end()
