@@ -253,6 +253,8 @@ CASES = (
          step_optimizer_s=after(100, 0.02, 0.2)), "likely", None, "most for first.weight"),
     Case("denormals", gradients(200, state_subnormal_share=(0.9, 0.5)), "possible"),
     Case("denormals", gradients(200, state_subnormal_share=0.2), None),
+    Case("denormals", gradients(200, state_subnormal_share=0.2,
+         step_optimizer_s=after(100, 0.001, 0.002)), None),
     Case("denormals", gradients(200, weight_subnormal_share=0.2), "possible"),
     Case("scheduler-first", warned(SCHEDULED), "likely", 0, "at train.py:7"),
     Case("scheduler-first", warned(SCHEDULED, amp_scale=1024.0), "possible"),

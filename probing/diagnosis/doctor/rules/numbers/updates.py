@@ -32,6 +32,9 @@ _SUBNORMAL = 0.05
 _STATE, _MOST_OF_STATE = "state_subnormal_share", 0.4
 """Adam keeps two numbers per weight, of which one decays in a thousand steps without a gradient."""
 _SLOWER = 1.3
+_FELT = 0.05
+"""What part of a step it must be by which phases have become longer: the optimizer of a small model
+may take half as long again, and nobody waits for it."""
 _KINDS = {
     "state_subnormal_share": ("what the optimizer keeps", ("optimizer_s",)),
     "weight_subnormal_share": ("the weights", ("forward_s", "backward_s")),
@@ -220,13 +223,14 @@ def _share(rows: Sequence[Row], name: str) -> float:
 
 
 def _slower(steps: Steps, phases: Sequence[str]) -> float:
-    """How much longer phases take than they did at first."""
+    """How much longer phases take than they did at first, where a step feels that."""
     took = sum(steps.column(phase, missing=0.0) for phase in phases)
     count = min(WINDOW, len(steps) // 4)
     if not isinstance(took, np.ndarray) or count < 2:
         return 1.0
     first, last = float(np.median(took[:count])), float(np.median(took[-count:]))
-    return last / first if first > 0 else 1.0
+    is_felt = last - first >= _FELT * float(np.median(steps.column("duration")[-count:]))
+    return last / first if first > 0 and is_felt else 1.0
 
 
 def _not_finite(facts: Facts) -> Iterator[Sign]:
@@ -322,8 +326,9 @@ RULES = (
         symptom="Steps become slower on a CPU as numbers become smaller.",
         evidence="`subnormal_share`, `weight_subnormal_share` and `state_subnormal_share` of"
         f" python.gradients over 3 steps: {percent(_SUBNORMAL)} of one of them; likely where the"
-        " phases that compute with them have become slower, and nobody else uses the machine. Adam"
-        " squares small gradients: of the state it takes half, where nothing has become slower.",
+        f" phases that compute with them have become slower, by {percent(_FELT)} of a step, and"
+        " nobody else uses the machine. Adam squares small gradients: of the state it takes half,"
+        " where nothing has become slower.",
         certainty="likely",
         gravity=50,
         fix="torch.set_flush_denormal(True) at the start, in each thread that computes; or find"
