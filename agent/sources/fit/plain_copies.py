@@ -148,7 +148,7 @@ def copy_state(value: object, fresh: object, copied: Copy) -> bool:
     has_any = hasattr(value, "__dict__")
     for name, part in list(vars(value).items()) if has_any else ():
         vars(fresh)[name] = copied(part, name)
-    slots = [slot for kind in type(value).__mro__ if _is_heap(kind) for slot in _slots(kind)]
+    slots = _slots(type(value))
     for slot in slots:
         with contextlib.suppress(AttributeError):  # nothing is in it
             slot.__set__(fresh, copied(slot.__get__(value), slot.__name__))
@@ -161,7 +161,9 @@ def _is_heap(kind: type) -> bool:
 
 
 def _slots(kind: type) -> list[Any]:
-    return [slot for slot in vars(kind).values() if type(slot) is types.MemberDescriptorType]
+    """Those of a class and of its bases that are written in Python."""
+    own = [part for base in filter(_is_heap, MRO(kind)) for part in vars(base).values()]
+    return [slot for slot in own if type(slot) is types.MemberDescriptorType]
 
 
 def is_never_changed(value: object, torch: Any) -> bool:
@@ -199,7 +201,7 @@ def copied_object(value: Any, path: str, copied: Copy, remember: Copy) -> Any:
     return fresh if copy_state(value, fresh, copied) else remember(value)
 
 
-def holder_of(wanted: type, arguments: object, passed_over: type) -> Any:
+def object_with(wanted: type, arguments: object, passed_over: type) -> Any:
     """An object among some arguments that holds one of a class in its attributes; None without one.
 
     Lists, tuples and dictionaries are no such objects. No code of theirs runs.
@@ -232,7 +234,7 @@ def holder_of(wanted: type, arguments: object, passed_over: type) -> Any:
 def _attributes(value: Any) -> list[Any]:
     """What an object of a class written in Python has, as far as that takes no code of its own."""
     found: list[Any] = []
-    for slot in [slot for base in filter(_is_heap, MRO(type(value))) for slot in _slots(base)]:
+    for slot in _slots(type(value)):
         with contextlib.suppress(AttributeError):  # it is not set
             found.append(slot.__get__(value))
     with contextlib.suppress(AttributeError):

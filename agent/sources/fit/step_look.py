@@ -21,7 +21,7 @@ from ..torch_types import Module, Optimizer
 from .fake_step import tensors_in
 from .kept_tensors import Kept, KeptTensors
 from .loss_graph import RESULT, LossPlan, address_of, chain_of, labels_of, read_loss
-from .plain_copies import holder_of
+from .plain_copies import object_with
 from .stepped_in_pass import SteppedInPass
 
 _CALLER = "/agent/sources/calls/modules.py"
@@ -214,7 +214,7 @@ class StepLook:
         self._has_closed = self._has_closed or (bool(parameters) and self._is_closed(root))
         if not parameters or self._is_closed(root):
             return
-        holder = holder_of(self._torch.Tensor, (args, kwargs), self._torch.nn.Module)
+        holder = object_with(self._torch.Tensor, (args, kwargs), self._torch.nn.Module)
         if holder is not None:
             self._holder = type(holder).__name__
             return

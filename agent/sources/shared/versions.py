@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ....safety.guard import pass_on
-from ..calls.names.class_names import modules_in
+from ..calls.names.class_names import places_in
 from ..torch_types import Module
 
 
@@ -60,20 +60,9 @@ class HeldAlone(NamedTuple):
 
 
 def held_by_modules(root: Module) -> Iterator[tuple[Held, Any]]:
-    """The parameters of a model, in the order of ``root.parameters()``; a shared one several times.
-
-    They are looked for as far as they are asked for.
-    """
+    """The parameters of a model, as `places_in` has them."""
     for module, name, parameter in places_in(root):
         yield Held(weakref.ref(module), name, id(parameter)), parameter
-
-
-def places_in(root: Module) -> Iterator[tuple[Module, str, Any]]:
-    """The same, each behind the module that holds it and its name there."""
-    for module in modules_in(root):
-        for name, parameter in module._parameters.items():
-            if parameter is not None:
-                yield module, name, parameter
 
 
 def held_at_ends(optimizer: Any) -> list[tuple[Held, Any]]:

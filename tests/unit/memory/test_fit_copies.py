@@ -202,15 +202,15 @@ class Batch:
 def test_an_object_around_tensors_is_found_among_the_arguments() -> None:
     """Its tensors are in no other size, so that a step with them tells of no other batch."""
     torch = pytest.importorskip("torch")
-    from probing.agent.sources.fit.plain_copies import holder_of
+    from probing.agent.sources.fit.plain_copies import object_with
 
     x = torch.ones(2)
     slotted = Slotted()
     slotted.calls = x
     held = [Batch(x=x), Batch(store=Batch(mapping={"x": [x]})), UserDict(x=x), slotted]
     for one in held:
-        found = holder_of(torch.Tensor, ((x, [one]), {"y": 1}), torch.nn.Module)
+        found = object_with(torch.Tensor, ((x, [one]), {"y": 1}), torch.nn.Module)
         assert found is one
     around = [x, {"x": (x, None)}, Pair(x, 1), torch.nn.Linear(1, 1), Stats(), lambda: x, torch]
     arguments = (tuple(around), {"a": Batch(net=around[3], word="x")})
-    assert holder_of(torch.Tensor, arguments, torch.nn.Module) is None
+    assert object_with(torch.Tensor, arguments, torch.nn.Module) is None

@@ -58,8 +58,18 @@ def modules_in(root: Any) -> Iterator[Any]:
 def parameters_in(root: Any) -> Iterator[Any]:
     """The parameters of a module and of all below it, each once, in torch's order."""
     seen: set[int] = set()
+    for _, _, parameter in places_in(root):
+        if id(parameter) not in seen:
+            seen.add(id(parameter))
+            yield parameter
+
+
+def places_in(root: Any) -> Iterator[tuple[Any, str, Any]]:
+    """The same, each behind its module and its name there; a shared one several times.
+
+    They are looked for as far as they are asked for.
+    """
     for module in modules_in(root):
-        for parameter in list(module._parameters.values()):
-            if parameter is not None and id(parameter) not in seen:
-                seen.add(id(parameter))
-                yield parameter
+        for name, parameter in list(module._parameters.items()):
+            if parameter is not None:
+                yield module, name, parameter

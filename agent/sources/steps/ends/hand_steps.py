@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from ...calls.backward.graph_nodes import node_of
+from ...calls.names.class_names import places_in
 from ...shared.found import found_roots
-from ...shared.versions import Held, HeldAlone, held_by_modules, places_in, version_of
+from ...shared.versions import Held, HeldAlone, held_by_modules, version_of
 
 _T = TypeVar("_T")
 
