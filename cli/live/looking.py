@@ -10,7 +10,7 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from ...cluster.job.forms import is_address
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ...cluster.job.membership import Member
     from ...messages.common import Backtrace
     from ..reports.overview import Overview
+
+One = TypeVar("One", GridCell, "Member")
 
 SHARE = 0.02
 """The part of a processor's time that a live view may take for itself."""
@@ -260,21 +262,40 @@ def with_gone(
     Args:
         has_answer: Whether any server has answered.
     """
-    seen = {(cell.host, cell.pid) for cell in now}
     silent = silent_among(now) if has_answer else None
-    ranks = {(cell.job, cell.rank) for cell in now if cell.state != "missing"}
-    gone = [
+    kept, gone = seen_no_more(before, now, lambda cell: (cell.host, cell.pid))
+    told = [
         dataclasses.replace(cell, state="dead")
         if cell.state == "dead" or is_over(cell.endpoint, silent)
         else dataclasses.replace(cell, state="not answering", is_late=True)
-        for cell in before
-        if cell.pid is not None
-        and (cell.host, cell.pid) not in seen
-        and (cell.rank is None or (cell.job, cell.rank) not in ranks)
+        for cell in gone
     ]
-    lost = {(cell.job, cell.rank) for cell in gone if cell.rank is not None}
-    kept = [cell for cell in now if cell.state != "missing" or (cell.job, cell.rank) not in lost]
-    return (*kept, *gone)
+    return (*kept, *told)
+
+
+def seen_no_more(
+    before: Iterable[One], now: Sequence[One], who: Callable[[One], object]
+) -> tuple[list[One], list[One]]:
+    """What is shown of those of now, and those of before that are not seen any more.
+
+    None is gone whose rank another process of the job has now, as after a restart; and no rank is
+    missing that is among the gone.
+
+    Args:
+        who: What a process is known again by.
+    """
+    seen = {who(one) for one in now}
+    ranks = {(one.job, one.rank) for one in now if one.state != "missing"}
+    gone = [
+        one
+        for one in before
+        if one.pid is not None
+        and who(one) not in seen
+        and (one.rank is None or (one.job, one.rank) not in ranks)
+    ]
+    lost = {(one.job, one.rank) for one in gone if one.rank is not None}
+    kept = [one for one in now if one.state != "missing" or (one.job, one.rank) not in lost]
+    return kept, gone
 
 
 def without_anybody(before: RankGrid, error: ProbingError) -> RankGrid:

@@ -14,7 +14,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..api.process import Process, connect
-from ..cli.live.looking import SHARE, is_over, silent_among, with_gone, without_anybody
+from ..cli.live.looking import (
+    SHARE,
+    is_over,
+    seen_no_more,
+    silent_among,
+    with_gone,
+    without_anybody,
+)
 from ..cli.reports.rank_grid import COUNTED, GridCell, KnownSteps, RankGrid, grid_of_members
 from ..client.recent_steps import SELECT_STEPS
 from ..cluster.job.members import find_members
@@ -179,23 +186,11 @@ class Processes:
 
 
 def _with_ended(before: Sequence[Member], now: Sequence[Member]) -> tuple[Member, ...]:
-    """Those of now, and those of before that are not seen any more: their records answer.
-
-    None whose rank another process of the job has now, as after a restart; nor that a rank is
-    missing whose record is there.
-    """
-    there = {member.endpoint for member in now}
-    taken = {(m.job, m.rank) for m in now if m.state == "seen" and m.rank is not None}
+    """Those of now, and those of before that are not seen any more: their records answer."""
     silent = silent_among(now)
-    gone = [
+    kept, gone = seen_no_more(before, now, lambda member: member.endpoint)
+    ended = [
         dataclasses.replace(member, is_alive=False) if is_over(member.endpoint, silent) else member
-        for member in before
-        if member.endpoint not in there
-        and member.state == "seen"
-        and (member.job, member.rank) not in taken
+        for member in gone[:_MOST_GONE]
     ]
-    recorded = {(member.job, member.rank) for member in gone}
-    return (
-        *(m for m in now if m.state != "missing" or (m.job, m.rank) not in recorded),
-        *gone[:_MOST_GONE],
-    )
+    return (*kept, *ended)

@@ -88,3 +88,5 @@ def test_a_member_whose_node_is_late_has_not_ended() -> None:
     assert late == {0: True, 1: True, 2: True}
     ended = {m.rank: m.is_alive for m in _with_ended([far, near, here], [here])}
     assert ended == {0: False, 1: False, 2: True}
+    alone = dataclasses.replace(member(0, 9), rank=None, job=None)
+    assert [m.endpoint for m in _with_ended([alone], [silent])] == ["b:1", "/9"]
