@@ -28,7 +28,9 @@ _WRITES = re.compile(
     r"is not an? table|from base table|[Cc]an only \w+ (?:from )?(?:a )?base|read-only mode"
     r"|configuration has been locked",
 )
-_OVERSIZE = re.compile(r"Arrow Appender|[Oo]ut of memory|failed to allocate|bad_alloc|bad alloc")
+_OVERSIZE = re.compile(
+    r"Arrow Appender|[Oo]ut of memory|failed to allocate|allocation failed|bad_alloc|bad alloc"
+)
 _KEEPS_VALUES = re.compile(r"\b(?:median|quantile\w*|mad|mode)\s*\(", re.IGNORECASE)
 _HOW_TO_ESTIMATE = (
     " A median keeps every value. approx_quantile(x, 0.5), and faster reservoir_quantile(x, 0.5,"

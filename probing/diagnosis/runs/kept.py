@@ -20,7 +20,9 @@ from .comparison import RunComparison, compare_runs
 from .reading import script_of
 from .record import Name, Row, Run, read_run
 
-_PROCESSES = "FROM probing.processes WHERE {} ORDER BY started_ns DESC, rank NULLS FIRST"
+_PROCESSES = (
+    "FROM probing.processes WHERE {} ORDER BY started_ns DESC, run, project, rank NULLS FIRST"
+)
 _ENVIRONMENT = "SELECT kind, name, value, is_secret, fingerprint FROM python.environment"
 _MOST = 5
 

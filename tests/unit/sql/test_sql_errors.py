@@ -87,6 +87,8 @@ def test_the_caret_of_a_long_line_is_still_right() -> None:
         ("Out of Memory Error: failed to allocate data of size 1.0 GiB", SqlTooLarge),
         ("Invalid Input Error: Arrow Appender: The maximum total string size", SqlTooLarge),
         ("std::bad_alloc", SqlTooLarge),
+        ("Invalid Input Error: Failed to write JSON string: memory allocation failed",
+         SqlTooLarge),
         ('Permission Error: Cannot access file "x"', SqlRefused),
         ("INTERNAL Error: Attempted to access index 0", InternalError),
         ('Invalid Input Error: Cannot change configuration option "threads" - the configuration'
