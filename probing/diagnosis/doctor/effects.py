@@ -18,7 +18,7 @@ def without_effects(findings: list[Finding]) -> list[Finding]:
     if any(f.certainty != "possible" for f in findings):
         findings = [f for f in findings if f.rule != "crowded-processors"]
     kept = [one for one in findings if not any(_explains(cause, one) for cause in findings)]
-    return _earlier_first(kept)
+    return _causes_first(_earlier_first(kept))
 
 
 def _explains(cause: Finding, effect: Finding) -> bool:
@@ -39,6 +39,30 @@ def _earlier_first(findings: list[Finding]) -> list[Finding]:
     return [
         replace(f, order=first) if f.order > first and _may_lead_to(f, bad) else f for f in findings
     ]
+
+
+def _causes_first(findings: list[Finding]) -> list[Finding]:
+    """With what a rank does told before that it holds up others by doing so."""
+    return [
+        replace(one, order=max(one.order, *(_after(cause) for cause in causes))) if causes else one
+        for one in findings
+        for causes in [[cause for cause in findings if _causes(cause, one)]]
+    ]
+
+
+def _causes(cause: Finding, effect: Finding) -> bool:
+    """Whether it is what the other names as its cause, of all whom that blames, and as sure."""
+    return (
+        cause.rule == effect.caused_by
+        and bool(effect.blamed)
+        and effect.blamed <= cause.members
+        and (cause.certainty != "possible" or effect.certainty == "possible")
+    )
+
+
+def _after(finding: Finding) -> tuple[int, float]:
+    """The place right behind it."""
+    return finding.order[0], finding.order[1] + 0.1
 
 
 def _may_lead_to(finding: Finding, bad: Finding) -> bool:

@@ -310,7 +310,16 @@ def _judge_job(
             tell(one.rule.name, ([], _NOT_THOROUGH))
             continue
         signs, why = _run(functools.partial(one.look, job))
-        tell(one.rule.name, ([finding_of(one.rule, sign, asked=how.asked) for sign in signs], why))
+        found = [
+            _blaming(finding_of(one.rule, sign, asked=how.asked), sign, group) for sign in signs
+        ]
+        tell(one.rule.name, (found, why))
+
+
+def _blaming(finding: Finding, sign: Sign, group: Group) -> Finding:
+    """With the names of the ranks that a comparison blames."""
+    blamed = frozenset(member.name for member in group.seen if member.rank in sign.ranks)
+    return dataclasses.replace(finding, blamed=blamed)
 
 
 def _merged(judged: Sequence[_Judged], asked: str, *, of: int) -> list[Finding]:

@@ -46,6 +46,8 @@ class Sign:
         weight: From 0 to 1: how much of the time, memory or training it is about.
         fix: What to do instead of what the rule says.
         next: The command that shows more, instead of the rule's.
+        caused_by: The rule that tells of the cause, and that is told before it.
+        ranks: Those that it blames, where it compares ranks.
     """
 
     certainty: Certainty
@@ -55,6 +57,8 @@ class Sign:
     weight: float = 0.0
     fix: str = ""
     next: str = ""
+    caused_by: str = ""
+    ranks: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +115,8 @@ class Finding:
         members: Their names, one by one; empty where one process was asked, or it is about a job.
         whole: The job or process that these are of.
         order: What findings are sorted by, the gravest first.
+        caused_by: The rule that tells of its cause.
+        blamed: Of whom it tells that, one by one.
     """
 
     rule: str
@@ -126,6 +132,8 @@ class Finding:
     members: frozenset[str] = frozenset()
     whole: str = ""
     order: tuple[int, float] = (0, 0.0)
+    caused_by: str = ""
+    blamed: frozenset[str] = frozenset()
 
 
 _OF_THE_RECORD = {
@@ -175,4 +183,5 @@ def finding_of(rule: Rule, sign: Sign, *, asked: str, is_alive: bool = True) -> 
         fix=_advice(sign.fix or rule.fix, asked, is_alive=is_alive),
         source=rule.source,
         order=(int(sign.certainty == "possible"), -(rule.gravity + 10 * sign.weight)),
+        caused_by=sign.caused_by,
     )

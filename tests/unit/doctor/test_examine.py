@@ -365,6 +365,36 @@ def test_only_what_is_sure_enough_hides_others_and_of_its_own_ranks(
 
 
 @pytest.mark.parametrize(
+    ("certainty", "ranks", "blamed", "order"),
+    [
+        ("likely", "0", "0", ["checkpoints", "straggler"]),
+        ("likely", "01", "0", ["checkpoints", "straggler"]),
+        ("likely", "1", "0", ["straggler", "checkpoints"]),  # of another rank
+        ("likely", "0", "01", ["straggler", "checkpoints"]),  # the other does not save
+        ("likely", "0", "", ["straggler", "checkpoints"]),
+        ("possible", "0", "0", ["straggler", "checkpoints"]),
+    ],
+)
+def test_what_a_rank_does_is_told_before_that_others_wait_for_it(
+    certainty: Certainty, ranks: str, blamed: str, order: list[str]
+) -> None:
+    """Where the comparison names that as the cause, of all that it blames."""
+    rules = {rule.name: rule for rule in ALL_RULES}
+    waits = Sign(certainty="likely", summary="", weight=1.0, caused_by="checkpoints")
+    saves = Sign(certainty=certainty, summary="")
+    made = [
+        dataclasses.replace(
+            finding_of(rules["straggler"], waits, asked="1"), blamed=frozenset(blamed)
+        ),
+        dataclasses.replace(
+            finding_of(rules["checkpoints"], saves, asked="1"), members=frozenset(ranks)
+        ),
+    ]
+    found = sorted(effects.without_effects(made), key=lambda finding: finding.order)
+    assert [finding.rule for finding in found] == order
+
+
+@pytest.mark.parametrize(
     "wrong",
     [
         "a text",

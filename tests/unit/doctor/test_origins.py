@@ -142,7 +142,9 @@ def test_a_rank_that_alone_writes_checkpoints_is_told_as_that(
         rank: facts({"steps": steps(60), "checkpoints": rows})
         for rank, rows in enumerate((of_others, saves))
     }
-    assert words in why_slow(_pace(other=0.15), ranks).words
+    why = why_slow(_pace(other=0.15), ranks)
+    assert words in why.words
+    assert (why.rule == "checkpoints") == words.startswith("it alone")
 
 
 def test_nothing_is_named_that_is_less_than_half_of_it() -> None:

@@ -111,6 +111,8 @@ def _straggler(job: Job) -> Iterator[Sign]:
         weight=min(1.0, share),
         fix=why.fix,
         next=why.next,
+        caused_by=why.rule,
+        ranks=frozenset(pace.rank for pace in report.stragglers if isinstance(pace.rank, int)),
     )
 
 

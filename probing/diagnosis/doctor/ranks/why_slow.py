@@ -43,6 +43,7 @@ class Why:
         evidence: What it follows from.
         fix: What to do; empty where that is not told by it.
         next: The command that shows more; empty likewise.
+        rule: The rule that tells of it in the rank alone; empty where there is none.
         is_doubtful: Whether the rank need not be at fault: the script may have given it more to do
             on purpose, or its machine has more to do than it can, of which it has the most.
     """
@@ -51,6 +52,7 @@ class Why:
     evidence: tuple[str, ...] = ()
     fix: str = ""
     next: str = ""
+    rule: str = ""
     is_doubtful: bool = False
 
 
@@ -132,6 +134,7 @@ def _of_checkpoints(saver: str, figure: str, counted: str) -> Why:
         fix="Write checkpoints less often, or with torch.distributed.checkpoint.async_save.",
         next='probing ENDPOINT query "SELECT step, path, duration, bytes FROM python.checkpoints'
         ' ORDER BY step DESC LIMIT 10"',
+        rule="checkpoints",
     )
 
 
