@@ -1,14 +1,16 @@
 """Asks the ranks of a job for what should be the same on all of them.
 
 Rules of this file: parameters are looked at by each rank at the end of the same step, one that is
-far enough ahead for all to hear of it in time. A rank that cannot tell one kind of facts still
-tells the others.
+far enough ahead for all to hear of it in time; where one of them does not, of a later one. A rank
+that cannot tell one kind of facts still tells the others.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,8 +27,11 @@ if TYPE_CHECKING:
     from .question import Asking
 
 _PACE = "SELECT step, duration FROM python.steps ORDER BY seq DESC LIMIT 6"
-_LEAD_S = 1.0
-"""How long all ranks may need to hear of the step, beside the time that they needed just now."""
+_LEADS_S = (1.0, 4.0, 16.0)
+"""How long all ranks may need to hear of the step, beside the time that they needed just now.
+
+The longer ones where a rank heard of it too late, on a machine that has more to do than it can.
+"""
 _OF_A_RANK = ".batches"
 """How the names of what each rank has a number of its own end."""
 _UNNAMED = frozenset({"job"})
@@ -82,19 +87,28 @@ def gather_facts(
     Args:
         with_parameters: Whether parameters are looked at, for which each rank holds its training.
     """
-    names = asking.names
-    meet = _appoint(asking) if with_parameters else None
-    outcomes = asking.ask(
-        lambda process, member: _tell(process, names[member], meet),
-        is_together=True,
-    )
-    seen = [outcome.value for outcome in outcomes if outcome.value is not None]
+    names, until = asking.names, time.monotonic() + asking.timeout_s
+    for lead_s in _LEADS_S:
+        meet = _appoint(asking, lead_s) if with_parameters else None
+        outcomes = asking.ask(
+            lambda process, member, meet=meet: _tell(process, names[member], meet),
+            is_together=True,
+        )
+        seen = [outcome.value for outcome in outcomes if outcome.value is not None]
+        left_s = until - time.monotonic()
+        if meet is None or not _is_missed(meet, seen) or left_s < asking.timeout_s / 2:
+            break
+        asking = replace(asking, timeout_s=left_s)
     owners = owners_of([one.rows for one in seen])
     return tuple(map(_told, seen, owners)), outcomes
 
 
-def _appoint(asking: Asking) -> _Appointment:
-    """A step that no rank has begun yet, and that all come to soon."""
+def _appoint(asking: Asking, lead_s: float) -> _Appointment:
+    """A step that no rank has begun yet, and that all come to soon.
+
+    Args:
+        lead_s: How long all may need to hear of it, beside the time that they need for an answer.
+    """
     outcomes = asking.ask(
         lambda process, _: process.query(_PACE).to_pylist(),
         is_together=True,
@@ -105,10 +119,16 @@ def _appoint(asking: Asking) -> _Appointment:
     limit_s = max(1.0, 0.8 * asking.timeout_s)
     if not steps or not times:
         return _Appointment(None, limit_s)
-    lead_s = _LEAD_S + 2 * max(outcome.seconds for outcome in outcomes if outcome.value)
+    lead_s += 2 * max(outcome.seconds for outcome in outcomes if outcome.value)
     step_s = median(times)
     ahead = 1 + math.ceil(min(lead_s, limit_s / 2) / step_s)
     return _Appointment(max(steps) + ahead, limit_s)
+
+
+def _is_missed(meet: _Appointment, seen: Sequence[_Seen]) -> bool:
+    """Whether a rank heard of the step too late, and so looked after another than the others."""
+    steps = {one.rows[0]["step"] for one in seen if one.rows} - {None}
+    return meet.step is not None and len(steps) > 1 and max(steps) > meet.step
 
 
 def _tell(process: Process, rank: Rank, meet: _Appointment | None) -> _Seen:
