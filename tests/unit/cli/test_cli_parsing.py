@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -262,32 +263,40 @@ def test_good_code_passes(source: str) -> None:
 
 
 HEAVY = {"aiohttp", "duckdb", "numpy", "pyarrow", "rich", "torch"}
+HELPS = ("--help", *(f"{name} --help" for name in COMMANDS))
+_LOADED = """
+import json, os, sys
+from probing.cli.main import run
+for line in sys.argv[1:]:
+    if not os.fork():
+        run(line.split())
+        print(json.dumps([line, sorted(sys.modules)]), file=sys.stderr, flush=True)
+        os._exit(0)
+    assert os.wait()[1] == 0, line
+"""
 
 
-def _loaded_by(words: list[str], **env: str) -> set[str]:
-    """The heavy libraries that a command line has imported when it ends."""
-    program = (
-        "import sys\n"
-        "from probing.cli.main import run\n"
-        f"code = run({words!r})\n"
-        "print('loaded', *sorted(sys.modules), file=sys.stderr)\n"
-    )
+@pytest.fixture(scope="module")
+def loaded_by() -> dict[str, set[str]]:
+    """What each command line for help has imported when it ends.
+
+    Each is a fork of a process that has imported what they have in common, and so sees no other.
+    """
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**clean_env(Path("/nonexistent")), **env},
+        [sys.executable, "-c", _LOADED, *HELPS],
+        env=clean_env(Path("/nonexistent")),
         capture_output=True,
         text=True,
         check=True,
     )
-    loaded = done.stderr.rpartition("loaded ")[2].split()
-    assert "click" in loaded
-    return HEAVY & set(loaded)
+    return {line: set(names) for line, names in map(json.loads, done.stderr.splitlines())}
 
 
-@pytest.mark.parametrize("words", [["--help"], *([name, "--help"] for name in COMMANDS)])
-def test_help_imports_nothing_heavy(words: list[str]) -> None:
+@pytest.mark.parametrize("line", HELPS)
+def test_help_imports_nothing_heavy(line: str, loaded_by: dict[str, set[str]]) -> None:
     """Help is shown without a library that takes longer to import than to read."""
-    assert _loaded_by(words) == set()
+    assert "click" in loaded_by[line]
+    assert HEAVY & loaded_by[line] == set()
 
 
 def complete(line: str, home: Path) -> list[str]:
