@@ -6,6 +6,7 @@ that each query of a rule runs as it stands.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,12 +30,19 @@ from probing.tables import TABLES
 from tests.harness.targets import DEADLINE_S
 
 Row = Mapping[str, Any]
-_ENGINE, _NUMBERS = duckdb.connect(), itertools.count()
+# One thread: to share rows as few as these out takes longer than to go through them.
+_ENGINE, _NUMBERS = duckdb.connect(config={"threads": 1}), itertools.count()
 _TABLES = {table.full_name: table for table in TABLES if table.kind == "recorded"}
 Stack = tuple[tuple[str, ...], int]
 Live = Mapping[str, Sequence[Row] | Callable[[], Sequence[Row]]]
 
 FINE = Verdict(kind="healthy", is_hang=False, headline="No hang: process 1 moved.")
+
+
+@functools.cache
+def _columns(name: str) -> Mapping[str, str]:
+    """The columns of a recorded table, and what SQL calls their types."""
+    return {column.name: sql_type(column) for column in _TABLES[name].columns}
 
 
 class _Rows:
@@ -98,34 +106,41 @@ class MadeProcess:
         self._live, self._is_silent, self._pace = live, is_silent, pace
         self.asked: list[str] = []
         self.queries = 0
-        self._database = _ENGINE.cursor()  # to start an engine takes longer than most rules do
-        name = f"made_{next(_NUMBERS)}"
-        self._database.execute(f"ATTACH ':memory:' AS {name}; USE {name}")
-        self._database.execute("CREATE SCHEMA python; CREATE SCHEMA probing")
         self._recorded = recorded
         self._made: set[str] = set()
+
+    @functools.cached_property
+    def _database(self) -> duckdb.DuckDBPyConnection:
+        """One of its own, in the engine of all: to start an engine takes longer than most rules."""
+        database, name = _ENGINE.cursor(), f"made_{next(_NUMBERS)}"
+        database.execute(f"ATTACH ':memory:' AS {name}; USE {name}")
+        database.execute("CREATE SCHEMA python; CREATE SCHEMA probing")
+        return database
 
     def _make(self, names: Iterable[str]) -> None:
         """Make the recorded tables of these names that are not there yet."""
         for name in {name for name in names if name in _TABLES} - self._made:
-            table, rows = _TABLES[name], self._recorded.get(_TABLES[name].name, ())
-            columns = ", ".join(f'"{c.name}" {sql_type(c)}' for c in table.columns)
-            self._database.execute(f"CREATE TABLE {name} ({columns})")
-            self._insert(name, [{"seq": n, **row} for n, row in enumerate(rows, 1)])
+            rows = self._recorded.get(_TABLES[name].name, ())
+            if rows:
+                self._insert(name, [{"seq": n, **row} for n, row in enumerate(rows, 1)])
+            else:
+                columns = ", ".join(f'"{c}" {kind}' for c, kind in _columns(name).items())
+                self._database.execute(f"CREATE TABLE {name} ({columns})")
             self._made.add(name)
 
     def _insert(self, name: str, rows: Sequence[Row]) -> None:
-        """Insert rows, all at a time: a statement costs a thousand times what a row does."""
-        known = {d[0] for d in self._database.execute(f"FROM {name} LIMIT 0").description or ()}
-        for row in rows:
-            assert set(row) - known <= {"seq"}, f"{name} has no {set(row) - known}"
-        columns = [column for column in dict.fromkeys(c for row in rows for c in row)
-                   if column in known]  # fmt: skip
-        if rows:
-            told = {c: [row.get(c) for row in rows] for c in columns}
-            self._database.register("told", pa.table(told))
-            self._database.execute(f"INSERT INTO {name} BY NAME FROM told")
-            self._database.unregister("told")
+        """Make a table of rows, in one statement: that costs a thousand times what a row does."""
+        columns, given = _columns(name), dict.fromkeys(c for row in rows for c in row)
+        unknown = given.keys() - columns.keys()
+        assert unknown <= {"seq"}, f"{name} has no {unknown}"
+        told = {c: [row.get(c) for row in rows] for c in given if c in columns}
+        values = {c: f'told."{c}"' for c in told}
+        casts = ", ".join(
+            f'CAST({values.get(c, "NULL")} AS {kind}) AS "{c}"' for c, kind in columns.items()
+        )
+        self._database.register("told", pa.table(told))
+        self._database.execute(f"CREATE TABLE {name} AS SELECT {casts} FROM told")
+        self._database.unregister("told")
 
     def query(self, sql: str) -> _Rows:
         """The rows of a query."""
