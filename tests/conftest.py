@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import shutil
@@ -63,6 +64,20 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Tell a failure at once where the summary is far: a run that is killed has none."""
     if report.failed and hasattr(report, "node"):
         print(f"\n{report.nodeid} ({report.when})\n{report.longreprtext}", flush=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep modules and tests out of the garbage collection: they stay for the whole run.
+
+    Else it goes through a million objects whenever some are made, and whenever a test asks for it.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
