@@ -25,17 +25,18 @@ _PATIENCE_S = 60.0
 
 
 class Place:
-    """Where a worker says what it does."""
+    """Where a worker says what it does, twice a test: over what it has said before."""
 
     def __init__(self, folder: Path, worker: str) -> None:
-        self._file = folder / f"{worker}.json"
+        self._file = os.open(folder / f"{worker}.json", os.O_WRONLY | os.O_CREAT, 0o600)
+        self._longest = 0
 
     def say(self, what: str, limit_s: float | None) -> None:
         """Say what this worker does now, and how long it may take; None where nobody can know."""
         until = None if limit_s is None else time.monotonic() + limit_s
-        new = self._file.with_suffix(".new")
-        new.write_text(json.dumps({"pid": os.getpid(), "what": what, "until": until}))
-        new.replace(self._file)
+        said = json.dumps({"pid": os.getpid(), "what": what, "until": until}).encode()
+        self._longest = max(self._longest, len(said))
+        os.pwrite(self._file, said.ljust(self._longest), 0)
 
 
 class Watch:
@@ -72,8 +73,8 @@ class Watch:
             for file in self._folder.glob("*.json"):
                 try:
                     said = json.loads(file.read_text())
-                except FileNotFoundError:
-                    continue
+                except (FileNotFoundError, json.JSONDecodeError):
+                    continue  # it has ended, or is just saying something else
                 self._look_at(file.stem, said["pid"], said["what"], said["until"])
 
     def _look_at(self, worker: str, pid: int, what: str, until: float | None) -> None:

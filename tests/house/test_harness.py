@@ -258,10 +258,12 @@ def test_what_another_run_uses_was_not_left_behind_by_this(tmp_path: Path) -> No
 
 
 def test_a_worker_says_what_it_does(tmp_path: Path) -> None:
-    """With its process, and until when it should be done."""
-    Place(tmp_path, "gw5").say("a test", 60)
-    said = json.loads((tmp_path / "gw5.json").read_text())
-    assert (said["pid"], said["what"]) == (os.getpid(), "a test")
+    """With its process, and until when it should be done; of what it said before nothing stays."""
+    place = Place(tmp_path, "gw5")
+    for what in ("a test with a longer name", "a test"):
+        place.say(what, 60)
+        said = json.loads((tmp_path / "gw5.json").read_text())
+        assert (said["pid"], said["what"]) == (os.getpid(), what)
     assert [path.name for path in tmp_path.iterdir()] == ["gw5.json"]
 
 
