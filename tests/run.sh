@@ -37,6 +37,7 @@ find_python() {
 
 # Prints the versions that are found but for the one in use.
 other_versions() {
+    used=$($bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     for version in 3.10 3.11 3.12 3.13 3.14; do
         if [ "$version" != "$used" ] && [ -n "$(find_python $version)" ]; then
             echo $version
@@ -109,11 +110,12 @@ counted() {
 
 sh examples/venv.sh dev
 bin=.venv/bin
-used=$($bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 case "${1:-}" in
 quick)
-    beside checks check $bin/python -m pytest -q -n 2 --dist loadfile -m "not slow" tests/unit
+    # No test here looks at a log, and to collect it takes as long as many a test.
+    beside checks check $bin/python -m pytest -q -n 2 --dist loadfile -p no:logging \
+        ${ORDER:--p no:randomly} -m "not slow" tests/unit
     ;;
 ends)
     on_pythons "$(other_versions | sed -n '1p;$p' | sort -u)" -m "anypython and not slow" || true
