@@ -88,6 +88,12 @@ def values_in(file: str) -> dict[str, str]:
     return {one[1]: one[2] for one in found if one}
 
 
+def keys_above(file: str) -> frozenset[str]:
+    """The keys of folders KEY=VALUE above a history, of which a file has its name in full."""
+    folders = file.split("/")[: -_LEVELS - 1]
+    return frozenset(name.partition("=")[0] for name in folders if "=" in name)
+
+
 def job_folder(project: str, job: str | None) -> str:
     """Where all tables of a job are."""
     return f"project={quoted(project)}/job={quoted(job)}"

@@ -30,6 +30,7 @@ class Line:
         cut: Requests whose body is broken off in its middle: how they begin, as a pattern, and how
             many.
         requests: The first line of each request.
+        signers: Who has signed requests; None is nobody.
     """
 
     def __init__(self, port: int) -> None:
@@ -37,6 +38,7 @@ class Line:
         self.is_down = False
         self.cut: tuple[bytes, int] = (b"", 0)
         self.requests: list[str] = []
+        self.signers: set[str | None] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -67,6 +69,8 @@ class Line:
                     break
                 if re.match(rb"[A-Z]+ /", data):
                     self.requests.append(data.partition(b"\r\n")[0].decode())
+                    signed = re.search(rb"Credential=([^/]+)/", data)
+                    self.signers.add(signed and signed[1].decode())
                 head, _, body = data.partition(b"\r\n\r\n")
                 begins, left = self.cut
                 if left and re.match(begins, data):

@@ -128,12 +128,12 @@ def history(ended: Callable[..., ProcessFolder], root: Path) -> History:
 def test_an_engine_that_is_not_there_is_told(
     history: History, monkeypatch: pytest.MonkeyPatch, engine: str, library: str
 ) -> None:
-    """By the name of what is to be installed; as is one that is asked of a store."""
+    """By the name of what is to be installed; as is a store that no engine is asked of."""
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingLibrary, match=f"^{library} is not installed"):
         ask_engine(history, engine, "FROM steps")
-    history.source.name = "s3://bucket/runs"
-    with pytest.raises(UsageError, match="is a store"):
+    history.source.name = "gs://bucket/runs"
+    with pytest.raises(UsageError, match="in a folder or in S3, and gs://bucket/runs is neither"):
         ask_engine(history, engine, "FROM steps")
 
 
@@ -198,6 +198,27 @@ def test_answers_are_those_of_duckdb(
     assert (told["workers"], told["wrong"]) == (workers, {})
     assert told["not_taken"].keys() == NOT_TAKEN[engine]
     assert all(len(line) < 500 and "\x1b" not in line for line in told["not_taken"].values())
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("engine", ["daft", "spark"])
+@pytest.mark.parametrize(
+    "root",
+    ["team=x", "run=zz/rank=9/step=7/project=a/job=b/day=c/it's [a] history*"],
+    indirect=True,
+)
+def test_folders_above_say_nothing(history: History, engine: str) -> None:
+    """They may be called as a column of the files, or as a folder within the history."""
+    pytest.importorskip(LIBRARIES[engine], reason="of tests/engines.txt")
+    sql = (
+        "SELECT run, rank, project, job, day, min(step) AS a, max(step) AS b, count(*) AS n"
+        " FROM torch_trace WHERE day > '2000-01-01' GROUP BY 1, 2, 3, 4, 5"
+    )
+    wanted = history.query(sql, timeout_s=60).to_pylist()
+    assert [row["project"] for row in wanted if row["project"] in {"007", "a b%"}]
+    assert rows_of(ask_engine(history, engine, sql).to_pylist()) == rows_of(wanted)
 
 
 @pytest.mark.nightly

@@ -1,26 +1,36 @@
 """Asks another engine a statement over the files of a history.
 
-Rules of this file: files are kept from being replaced meanwhile, as for a statement of ours; an
-engine is started after that is sure to make sense. The answer is all of its rows.
+Rules of this file: files are kept from being replaced meanwhile, as for a statement of ours, and it
+is asked again where nothing keeps them; an engine is started after the statement is sure to make
+sense. The answer is all of its rows.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
-from ...errors import DamagedHistory, MissingLibrary, ProbingError, SqlError, UsageError
+from ...errors import (
+    DamagedHistory,
+    HistoryBusy,
+    MissingLibrary,
+    ProbingError,
+    StoreUnreachable,
+    UsageError,
+)
 from ...sql import gate
 from ...tables import Table
 from ..layout import is_url
 from ..query import History, rows_chosen
+from ..scanning.source import Source
 from ..tables import PROCESSES
+from . import s3
+from .quiet import line_of_engine, not_taken
 
-_LONGEST = 300
+_TRIES = 5
 
 
 class Engine(Protocol):
@@ -28,9 +38,11 @@ class Engine(Protocol):
 
     Attributes:
         failures: What it raises over a statement or a file.
+        passing: Those of them that are of a store which gives no answer.
     """
 
     failures: tuple[type[Exception], ...]
+    passing: tuple[type[Exception], ...]
 
     def open(self, name: str, files: Sequence[str]) -> list[str]:
         """Make the rows of some files a table of that name; returns its columns."""
@@ -50,33 +62,53 @@ def ask(history: History, engine: str, sql: str, *, max_rows: int | None = None)
         max_rows: Where to cut the answer.
 
     Raises:
-        UsageError: The history is in a store, or the engine does not start.
+        UsageError: The engine does not read such a place, or does not start.
         MissingLibrary: It is not installed.
         SqlError: The engine does not take the statement, as that is said in its SQL.
         DamagedHistory: A file is damaged.
+        StoreUnreachable: The store gives no answer, or there are no credentials for it.
+        HistoryBusy: Files that it reads were replaced, again and again.
     """
     gate.check_text(sql)
-    if is_url(history.source.name):
+    name = history.source.name
+    if is_url(name) and not name.startswith(s3.KIND):
         raise UsageError(
-            f"{engine} is asked of a history in a folder, and {history.source.name} is a store.",
+            f"{engine} is asked of a history in a folder or in S3, and {name} is neither.",
             help="The page about engines has what to type into it for a store.",
         )
     tables = {table.name: table for table in history.tables()}
     statement = _Statement(engine, sql, tables, rows_chosen(history.chosen))
     end = history.source.begin()
     try:
-        history.list_anew()
-        files = {name: history.files(name) for name in (*statement.tables, PROCESSES.name)}
-        with contextlib.closing(started(engine, history.source.name)) as asked:
-            try:
-                columns = {name: asked.open(name, one) for name, one in files.items() if one}
-                return asked.ask(statement.said(columns), max_rows)
-            except ProbingError:
-                raise
-            except asked.failures as error:
-                raise _told(error, engine, history) from None
+        with contextlib.closing(started(engine, history.source)) as asked:
+            tries = _TRIES
+            while True:
+                tries -= 1
+                try:
+                    return _answer(asked, statement, history, max_rows)
+                except HistoryBusy:
+                    if not tries:
+                        raise
     finally:
         end()
+
+
+def _answer(asked: Engine, statement: _Statement, history: History, most: int | None) -> pa.Table:
+    """The rows of a statement over the files that are there now.
+
+    Raises:
+        HistoryBusy: They were replaced meanwhile.
+        ProbingError: See `ask`.
+    """
+    history.list_anew()
+    files = {name: history.files(name) for name in (*statement.tables, PROCESSES.name)}
+    try:
+        columns = {name: asked.open(name, one) for name, one in files.items() if one}
+        return asked.ask(statement.said(columns), most)
+    except ProbingError:
+        raise
+    except asked.failures as error:
+        raise _told(error, asked, statement.engine, history) from None
 
 
 class _Statement:
@@ -93,7 +125,7 @@ class _Statement:
         except ModuleNotFoundError:
             raise MissingLibrary("probing-agent[engines]") from None
         self._statement = statement
-        self._engine, self._sql, self._known, self._only = engine, sql, tables, only
+        self.engine, self._sql, self._known, self._only = engine, sql, tables, only
         self.tables = statement.tables_in(sql, tables)
 
     def said(self, columns: Mapping[str, Sequence[str]]) -> str:
@@ -108,37 +140,41 @@ class _Statement:
             )
             for name in self.tables
         }
-        return self._statement.said_for(self._engine, self._sql, self._known, rows, self._only)
+        return self._statement.said_for(self.engine, self._sql, self._known, rows, self._only)
 
 
-def started(engine: str, root: str) -> Engine:
+def started(engine: str, source: Source) -> Engine:
     """An engine.
 
     Raises:
         MissingLibrary: It is not installed.
-        UsageError: It does not start.
+        UsageError: It does not start, or cannot read such a place.
+        StoreUnreachable: There are no credentials for the store.
     """
-    place = str(Path(root).absolute())
     try:
         if engine == "spark":
             from .spark import Spark
 
-            return Spark(place)
+            return Spark(source)
         if engine == "ray":
             from .ray import Ray
 
-            return Ray(place)
+            return Ray(source)
         from .daft import Daft
 
-        return Daft(place)
+        return Daft(source)
     except ModuleNotFoundError as error:
         raise MissingLibrary("pyspark" if engine == "spark" else (error.name or engine)) from None
 
 
-def _told(error: BaseException, engine: str, history: History) -> ProbingError:
+def _told(error: BaseException, asked: Engine, engine: str, history: History) -> ProbingError:
     """What is told of what an engine raises."""
+    name = history.source.name
+    if not history.are_there():
+        return HistoryBusy(f"files of the history {name} are put together")
+    if is_url(name) and isinstance(error, asked.passing):
+        return StoreUnreachable(name, f"{engine} says {line_of_engine(error)}")
     path = history.damaged_file()
     if path is not None:
         return DamagedHistory(path, f"{engine} cannot read it")
-    line = " ".join(str(error).split())[:_LONGEST].rstrip(".")
-    return SqlError(f"{engine} does not take the statement, said in its SQL: {line}")
+    return not_taken(engine, error)

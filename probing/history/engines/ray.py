@@ -1,4 +1,4 @@
-"""A history as Daft reads it on Ray: a cluster whose workers see its folder under the same name.
+"""A history as Daft reads it on Ray: a cluster whose workers see its place under the same name.
 
 `RAY_ADDRESS` says which, by Ray's own rules; without it Ray finds the one that runs on this
 machine, else starts one for this statement. Whoever has connected already stays connected.
@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...errors import UsageError
+from ..scanning.source import Source
 from .daft import Daft
 from .quiet import kept_quiet, reason, set_quiet
 
@@ -20,13 +21,16 @@ class Ray(Daft):
 
     Raises:
         UsageError: Ray cannot be reached, or does not start.
+        StoreUnreachable: There are no credentials for the store.
     """
 
-    def __init__(self, root: str) -> None:
+    name = "ray"
+
+    def __init__(self, source: Source) -> None:
         set_quiet()
         import ray
 
-        super().__init__(root)
+        super().__init__(source)
         self._ray: Any = ray
         self._is_ours = not ray.is_initialized()
         with kept_quiet():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...errors import NoHistory
@@ -67,6 +68,14 @@ class FolderFiles:
         own = [column for column in own if column.lower() not in PARTITIONS]
         chosen = ", ".join([*map(identifier, own), *_of_folders(files)])
         return f"(SELECT {chosen} FROM {rows})", [*own, *PARTITIONS]  # noqa: S608 - of names
+
+    def address(self, file: str) -> str:
+        """See `source.Source`."""
+        return file or str(self._root)
+
+    def schemas(self, files: Sequence[str]) -> list[pa.Schema]:
+        """See `source.Source`."""
+        return [pq.read_schema(file) for file in files]
 
     def check(self, file: str) -> None:
         """See `source.Source`."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import duckdb
+import pyarrow as pa
 
 PARTITIONS = ("project", "job", "table", "day")
 """The columns that folders say."""
@@ -59,6 +60,16 @@ class Source(Protocol):
         Raises:
             TornFile: One of them cannot be read.
             duckdb.Error: The same, by the words of DuckDB.
+        """
+
+    def address(self, file: str) -> str:
+        """What others call a file; without a name, what they call the place."""
+
+    def schemas(self, files: Sequence[str]) -> list[pa.Schema]:
+        """The columns that are in each of some files.
+
+        Raises:
+            TornFile, OSError, ArrowException: One of them cannot be read.
         """
 
     def check(self, file: str) -> None:

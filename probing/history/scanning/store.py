@@ -101,6 +101,14 @@ class StoreFiles:
             return False
         return True
 
+    def address(self, file: str) -> str:
+        """See `source.Source`."""
+        return f"{self.name.partition('://')[0]}://{self._store.path(file)}"
+
+    def schemas(self, files: Sequence[str]) -> list[pa.Schema]:
+        """See `source.Source`."""
+        return [fragment.physical_schema for fragment in at_once(self._fragment, files)]
+
     def check(self, file: str) -> None:
         """See `source.Source`."""
         data = pa.BufferReader(self._store.get(file) or b"")

@@ -22,8 +22,8 @@ from pyarrow import fs
 from ...errors import StoreUnreachable, UsageError
 
 _URL = re.compile(r"(s3|gs|gcs)://([^/?#\s]+)/?([^?#]*)")
-_CONNECT_S, _ANSWER_S = 5.0, 20.0
-_TRIES = 3
+CONNECT_S, ANSWER_S = 5.0, 20.0
+TRIES = 3
 _AT_ONCE = 16
 _SMALL = 1 << 20
 """What is smaller is put by one request, which the store does whole or not at all."""
@@ -174,26 +174,32 @@ def open_store(url: str) -> Store:
     return Store(url.rstrip("/"), make, base)
 
 
+def s3_endpoint() -> str | None:
+    """The address of the server that speaks as S3 does; None of S3 itself."""
+    known = os.environ.get
+    named = known("AWS_ENDPOINT_URL_S3") or known("AWS_ENDPOINT_URL") or None
+    return named if named is None or "://" in named else f"https://{named}"
+
+
 def _s3(bucket: str) -> fs.FileSystem:
     """What asks S3, or a server that speaks as it does."""
-    known = os.environ.get
-    endpoint = known("AWS_ENDPOINT_URL_S3") or known("AWS_ENDPOINT_URL") or None
+    known, endpoint = os.environ.get, s3_endpoint()
     region = known("AWS_REGION") or known("AWS_DEFAULT_REGION") or None
     if region is None and endpoint is None:
         region = fs.resolve_s3_region(bucket)
     return fs.S3FileSystem(
         endpoint_override=endpoint,
         region=region,
-        connect_timeout=_CONNECT_S,
-        request_timeout=_ANSWER_S,
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_TRIES),
+        connect_timeout=CONNECT_S,
+        request_timeout=ANSWER_S,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=TRIES),
         allow_delayed_open=True,  # what is small is put by one request
     )
 
 
 def _gcs() -> fs.FileSystem:
     """What asks the object store of Google."""
-    return fs.GcsFileSystem(retry_time_limit=dt.timedelta(seconds=_ANSWER_S))
+    return fs.GcsFileSystem(retry_time_limit=dt.timedelta(seconds=ANSWER_S))
 
 
 def _reason(error: BaseException) -> str:

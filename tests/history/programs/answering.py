@@ -70,7 +70,7 @@ def main(engine: str, place: str, run: str, project: str) -> None:
     history = History(place, chosen=Chosen(run, project, None, None))
     not_taken, wrong = [], {}
     cluster = two_workers() if engine == "ray" else contextlib.nullcontext()
-    with cluster, contextlib.closing(started(engine, place)):
+    with cluster, contextlib.closing(started(engine, history.source)):
         for one in QUESTIONS:
             sql = put_in(one.sql, {}, one.parameters)
             try:
