@@ -1,20 +1,24 @@
-"""Run folders that are made by hand, and a history to export them to."""
+"""Run folders that are made by hand, and a history to export them to: in a folder or a store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from probing.history.query import History
+from probing.history.stores.objects import Store, open_store
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from tests.harness.cards import card_of
 from tests.harness.ring_writer import save_names
+from tests.harness.s3_server import Line, make_bucket, s3_server
 
 NOBODY = 2**22 + 1
 """The kernel gives no such number: a process that has ended."""
+_numbers = itertools.count(1)
 
 
 @pytest.fixture
@@ -40,3 +44,29 @@ def ended(tmp_path: Path) -> Callable[..., ProcessFolder]:
 def ask(root: Path) -> Callable[[str], list[dict[str, Any]]]:
     """Rows of the history."""
     return lambda sql: History(str(root)).query(sql, timeout_s=60).to_pylist()
+
+
+@pytest.fixture(scope="module")
+def line() -> Iterator[Line]:
+    """A server for all tests of a module."""
+    with s3_server() as line:
+        yield line
+
+
+@pytest.fixture
+def url(line: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A place in a bucket of its own; its spool is in the folder of the test."""
+    line.is_down, line.cut = False, (b"", 0)
+    name = f"bucket-{next(_numbers)}"
+    make_bucket(line, name)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{line.port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "anybody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("PROBING_HISTORY_SPOOL", str(tmp_path / "spool"))
+    return f"s3://{name}/all runs/it's [a]"
+
+
+@pytest.fixture
+def store(url: str) -> Store:
+    """The store at that place."""
+    return open_store(url)

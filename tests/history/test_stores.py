@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -11,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +36,7 @@ from probing.history.stores.bucket import bucket_of
 from probing.history.stores.compaction import compact_store
 from probing.history.stores.holding import held
 from probing.history.stores.naming import run_in
-from probing.history.stores.objects import Store, open_store
+from probing.history.stores.objects import Store
 from probing.history.stores.spool import Spool
 from probing.linux import process
 from probing.rundir.folders import ProcessFolder, RunDirectory
@@ -45,40 +44,13 @@ from probing.script.own_tables import declaration
 from tests.harness.cards import card_of
 from tests.harness.late import late
 from tests.harness.ring_writer import RingWriter, trace_values, trace_writer
-from tests.harness.s3_server import Line, make_bucket, s3_server
+from tests.harness.s3_server import Line
 from tests.harness.targets import DEADLINE_S, Target, clean_env, program_path, wait_until
 
 late("moto", reason="of tests/history.txt")
 
 Made = Callable[..., ProcessFolder]
 Ask = Callable[[str], list[dict[str, Any]]]
-_numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def line() -> Iterator[Line]:
-    """A server for all tests of this module."""
-    with s3_server() as line:
-        yield line
-
-
-@pytest.fixture
-def url(line: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """A place in a bucket of its own; its spool is in the folder of the test."""
-    line.is_down, line.cut = False, (b"", 0)
-    name = f"bucket-{next(_numbers)}"
-    make_bucket(line, name)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{line.port}")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "anybody")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("PROBING_HISTORY_SPOOL", str(tmp_path / "spool"))
-    return f"s3://{name}/all runs/it's [a]"
-
-
-@pytest.fixture
-def store(url: str) -> Store:
-    """The store at that place."""
-    return open_store(url)
 
 
 @pytest.fixture
@@ -373,6 +345,19 @@ def test_what_is_old_is_removed(ended: Made, url: str, ask: Ask, store: Store) -
     assert len(ask("FROM processes")) == 1
     place.export(folder)
     assert ask("SELECT exported FROM exports") == [{"exported": 5}]
+
+
+def test_a_query_asks_for_no_sizes_that_it_knows(
+    ended: Made, url: str, ask: Ask, line: Line
+) -> None:
+    """What it has listed it opens by one request; but for what a process is, which may change."""
+    folder = ended()
+    trace_writer(capacity=64, rows=5).save(folder.ring("torch_trace"))
+    bucket_of(url, os.environ).export(folder)
+    line.requests.clear()
+    assert ask("SELECT count(*) AS n FROM torch_trace, processes") == [{"n": 5}]
+    heads = [one for one in line.requests if one.startswith("HEAD") and ".parquet" in one]
+    assert ["table%3Dprocesses" in one for one in heads] == [True], heads
 
 
 def test_a_query_whose_files_are_replaced_begins_again(

@@ -7,7 +7,7 @@ that it counts stays counted.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -37,6 +37,20 @@ class Settled:
         """Those of a history in a folder."""
         return cls(lambda process: read_json(state_file(root, process)), _is_silent)
 
+    def read_ahead(
+        self,
+        paths: Iterable[PurePath],
+        at_once: Callable[[Callable[[str], Any], Sequence[str]], list[Any]],
+    ) -> None:
+        """Read the states that tell of some files, those that are not read yet.
+
+        Args:
+            at_once: What a function says of each of many values.
+        """
+        found = {(part_of(path.name) or (look_of(path.name),))[0] for path in paths}
+        left = sorted({process for process in found if process} - self._states.keys())
+        self._states.update(zip(left, at_once(self._now, left), strict=True))
+
     def is_settled(self, path: PurePath, table: str) -> bool:
         """Whether a file may be put into another one, or removed."""
         if is_merged(path.name):
@@ -63,11 +77,15 @@ class Settled:
     def _state(self, process: str) -> dict[str, Any] | None:
         """What is exported of a process; None where that is lost."""
         if process not in self._states:
-            try:
-                self._states[process] = self._read(process)
-            except DamagedHistory:
-                self._states[process] = None
+            self._states[process] = self._now(process)
         return self._states[process]
+
+    def _now(self, process: str) -> dict[str, Any] | None:
+        try:
+            state: dict[str, Any] | None = self._read(process)
+        except DamagedHistory:
+            return None
+        return state
 
 
 def _is_silent(path: PurePath) -> bool:

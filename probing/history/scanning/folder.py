@@ -13,9 +13,11 @@ import pyarrow.parquet as pq
 
 from ...errors import NoHistory
 from ...sql.quoting import identifier, text_literal
+from ..compaction.settled import Settled
+from ..files import line_of
 from ..layout import files_in, shown, tables_of, unquoted, values_in
 from ..swap import begin_reading, replaced
-from .source import PARTITIONS
+from .source import PARTITIONS, TornFile
 
 _FILE = "the file of a row"
 """A column that no table has."""
@@ -53,6 +55,21 @@ class FolderFiles:
         gone = replaced(self._root)
         found = (path for folder in folders for path in files_in(Path(folder)))
         return [str(path) for path in found if path not in gone]
+
+    def sizes(self, folders: Sequence[str]) -> dict[str, int]:
+        """See `source.Source`."""
+        return {name: os.stat(name).st_size for name in self.files(folders)}
+
+    def footer(self, file: str) -> pq.FileMetaData:
+        """See `source.Source`."""
+        try:
+            return pq.read_metadata(file)
+        except (OSError, pa.ArrowException) as error:
+            raise TornFile(file, line_of(error)) from None
+
+    def settled(self) -> Settled:
+        """See `source.Source`."""
+        return Settled.in_folder(self._root)
 
     def rows(
         self, connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[str]

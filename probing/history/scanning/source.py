@@ -7,6 +7,9 @@ from typing import Protocol
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..compaction.settled import Settled
 
 PARTITIONS = ("project", "job", "table", "day")
 """The columns that folders say."""
@@ -51,6 +54,21 @@ class Source(Protocol):
 
     def files(self, folders: Sequence[str]) -> list[str]:
         """The files of some tables, as they are now."""
+
+    def sizes(self, folders: Sequence[str]) -> dict[str, int]:
+        """The same, and how many bytes each has."""
+
+    def footer(self, file: str) -> pq.FileMetaData:
+        """What the footer of a file says.
+
+        Raises:
+            TornFile: It cannot be read.
+            FileNotFoundError: Another file stands for it now.
+            StoreUnreachable: The store cannot be asked.
+        """
+
+    def settled(self) -> Settled:
+        """Knows which of the files that `sizes` told of are as they will stay."""
 
     def rows(
         self, connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[str]

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import operator
 from collections.abc import Callable, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import duckdb
@@ -21,10 +22,12 @@ import pyarrow.parquet as pq
 from ...errors import StoreUnreachable
 from ...sql.database import load_whole
 from ...sql.quoting import identifier
+from ..compaction.settled import Settled
 from ..files import line_of
-from ..layout import shown, values_in
+from ..layout import look_of, shown, values_in
 from ..stores.compaction import replaced
-from ..stores.objects import Store, at_once, open_store
+from ..stores.objects import Found, Store, at_once, open_store
+from ..stores.settled import settled_in
 from .listing import tables_in
 from .source import PARTITIONS, TornFile
 
@@ -44,6 +47,7 @@ class StoreFiles:
         checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
         self._format = ds.ParquetFileFormat(default_fragment_scan_options=checked)
         self.name = url
+        self._found: dict[str, Found] = {}
 
     def tables(self, within: str | None) -> list[tuple[str, str]]:
         """See `source.Source`."""
@@ -55,16 +59,34 @@ class StoreFiles:
 
     def files(self, folders: Sequence[str]) -> list[str]:
         """See `source.Source`; first they are listed, and then those that are replaced."""
-        found = [one.name for some in at_once(self._store.objects, folders) for one in some]
+        return [*self.sizes(folders)]
+
+    def sizes(self, folders: Sequence[str]) -> dict[str, int]:
+        """See `source.Source`."""
+        listed = at_once(self._store.objects, folders)
+        found = {one.name: one for some in listed for one in some}
         gone = replaced(self._store, frozenset(found))
-        return [name for name in found if name.endswith(".parquet") and name not in gone]
+        self._found.update(found)
+        return {
+            name: one.size
+            for name, one in found.items()
+            if name.endswith(".parquet") and name not in gone
+        }
+
+    def footer(self, file: str) -> pq.FileMetaData:
+        """See `source.Source`."""
+        return self._fragment(file, self._found[file].size).metadata
+
+    def settled(self) -> Settled:
+        """See `source.Source`."""
+        return settled_in(self._store, self._found)
 
     def rows(
         self, connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[str]
     ) -> tuple[str, list[str]]:
         """See `source.Source`."""
         load_whole()
-        fragments = at_once(self._fragment, files)
+        fragments = at_once(self._opened, files)
         sources: list[str] = []
         columns: dict[str, str] = {}
         for schema, alike in _alike(files, fragments):
@@ -75,11 +97,20 @@ class StoreFiles:
             columns = {**{column.lower(): column for column in schema.names}, **columns}
         return f"({' UNION ALL BY NAME '.join(sources)})", [*columns.values()]
 
-    def _fragment(self, name: str) -> Any:
-        """An object that is open."""
-        fragment = self._format.make_fragment(
-            self._store.path(name), self._store.fs, partition_expression=_said_by_folders(name)
-        )
+    def _opened(self, name: str) -> Any:
+        """An object that is open; what a process is may be told anew, in more bytes."""
+        found = None if look_of(PurePath(name).name) else self._found.get(name)
+        return self._fragment(name, None if found is None else found.size)
+
+    def _fragment(self, name: str, size: int | None) -> Any:
+        """An object that is open.
+
+        Args:
+            size: Its bytes; None where it is to be asked for, by a request more.
+        """
+        said = _said_by_folders(name)
+        path, fs = self._store.path(name), self._store.fs
+        fragment = self._format.make_fragment(path, fs, partition_expression=said, file_size=size)
         try:
             fragment.ensure_complete_metadata()
         except pa.ArrowInvalid as error:
@@ -93,10 +124,16 @@ class StoreFiles:
         return fragment
 
     def _is_sound(self, name: str) -> bool:
-        """Whether an object can be opened, now that it could not."""
+        """Whether an object can be opened, now that it could not.
+
+        Raises:
+            FileNotFoundError: It is not there any more.
+        """
         data = self._store.get(name)
+        if data is None:
+            raise FileNotFoundError(name)
         try:
-            pq.read_metadata(pa.BufferReader(data or b""))
+            pq.read_metadata(pa.BufferReader(data))
         except (OSError, pa.ArrowException):
             return False
         return True
@@ -107,7 +144,7 @@ class StoreFiles:
 
     def schemas(self, files: Sequence[str]) -> list[pa.Schema]:
         """See `source.Source`."""
-        return [fragment.physical_schema for fragment in at_once(self._fragment, files)]
+        return [fragment.physical_schema for fragment in at_once(self._opened, files)]
 
     def check(self, file: str) -> None:
         """See `source.Source`."""

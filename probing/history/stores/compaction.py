@@ -8,7 +8,6 @@ things; what is merged is said by `history.compaction`.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import tempfile
@@ -16,18 +15,18 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import DamagedHistory, NoHistory
 from ..compaction.compact import SMALL_BYTES, Compacted, Limits
 from ..compaction.keep import STATES_DAYS, Keep, KeptFile, Removed, to_go
 from ..compaction.merge import alike, merge, together
-from ..compaction.settled import SILENT_S, Settled
-from ..layout import COMPACTOR, OWN, exporters_of, look_of, merged_name, part_of, state_file
+from ..layout import COMPACTOR, OWN, exporters_of, merged_name
 from ..merged import said_by
 from ..scanning.listing import tables_in
 from .holding import Held, held
 from .objects import Found, Store, at_once
+from .settled import settled_in
 
 _OWN = f"{OWN}/{COMPACTOR}"
 _SWAP = f"{_OWN}/swap.json"
@@ -76,8 +75,7 @@ class _Compaction:
     def __init__(self, store: Store, alone: Held, limits: Limits) -> None:
         self._store, self._alone, self._limits = store, alone, limits
         self._found: dict[str, Found] = {}
-        self._settled = Settled(self._state, self._is_silent)
-        self._states: dict[str, Any] = {}
+        self._settled = settled_in(store, self._found)
         self._done = Compacted()
 
     def run(self, tables: Sequence[tuple[str, str]], keep: Keep) -> Compacted:
@@ -99,26 +97,8 @@ class _Compaction:
                 if one.name.endswith(".parquet"):
                     self._found[one.name] = one
                     days[table, one.name.rpartition("/")[0]].append(one)
-        names = (PurePath(name).name for name in self._found)
-        whose = {(part_of(name) or (look_of(name),))[0] for name in names} - {None}
-        processes = sorted(str(process) for process in whose)
-        states = self._alone.at_once(self._read_state, processes)
-        self._states = dict(zip(processes, states, strict=True))
+        self._settled.read_ahead(map(PurePath, self._found), self._alone.at_once)
         return days
-
-    def _read_state(self, process: str) -> Any:
-        data = self._store.get(state_file(Path(), process).as_posix())
-        with contextlib.suppress(ValueError):
-            return None if data is None else json.loads(data)
-        return None
-
-    def _state(self, process: str) -> Any:
-        return self._states.get(process)
-
-    def _is_silent(self, path: PurePath) -> bool:
-        """Whether an object was not put for twice as long as its spool knows of it."""
-        at_ns = self._found[path.as_posix()].mtime_ns
-        return at_ns < (time.time() - 2 * SILENT_S) * 1e9
 
     def _day(self, folder: str, table: str, found: Sequence[Found]) -> None:
         """Put the small objects of a day together."""
