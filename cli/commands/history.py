@@ -6,13 +6,11 @@ import dataclasses
 import os
 import shlex
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ...errors import MissingLibrary, UsageError
-from ...history.layout import is_url
 from ..ask.replies import fitted, write_answer
 from ..ask.shield import go_on_in_a_child
 from ..ask.statement import statement_of
@@ -206,24 +204,20 @@ def iceberg(context: click.Context, *, folder: str | None, catalog: str | None, 
     """Make Iceberg tables over the files of a history, or bring those up to date.
 
     No row is copied. Each table gets what it lacks of the finished files, and loses those that are
-    gone, by one commit; it may be killed at any moment, and done again. After a compaction do it
-    again, for until then the tables name files that are no more. The catalog is a file of SQLite
-    in FOLDER/_probing/iceberg.
+    gone, by one commit, or one for each 2,000 new files; it may be killed at any moment, and done
+    again. After a compaction do it again, for until then the tables name files that are no more.
+    The catalog is a file of SQLite, FOLDER/_probing/iceberg/catalog.db, in a store as well.
     """
     refuse_target(context)
     place = _place(folder)
     from ..render.history.iceberg import render_committed
 
-    if is_url(place):
-        raise UsageError(
-            f"Iceberg tables are made of a history in a folder, and {place} is a store."
-        )
     try:
         from ...history.iceberg.committing import commit
     except ModuleNotFoundError:
         raise MissingLibrary("probing-agent[iceberg]") from None
     with terminal.waiting_for(f"committing {place}"):
-        done = commit(Path(place), catalog=catalog)
+        done = commit(place, catalog=catalog)
     write_answer(done, style, fitted(render_committed))
     terminal.note(*done.notes)
 

@@ -144,7 +144,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "history iceberg": (
         "probing history iceberg /shared/probing",
-        "probing history iceberg /shared/probing --catalog production",
+        "probing history iceberg s3://bucket/probing --catalog production",
     ),
     "history diff": (
         "probing history diff /shared/probing node7-4553-20261124 node7-5353-20261125",

@@ -27,6 +27,7 @@ from tests.harness.targets import DEADLINE_S, clean_env, program_path, run_comma
 concurrent = late("pyiceberg.utils.concurrent", reason="of tests/history.txt")
 catalog = Late("probing.history.iceberg.catalog")
 committing = Late("probing.history.iceberg.committing")
+places = Late("probing.history.iceberg.places")
 
 Ask = Callable[[str], list[dict[str, Any]]]
 
@@ -62,9 +63,15 @@ def exported(ended: Callable[..., ProcessFolder], root: Path) -> Callable[[int],
     return export
 
 
+def own(root: Path) -> Any:
+    """The catalog of a history."""
+    place = root / "_probing" / "iceberg"
+    return catalog.own_catalog(str(root), place / "catalog.db", f"file://{place}/warehouse", {})
+
+
 def rows_in(root: Path, table: str = "torch_trace", schema: str = "python") -> list[dict[str, Any]]:
     """The rows of an Iceberg table, by a reader that knows nothing of probing."""
-    found = catalog.table_in(catalog.catalog_of(root, None), schema, table)
+    found = catalog.table_in(own(root), schema, table)
     rows: list[dict[str, Any]] = found.scan().to_arrow().to_pylist()
     return rows
 
@@ -74,21 +81,25 @@ def test_a_table_has_the_rows_of_the_folder(
 ) -> None:
     """With the names of its folders as columns; after a compaction, and done again, the same."""
     exported(30)
-    (done,) = [one for one in committing.commit(root).tables if one.name == "python.torch_trace"]
+    (done,) = [
+        one for one in committing.commit(str(root)).tables if one.name == "python.torch_trace"
+    ]
     assert (done.added, done.removed, done.files, done.rows) == (3, 0, 3, 30)
     names = "run, rank, pid, step, module, stage, duration, seq, project, job, day"
     wanted = ask(f"SELECT {names} FROM torch_trace ORDER BY seq")
     found = sorted(rows_in(root), key=lambda row: row["seq"])
     assert [{name: row[name] for name in wanted[0]} for row in found] == wanted
-    assert [(one.added, one.removed) for one in committing.commit(root).tables if one.files] == [
-        (0, 0)
-    ] * 4
+    assert [
+        (one.added, one.removed) for one in committing.commit(str(root)).tables if one.files
+    ] == [(0, 0)] * 4
     exported(10)
     compact(root)
-    (done,) = [one for one in committing.commit(root).tables if one.name == "python.torch_trace"]
+    (done,) = [
+        one for one in committing.commit(str(root)).tables if one.name == "python.torch_trace"
+    ]
     assert (done.added, done.removed, done.files, done.rows) == (1, 3, 1, 40)
     assert sorted(row["seq"] for row in rows_in(root)) == list(range(1, 41))
-    table = catalog.table_in(catalog.catalog_of(root, None), "python", "torch_trace")
+    table = catalog.table_in(own(root), "python", "torch_trace")
     assert len(list(table.scan(row_filter="day < '1999-01-01'").plan_files())) == 0
     assert table.scan(row_filter="project = 'a b/%'").to_arrow().num_rows == 40
     assert [row["project"] for row in rows_in(root, "processes", "probing")] == ["a b/%"]
@@ -99,7 +110,7 @@ def test_a_column_that_is_new_is_gained(
 ) -> None:
     """NULL in the files before; one of another type is left out and told."""
     exported(20)
-    committing.commit(root)
+    committing.commit(str(root))
     exported(20)
     paths = sorted(root.glob("project=*/job=*/table=torch_trace/*/*.parquet"))[2:]
     for path, column, values in ((paths[0], "colour", ["red"] * 10), (paths[1], "depth", None)):
@@ -110,7 +121,7 @@ def test_a_column_that_is_new_is_gained(
         else:
             rows = rows.append_column(column, pa.array(values))
         pq.write_table(rows.replace_schema_metadata(pq.read_schema(path).metadata), path)
-    (note,) = committing.commit(root).notes
+    (note,) = committing.commit(str(root)).notes
     assert str(paths[1]) in note
     assert sorted(str(row["colour"]) for row in rows_in(root)) == ["None"] * 20 + ["red"] * 10
 
@@ -125,20 +136,20 @@ def test_what_is_not_finished_comes_later(
     folder = exported(10)
     after = state.read_text()
     state.write_text(before)
-    found = {one.name: (one.files, one.later) for one in committing.commit(root).tables}
+    found = {one.name: (one.files, one.later) for one in committing.commit(str(root)).tables}
     assert found["python.torch_trace"] == (2, 1)
     state.write_text(after.replace('"whole": true', '"whole": false'))
-    found = {one.name: (one.files, one.later) for one in committing.commit(root).tables}
+    found = {one.name: (one.files, one.later) for one in committing.commit(str(root)).tables}
     assert (found["python.torch_trace"], found["probing.processes"]) == ((3, 0), (0, 1))
     state.write_text(after)
-    committing.commit(root)
+    committing.commit(str(root))
     assert export_process(folder, root).notes == ()
-    assert [(one.added, one.removed) for one in committing.commit(root).tables if one.files] == [
-        (0, 0)
-    ] * 4
+    assert [
+        (one.added, one.removed) for one in committing.commit(str(root)).tables if one.files
+    ] == [(0, 0)] * 4
     torn = next(root.glob("project=*/job=*/table=torch_trace/*/*.parquet"))
     torn.write_bytes(torn.read_bytes()[:-30])
-    (note,) = committing.commit(root).notes
+    (note,) = committing.commit(str(root)).notes
     assert f"{torn} is damaged, and left out" in note
     assert len(rows_in(root)) == 20
 
@@ -150,13 +161,13 @@ def test_of_two_committers_one_wins(exported: Callable[[int], ProcessFolder], ro
         locked(root, iceberg_file(root)),
         pytest.raises(HistoryBusy, match="is being put into Iceberg tables by another process"),
     ):
-        committing.commit(root)
-    committing.commit(root)
+        committing.commit(str(root))
+    committing.commit(str(root))
     exported(10)
 
-    loser = catalog.catalog_of(root, None)
+    loser = own(root)
     stale = {name: catalog.table_in(loser, "python", name) for name in ("torch_trace",)}
-    committing.commit(root)
+    committing.commit(str(root))
 
     class Stale:
         """A catalog whose tables were loaded before the other one has committed."""
@@ -166,8 +177,8 @@ def test_of_two_committers_one_wins(exported: Callable[[int], ProcessFolder], ro
 
     folder = next(root.glob("project=*/job=*/table=torch_trace"))
     with pytest.raises(HistoryBusy, match="were changed meanwhile"):
-        committing._Commit(root, Stale()).run({"torch_trace": [folder]})
-    assert committing.commit(root).notes == ()
+        committing.Commit(places.InFolder(root), Stale()).run({"torch_trace": [str(folder)]})
+    assert committing.commit(str(root)).notes == ()
     assert sorted(row["seq"] for row in rows_in(root)) == list(range(1, 31))
 
 
@@ -191,16 +202,16 @@ def test_what_cannot_be_is_one_sentence(
 ) -> None:
     """No history, an odd path, no such catalog, a catalog that is no database, a user's own."""
     with pytest.raises(NoHistory):
-        committing.commit(tmp_path / "nowhere")
+        committing.commit(str(tmp_path / "nowhere"))
     exported(10)
     os.symlink(root, tmp_path / "a?b")
     with pytest.raises(UsageError, match=r"has a \? or a #"):
-        committing.commit(tmp_path / "a?b")
+        committing.commit(str(tmp_path / "a?b"))
     with pytest.raises(UsageError, match="the catalog mine cannot be had"):
-        committing.commit(root, catalog="mine")
+        committing.commit(str(root), catalog="mine")
     (root / "_probing" / "iceberg" / "catalog.db").write_text("no database" * 99)
     with pytest.raises(HistoryUnwritable, match="not a database"):
-        committing.commit(root)
+        committing.commit(str(root))
     env = {
         **clean_env(tmp_path / "home"),
         "PYICEBERG_CATALOG__MINE__URI": f"sqlite:///{tmp_path}/mine.db",

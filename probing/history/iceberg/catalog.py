@@ -21,11 +21,11 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.types import StringType
+from pyiceberg.utils.config import Config
 from sqlalchemy.exc import SQLAlchemyError
 
 from ...errors import HistoryBusy, HistoryUnwritable, UsageError
-from ..files import line_of, saying_what_failed
-from ..layout import iceberg_folder
+from ..files import line_of
 from ..tables import PARTITIONS
 
 FOLDERS = ("project", "job", "day")
@@ -38,44 +38,45 @@ _PROPERTIES = {
 assert {column.name for column in PARTITIONS} < set(FOLDERS)
 
 
-def catalog_of(root: Path, name: str | None) -> Any:
-    """The catalog.
+def own_catalog(history: str, database: Path, warehouse: str, asking: dict[str, str]) -> Any:
+    """The catalog of a history itself.
 
     Args:
-        name: Of one of the user's, by the settings of pyiceberg; None for the history's own.
+        history: What it is called.
+        database: The file of SQLite that has it.
+        warehouse: Below which address it keeps what it says of files.
+        asking: How that address is asked, in the words of pyiceberg.
+
+    Raises:
+        HistoryUnwritable: It cannot be made.
+    """
+    _say_less()
+    with saying_what_is_wrong(history):
+        return SqlCatalog("probing", uri=f"sqlite:///{database}", warehouse=warehouse, **asking)
+
+
+def users_catalog(name: str, asking: dict[str, str]) -> Any:
+    """One of the user's, by the settings of pyiceberg.
+
+    Args:
+        asking: How a store is asked, where they do not say.
 
     Raises:
         UsageError: There is no such catalog.
-        HistoryUnwritable: The history's own cannot be made.
     """
-    logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # it warns of columns of NULLs
-    if name is not None:
-        try:
-            return load_catalog(name)
-        except Exception as error:  # noqa: BLE001 - of whatever library such a catalog needs
-            raise UsageError(
-                f"the catalog {name} cannot be had: {line_of(error)}.",
-                help="The settings of pyiceberg, such as ~/.pyiceberg.yaml, say what it is.",
-            ) from None
-    if set("?#") & set(str(root)):
+    _say_less()
+    try:
+        said = Config().get_catalog_config(name) or {}
+        return load_catalog(name, **{key: asking[key] for key in asking.keys() - said.keys()})
+    except Exception as error:  # noqa: BLE001 - of whatever library such a catalog needs
         raise UsageError(
-            f"the path {root} has a ? or a #, which Iceberg takes for the end of a path.",
-            help="Move the history to a folder without one.",
-        )
-    folder = iceberg_folder(root)
-    with saying_what_failed(root):
-        folder.mkdir(parents=True, exist_ok=True)
-    with saying_what_is_wrong(root):
-        return SqlCatalog(
-            "probing",
-            uri=f"sqlite:///{folder / 'catalog.db'}",
-            warehouse=uri_of(folder / "warehouse"),
-        )
+            f"the catalog {name} cannot be had: {line_of(error)}.",
+            help="The settings of pyiceberg, such as ~/.pyiceberg.yaml, say what it is.",
+        ) from None
 
 
-def uri_of(path: Path) -> str:
-    """What Iceberg calls a file: its readers decode nothing, so nothing is encoded."""
-    return f"file://{path}"
+def _say_less() -> None:
+    logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # it warns of columns of NULLs
 
 
 def table_in(catalog: Any, schema: str, name: str) -> Any:
@@ -110,7 +111,7 @@ def is_ours(table: Any) -> bool:
 
 
 @contextlib.contextmanager
-def saying_what_is_wrong(root: Path) -> Iterator[None]:
+def saying_what_is_wrong(history: str) -> Iterator[None]:
     """Turn what a catalog raises into a sentence.
 
     Raises:
@@ -120,6 +121,6 @@ def saying_what_is_wrong(root: Path) -> Iterator[None]:
     try:
         yield
     except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError):
-        raise HistoryBusy(f"the Iceberg tables of {root} were changed meanwhile") from None
-    except (SQLAlchemyError, OSError) as error:
-        raise HistoryUnwritable(str(root), line_of(error)) from None
+        raise HistoryBusy(f"the Iceberg tables of {history} were changed meanwhile") from None
+    except SQLAlchemyError as error:
+        raise HistoryUnwritable(history, line_of(error)) from None

@@ -2,13 +2,11 @@
 
 Rules of this file: a file of a history has no columns for the names of its folders. Iceberg takes
 their values from what it is told of the file, as the format has it for tables that come from Hive.
-Only finished files count: those that are not written again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,11 +20,12 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
 from ...messages.frozen import dataclass
-from ..compaction.settled import Settled
 from ..files import line_of, plain_schema
-from ..layout import files_in, unquoted
-from ..swap import replaced
-from .catalog import FOLDERS, uri_of
+from ..layout import unquoted, values_in
+from .catalog import FOLDERS
+
+_MOST_NEW, _MOST_GONE = 2_000, 10_000
+"""What a commit takes in and takes out, about: each takes 60 KiB of memory meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,45 +33,61 @@ class Finished:
     """A file that is not written again.
 
     Attributes:
-        uri: What Iceberg calls it.
+        name: What the history calls it.
+        url: What Iceberg calls it.
         columns: Those of its rows.
     """
 
-    path: Path
-    uri: str
-    metadata: Any
+    name: str
+    url: str
+    size: int
+    metadata: pq.FileMetaData
     columns: pa.Schema
 
     @property
     def folders(self) -> tuple[str | None, ...]:
         """The values that its folders stand for."""
-        keys = dict(part.split("=", 1) for part in self.path.parts if "=" in part)
-        return tuple(unquoted(keys[name]) for name in FOLDERS)
+        names = values_in(self.name)
+        return tuple(unquoted(names[column]) for column in FOLDERS)
 
 
-def finished_in(
-    root: Path, table: str, folders: Sequence[Path], settled: Settled, notes: list[str]
-) -> tuple[list[Finished], int]:
-    """The finished files of a table, and how many others there are; by who keeps them there.
+def finished(name: str, url: str, size: int, metadata: pq.FileMetaData) -> Finished:
+    """A file whose footer was read.
+
+    Raises:
+        ArrowException: It has columns that Arrow does not know.
+    """
+    columns = plain_schema(metadata.schema.to_arrow_schema().remove_metadata())
+    return Finished(name, url, size, metadata, columns)
+
+
+def portions(
+    old: Iterable[DataFile], new: Iterable[tuple[str, str]]
+) -> Iterator[tuple[list[DataFile], list[str]]]:
+    """What a table loses and gains, in portions for a commit each.
+
+    One file takes the place of others of its folder: they are in one portion.
 
     Args:
-        notes: Gets a sentence about each that is damaged.
+        new: The names of files, and what Iceberg calls them.
     """
-    gone, found, others = replaced(root), [], 0
-    for path in (path for folder in folders for path in files_in(folder)):
-        if path in gone:
-            continue
-        if not settled.is_settled(path, table):
-            others += 1
-            continue
-        try:
-            metadata = pq.read_metadata(path)
-            columns = plain_schema(metadata.schema.to_arrow_schema().remove_metadata())
-        except (OSError, pa.ArrowException) as error:
-            notes.append(f"the file {path} is damaged, and left out: {line_of(error)}")
-            continue
-        found.append(Finished(path, uri_of(path), metadata, columns))
-    return found, others
+    folders: dict[str, tuple[list[DataFile], list[str]]] = {}
+    for file in old:
+        folders.setdefault(file.file_path.rpartition("/")[0], ([], []))[0].append(file)
+    for name, url in new:
+        folders.setdefault(url.rpartition("/")[0], ([], []))[1].append(name)
+    gone, come = list[DataFile](), list[str]()
+    for files, names in folders.values():
+        most = max(1, len(names)) if files else _MOST_NEW
+        for at in range(0, max(1, len(names)), most):
+            some = names[at : at + most]
+            if (come and len(come) + len(some) > _MOST_NEW) or len(gone) > _MOST_GONE:
+                yield gone, come
+                gone, come = [], []
+            gone += files
+            come += some
+    if gone or come:
+        yield gone, come
 
 
 def columns_of(
@@ -89,7 +104,7 @@ def columns_of(
         try:
             known = pa.unify_schemas([known, file.columns])
         except pa.ArrowException as error:
-            notes.append(f"the file {file.path} is left out: {line_of(error)}")
+            notes.append(f"the file {file.name} is left out: {line_of(error)}")
         else:
             fits.append(file)
     for name in FOLDERS:
@@ -120,10 +135,10 @@ def told(file: Finished, metadata: Any) -> DataFile:
     )
     return DataFile.from_args(
         content=DataFileContent.DATA,
-        file_path=file.uri,
+        file_path=file.url,
         file_format=FileFormat.PARQUET,
         partition=Record(*file.folders),
-        file_size_in_bytes=file.path.stat().st_size,
+        file_size_in_bytes=file.size,
         sort_order_id=None,
         spec_id=metadata.default_spec_id,
         equality_ids=None,

@@ -28,6 +28,7 @@ _SAFE_S = 60.0
 _BATCH = 64
 """Four turns of `objects.at_once`: done in time where the store takes 4 s for each."""
 _LONGEST_PAUSE_S = 3.0
+_LOOKS = 9
 
 
 class Held:
@@ -57,6 +58,35 @@ class Held:
         """
         if time.monotonic() - self._since_s > _SAFE_S / 4:
             self.go_on()
+
+    def renew(self) -> None:
+        """Stay alone after whatever time, if nobody came meanwhile.
+
+        Whoever comes after the time of a mark removes it, and has one of his own until he is done.
+        So if the old one is there beside a new one, and no other's, nobody has been alone since.
+
+        Raises:
+            HistoryBusy: Somebody came.
+        """
+        folder, old = self._mark.rpartition("/")[0], self._mark
+        self._mark, now_s = f"{folder}/{secrets.token_hex(8)}", time.monotonic()
+        self._store.put(self._mark, b"1")
+        try:
+            for _ in range(_LOOKS):
+                found = {one.name for one in self._store.objects(folder)}
+                if old not in found:
+                    break
+                if found == {old, self._mark}:
+                    self._since_s = now_s
+                    return
+                time.sleep(random.uniform(0, 0.5))  # noqa: S311 - no secret; others go back
+            raise HistoryBusy(self._busy)
+        finally:
+            self._store.remove([old])
+
+    def leave(self) -> None:
+        """Be alone no more."""
+        self._store.remove([self._mark])
 
     def at_once(self, function: Callable[[T], R], values: Sequence[T]) -> list[R]:
         """What a function says of each of many values, as `objects.at_once`; stays alone meanwhile.
@@ -95,7 +125,7 @@ def held(store: Store, what: str, *, wait_s: float, busy: str) -> Iterator[Held]
     try:
         yield one
     finally:
-        store.remove([mark])
+        one.leave()
 
 
 def claim(store: Store, what: str, who: str, *, busy: str) -> None:

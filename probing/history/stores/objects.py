@@ -66,7 +66,7 @@ class Store:
         try:
             return self._make()
         except (OSError, pa.ArrowException, AttributeError) as error:
-            raise StoreUnreachable(self.url, _reason(error)) from None
+            raise StoreUnreachable(self.url, reason_of(error)) from None
 
     def path(self, name: str) -> str:
         """What `fs` calls an object."""
@@ -143,7 +143,7 @@ class Store:
         except FileNotFoundError:
             raise
         except (OSError, pa.ArrowException) as error:
-            raise StoreUnreachable(self.url, _reason(error)) from None
+            raise StoreUnreachable(self.url, reason_of(error)) from None
 
 
 def at_once(function: Any, values: Sequence[T]) -> list[Any]:
@@ -202,7 +202,7 @@ def _gcs() -> fs.FileSystem:
     return fs.GcsFileSystem(retry_time_limit=dt.timedelta(seconds=ANSWER_S))
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """What a library says, in one line, without what differs each time."""
     text = " ".join(str(error).split())
     said = _SAID.search(text)

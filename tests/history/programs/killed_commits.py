@@ -1,5 +1,8 @@
 """Exports, compacts and commits to Iceberg, each time in a child that is killed on the way.
 
+    killed_commits.py HOME HISTORY KILLS
+
+A history may be a folder or in a store, where the mark of who was killed counts as old at once.
 Prints, as JSON, how many children were killed before their end, and how many rows there should be.
 """
 
@@ -13,9 +16,9 @@ import sys
 import time
 from pathlib import Path
 
-from probing.history.compaction.compact import compact
-from probing.history.export import export_process
 from probing.history.iceberg.committing import commit
+from probing.history.stores import holding
+from probing.history.stores.place import place_of
 from probing.rundir.folders import RunDirectory
 from tests.harness.cards import card_of
 from tests.harness.ring_writer import save_names, trace_values, trace_writer
@@ -25,7 +28,9 @@ ROWS = 20
 
 
 def main() -> None:
-    home, root, kills = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    home, history, kills = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    holding._LEASE_NS = -1
+    place = place_of(history, os.environ)
     folder = RunDirectory(home).create_folder(NOBODY, 77)
     folder.write_card(card_of(NOBODY, 77))
     save_names(folder.names, ["encoder", "decoder", "head", "Block"])
@@ -35,13 +40,13 @@ def main() -> None:
         for seq in range(writer.written + 1, writer.written + 1 + ROWS):
             writer.write(**trace_values(seq))
         writer.save(folder.ring("torch_trace"))
-        export_process(folder, root)
+        place.export(folder)
         if number % 3 == 2:
-            compact(root)
+            place.compact()
         began = time.monotonic()
         child = os.fork()
         if child == 0:
-            commit(root)
+            commit(history)
             os._exit(0)
         if number:
             time.sleep(chance.uniform(0, took_s))
@@ -50,8 +55,8 @@ def main() -> None:
         died += os.WIFSIGNALED(status)
         if not number:
             took_s = time.monotonic() - began
-    compact(root)
-    commit(root)
+    place.compact()
+    commit(history)
     print(json.dumps({"died": died, "rows": writer.written}))
 
 
