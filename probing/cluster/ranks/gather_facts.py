@@ -87,13 +87,10 @@ def gather_facts(
     Args:
         with_parameters: Whether parameters are looked at, for which each rank holds its training.
     """
-    names, until = asking.names, time.monotonic() + asking.timeout_s
+    until = time.monotonic() + asking.timeout_s
     for lead_s in _LEADS_S:
         meet = _appoint(asking, lead_s) if with_parameters else None
-        outcomes = asking.ask(
-            lambda process, member, meet=meet: _tell(process, names[member], meet),
-            is_together=True,
-        )
+        outcomes = _ask(asking, meet)
         seen = [outcome.value for outcome in outcomes if outcome.value is not None]
         left_s = until - time.monotonic()
         if meet is None or not _is_missed(meet, seen) or left_s < asking.timeout_s / 2:
@@ -101,6 +98,15 @@ def gather_facts(
         asking = replace(asking, timeout_s=left_s)
     owners = owners_of([one.rows for one in seen])
     return tuple(map(_told, seen, owners)), outcomes
+
+
+def _ask(asking: Asking, meet: _Appointment | None) -> tuple[Outcome[_Seen], ...]:
+    """What each member answers."""
+    names = asking.names
+    return asking.ask(
+        lambda process, member: _tell(process, names[member], meet),
+        is_together=True,
+    )
 
 
 def _appoint(asking: Asking, lead_s: float) -> _Appointment:
