@@ -192,7 +192,7 @@ def _tidy(place: Place, keep: Keep, *, until_s: float | None, ending: Ending | N
         ProbingError: It cannot be.
     """
     from ...errors import HistoryBusy, NoHistory
-    from ...history.compaction.compact import Limits
+    from ...history.compaction.outcome import Limits
 
     with contextlib.suppress(HistoryBusy, NoHistory):
         asked = Limits(

@@ -180,7 +180,7 @@ def compact(
     """
     refuse_target(context)
     place = _place(folder)
-    from ...history.compaction.compact import Limits
+    from ...history.compaction.outcome import Limits
     from ...history.stores.place import place_of
     from ..render.history.compacted import render_compacted
 

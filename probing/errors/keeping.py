@@ -28,13 +28,18 @@ class HistoryBusy(Refused):
 
 
 class DamagedHistory(ProbingError):
-    """A file of a history is damaged."""
+    """A file of a history is damaged.
+
+    Attributes:
+        reason: What is wrong with it.
+    """
 
     code = "history_damaged"
     help = "Move the file out of the history; the rest can be asked without it."
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"the file {path} is damaged: {reason}.")
+        self.reason = reason
 
 
 class NoHistory(UsageError):

@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from probing.errors import HistoryBusy, HistoryUnwritable, NoHistory, UsageError
-from probing.history.compaction.compact import Compacted, Limits, compact
+from probing.history.compaction.folder import compact_folder
 from probing.history.compaction.keep import Keep
+from probing.history.compaction.outcome import Compacted, Limits
 from probing.history.export import export_process
 from probing.history.files import locked
 from probing.history.layout import compactor_file, state_file
@@ -84,16 +85,16 @@ def test_an_export_goes_on_where_it_ended(
 ) -> None:
     """Also where its state is lost or damaged: the file that was made of many says what it has."""
     exported(50)
-    done = compact(root)
+    done = compact_folder(root)
     assert (done.merged_files, done.new_files, done.rows) == (5, 1, 50)
     folder = exported(20)
     assert ask(COUNTS) == [{"n": 70, "each_once": 70}]
     (state,) = (root / "_probing" / "state").glob("*.json")
     for lose in (state.unlink, lambda: state.write_text("{")):
-        compact(root)
+        compact_folder(root)
         lose()
         exported(10)
-        compact(root)
+        compact_folder(root)
     export_process(folder, root)
     assert ask(COUNTS) == [{"n": 90, "each_once": 90}]
     assert ask("SELECT exported, overwritten FROM exports") == [{"exported": 90, "overwritten": 0}]
@@ -106,7 +107,7 @@ def test_what_ended_processes_are_is_one_file(ended: Made, root: Path, ask: Ask)
     for folder in folders:
         trace_writer(capacity=64, rows=9).save(folder.ring("torch_trace"))
         export_process(folder, root, project="gpt")
-    compact(root)
+    compact_folder(root)
     assert {len(files(root, table)) for table in ("processes", "exports", "torch_trace")} == {1}
     assert [export_process(folder, root).notes for folder in folders] == [()] * 3
     trace_writer(capacity=64, rows=12).save(folders[0].ring("torch_trace"))
@@ -125,11 +126,11 @@ def test_a_query_that_goes_on_reads_what_it_began_with(
     """Nothing is replaced before its last row, and a compaction that cannot wait says so."""
     exported(100)
     asked = History(str(root)).query("SELECT seq FROM torch_trace", timeout_s=DEADLINE_S)
-    done = compact(root, limits=Limits(wait_s=0))
+    done = compact_folder(root, limits=Limits(wait_s=0))
     assert (done.is_complete, done.new_files) == (False, 0)
     assert "is being read by another process" in done.notes[0]
     waiting: list[Compacted] = []
-    other = threading.Thread(target=lambda: waiting.append(compact(root)))
+    other = threading.Thread(target=lambda: waiting.append(compact_folder(root)))
     other.start()
     assert len(asked.to_pylist()) == 100
     asked.close()
@@ -145,7 +146,7 @@ def test_a_swap_that_was_killed_half_way_is_seen_as_done(
     exported(30)
     old = files(root, "torch_trace")
     kept = {path: path.read_bytes() for path in old}
-    compact(root)
+    compact_folder(root)
     (new,) = files(root, "torch_trace")
     told = {"new": str(new.relative_to(root)), "old": [str(p.relative_to(root)) for p in old]}
     (root / "_probing" / "compaction" / "swap.json").write_text(json.dumps(told))
@@ -157,7 +158,7 @@ def test_a_swap_that_was_killed_half_way_is_seen_as_done(
     new.rename(tmp_path / "not there yet")
     assert ask(COUNTS) == [{"n": 30, "each_once": 30}]
     (tmp_path / "not there yet").rename(new)
-    compact(root)
+    compact_folder(root)
     assert ask(COUNTS) == [{"n": 30, "each_once": 30}]
     assert files(root, "torch_trace") == [new]
 
@@ -169,9 +170,9 @@ def test_two_compactions_do_not_meet(exported: Callable[[int], ProcessFolder], r
         locked(root, compactor_file(root)),
         pytest.raises(HistoryBusy, match=r"is being compacted by another process"),
     ):
-        compact(root)
+        compact_folder(root)
     with pytest.raises(NoHistory):
-        compact(root / "project=none")
+        compact_folder(root / "project=none")
 
 
 def test_rows_that_no_state_counts_are_left_alone(
@@ -183,7 +184,7 @@ def test_rows_that_no_state_counts_are_left_alone(
     before = state.read_text()
     exported(10)
     state.write_text(before)
-    compact(root)
+    compact_folder(root)
     assert len(files(root, "torch_trace")) == 2
     assert export_process(folder, root).notes == ()
     assert ask(COUNTS) == [{"n": 40, "each_once": 40}]
@@ -203,7 +204,7 @@ def test_columns_of_other_versions_are_kept(
         else:
             table = table.append_column(column, changed)
         pq.write_table(table.replace_schema_metadata(pq.read_schema(path).metadata), path)
-    done = compact(root)
+    done = compact_folder(root)
     assert (done.merged_files, done.rows) == (4, 40)
     assert len(files(root, "torch_trace")) == 2
     assert ask('SELECT count(*) AS n, count("new") AS has FROM torch_trace') == [
@@ -221,7 +222,7 @@ def test_a_damaged_file_stays_and_is_told(
     data = bytearray(bad.read_bytes())
     data[4:400] = b"\xff" * 396
     bad.write_bytes(data)
-    done = compact(root)
+    done = compact_folder(root)
     assert done.rows == 40
     assert sorted(str(path) in " ".join(done.notes) for path in (torn, bad)) == [True, True]
     assert len(files(root, "torch_trace")) == 3
@@ -237,12 +238,12 @@ def test_a_full_disk_costs_nothing(
     resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, before[1]))
     try:
         with pytest.raises(HistoryUnwritable, match="File too large"):
-            compact(root)
+            compact_folder(root)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list(root.glob("_probing/unfinished/*/*"))
     assert ask(COUNTS) == [{"n": 50, "each_once": 50}]
-    assert compact(root).rows == 50
+    assert compact_folder(root).rows == 50
 
 
 def test_a_few_files_are_left_until_there_are_more(
@@ -250,11 +251,11 @@ def test_a_few_files_are_left_until_there_are_more(
 ) -> None:
     """What is done after each round does not write the same rows again and again."""
     exported(50)
-    assert compact(root, limits=Limits(least=6)).merged_files == 0
-    assert not compact(root, limits=Limits(until_s=0)).is_complete
-    assert not compact(root, limits=Limits(is_asked=lambda: True)).is_complete
+    assert compact_folder(root, limits=Limits(least=6)).merged_files == 0
+    assert not compact_folder(root, limits=Limits(until_s=0)).is_complete
+    assert not compact_folder(root, limits=Limits(is_asked=lambda: True)).is_complete
     exported(10)
-    assert compact(root, limits=Limits(least=6)).merged_files == 6
+    assert compact_folder(root, limits=Limits(least=6)).merged_files == 6
 
 
 def at_day(writer: RingWriter, folder: ProcessFolder, days_ago: int) -> None:
@@ -273,10 +274,10 @@ def test_what_is_too_old_or_too_much_goes(ended: Made, root: Path, ask: Ask) -> 
     for days_ago in (5, 3, 1, 0):
         at_day(writer, folder, days_ago)
         export_process(folder, root)
-    done = compact(root, Keep(days=3))
+    done = compact_folder(root, Keep(days=3))
     assert done.removed_files == 1
     assert ask(COUNTS)[0]["n"] == 30
-    done = compact(root, Keep(bytes=1))
+    done = compact_folder(root, Keep(bytes=1))
     assert "of today is kept" in done.notes[0]
     assert ask(COUNTS)[0]["n"] == 10
     assert export_process(folder, root).notes == ()
@@ -295,7 +296,7 @@ def test_a_run_goes_once_it_has_ended_before_the_days_that_are_kept(
         at_s = dt.datetime.now(dt.timezone.utc).timestamp() - days * DAY_S
         for path in [*root.glob(f"project=*/*/*/*/{name}.parquet"), state_file(root, name)]:
             os.utime(path, (at_s, at_s))
-    compact(root, Keep(days=10))
+    compact_folder(root, Keep(days=10))
     assert [row["process"] for row in ask("SELECT process FROM processes")] == [names[2]]
     assert [state_file(root, name).exists() for name in names] == [False, True, True]
     with pytest.raises(UsageError):

@@ -21,7 +21,7 @@ from probing.diagnosis.runs.kept import find_kept
 from probing.errors import DamagedHistory, HistoryBusy, HistoryUnwritable
 from probing.history import export
 from probing.history.books import Books
-from probing.history.compaction.compact import compact
+from probing.history.compaction.folder import compact_folder
 from probing.history.compaction.keep import Keep
 from probing.history.export import export_process
 from probing.history.files import locked
@@ -248,7 +248,7 @@ def test_who_a_process_is_comes_again_after_it_was_removed(
     for there in (3, 0):  # processes, exports, environment
         for path in root.glob("project=*/**/*.parquet"):
             os.utime(path, ns=(0, time.time_ns() - 9 * DAY_NS))
-        compact(root, Keep(days=7))
+        compact_folder(root, Keep(days=7))
         assert not list(root.glob("project=*/**/*.parquet"))
         assert export_process(folder, root).notes == ()
         assert len(list(root.glob("project=*/**/*.parquet"))) == there
@@ -312,7 +312,7 @@ def test_a_clock_that_is_set_back_costs_nothing(
         writer.write(**trace_values(writer.written + 1))
         writer.save(folder.ring("torch_trace"))
         export_process(folder, root)
-        compact(root, Keep(days=3000))
+        compact_folder(root, Keep(days=3000))
     assert (numbers(ask), counts(ask)) == ([*range(1, 13)], (12, 0, 0, 0))
     assert len(ask("FROM processes")) == 1
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from probing.errors import HistoryBusy, HistoryUnwritable, NoHistory, UsageError
-from probing.history.compaction.compact import compact
+from probing.history.compaction.folder import compact_folder
 from probing.history.export import export_process
 from probing.history.files import locked
 from probing.history.layout import iceberg_file
@@ -93,7 +93,7 @@ def test_a_table_has_the_rows_of_the_folder(
         (one.added, one.removed) for one in committing.commit(str(root)).tables if one.files
     ] == [(0, 0)] * 4
     exported(10)
-    compact(root)
+    compact_folder(root)
     (done,) = [
         one for one in committing.commit(str(root)).tables if one.name == "python.torch_trace"
     ]

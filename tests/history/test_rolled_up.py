@@ -13,8 +13,9 @@ from probing.cli.questions.library import QUESTIONS
 from probing.cli.questions.records import put_in
 from probing.errors import UsageError
 from probing.history.compaction import merge as merging
-from probing.history.compaction.compact import Limits, compact
+from probing.history.compaction.folder import compact_folder
 from probing.history.compaction.keep import Keep
+from probing.history.compaction.outcome import Limits
 from probing.history.export import export_process
 from probing.rundir.folders import ProcessFolder
 from tests.harness.ring_writer import CLOCK_OFFSET_NS, trace_values, trace_writer
@@ -64,7 +65,7 @@ def test_medians_stay_and_no_call_is_lost(
     folder = exported(20, 5)
     wanted = ask(MEDIANS)
     exported(10, 0)
-    done = compact(root, Keep(whole_days=2))
+    done = compact_folder(root, Keep(whole_days=2))
     assert (done.rolled_rows, done.notes) == (20 * CALLS * 2, [])
     rows = ask("SELECT * FROM torch_trace WHERE calls IS NOT NULL ORDER BY step, module")
     assert len(rows) == 20 * 2
@@ -76,10 +77,10 @@ def test_medians_stay_and_no_call_is_lost(
     found = ask(MEDIANS.replace("GROUP", f"WHERE day = '{rows[0]['day']}' GROUP"))
     assert found == wanted
     assert ask("SELECT count(*) AS n FROM torch_trace WHERE calls IS NULL") == [{"n": 60}]
-    assert compact(root, Keep(whole_days=2)).rolled_rows == 0
-    compact(root)
+    assert compact_folder(root, Keep(whole_days=2)).rolled_rows == 0
+    compact_folder(root)
     exported(10, 5)
-    assert compact(root, Keep(whole_days=2)).rolled_rows == 10 * CALLS * 2
+    assert compact_folder(root, Keep(whole_days=2)).rolled_rows == 10 * CALLS * 2
     assert export_process(folder, root).notes == ()
     assert ask("SELECT sum(coalesce(calls, 1)) AS n FROM torch_trace") == [{"n": 240}]
     assert ask("SELECT exported FROM exports WHERE name = 'torch_trace'") == [{"exported": 240}]
@@ -94,8 +95,8 @@ def test_what_may_not_be_is_left(
     exported(30, 5)
     torn, *_ = sorted(root.glob("project=*/job=*/table=torch_trace/day=*/*.parquet"))
     torn.write_bytes(torn.read_bytes()[:-30])
-    assert compact(root, Keep(whole_days=1), Limits(until_s=0)).rolled_rows == 0
-    done = compact(root, Keep(whole_days=1))
+    assert compact_folder(root, Keep(whole_days=1), Limits(until_s=0)).rolled_rows == 0
+    done = compact_folder(root, Keep(whole_days=1))
     assert done.rolled_rows == 20 * CALLS * 2
     assert str(torn) in " ".join(done.notes)
     with pytest.raises(UsageError, match="one day at least"):

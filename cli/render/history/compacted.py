@@ -11,7 +11,7 @@ from ....units import size
 from ..text import escape_controls, plural
 
 if TYPE_CHECKING:
-    from ....history.compaction.compact import Compacted
+    from ....history.compaction.outcome import Compacted
 
 
 def render_compacted(done: Compacted, folder: str) -> str:

@@ -1,254 +1,147 @@
-"""Puts the small files of each table of a job and day together, and removes what is not to be kept.
+"""Puts the small files of each table of a job and day together, and rolls old rows up.
 
-Rules of this file: the order of things. A file is made in full before anything is replaced, and
-replaced only if those that it was made of are still what they were.
+Rules of this file: the order of things, wherever a history lies; a `Site` does them in a folder or
+in a store. A file is made in full before anything is replaced, and replaced only if those that it
+was made of are still what they were.
 """
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
-from pathlib import Path
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path, PurePath
+from typing import NamedTuple, Protocol
 
-from ...errors import DamagedHistory, HistoryBusy, NoHistory
-from ...messages.frozen import dataclass
-from ..files import Shelf, locked
-from ..layout import COMPACTOR, compactor_file, merged_name, tables_of, unfinished
-from ..swap import finish, is_begun, replace, replacing
-from .keep import Keep, Removed, first_kept, remove
-from .merge import SizedFile, alike, merge, together
+import pyarrow.parquet as pq
+
+from ...errors import DamagedHistory
+from ..layout import is_merged, merged_name
+from .keep import Keep, Removed, first_kept
+from .merge import Change, Near, Placed, alike, merge, together
+from .outcome import Compacted, Limits
 from .roll_up import TABLE as ROLLED_UP, RollUp, is_rolled_up
-from .settled import Settled
 
 SMALL_BYTES = 32 << 20
 """A file of this size stays as it is."""
-_WAIT_S = 10.0
-"""How long queries are waited for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How far to go.
+class Day(NamedTuple):
+    """The folder of a day of a table of a job."""
 
-    Attributes:
-        least: So many small files of a table, job and day are put together, and no fewer.
-        until_s: Nothing is begun any more after that, by the monotonic clock; None for no such end.
-        wait_s: How long queries are waited for, each time that files are replaced.
-        is_asked: Whether somebody wants it to end: nothing is begun any more then, either.
-    """
-
-    least: int = 2
-    until_s: float | None = None
-    wait_s: float = _WAIT_S
-    is_asked: Callable[[], bool] = lambda: False
+    table: str
+    folder: PurePath
 
     @property
-    def is_over(self) -> bool:
-        """Whether the time is up, or somebody waits."""
-        is_late = self.until_s is not None and time.monotonic() >= self.until_s
-        return is_late or self.is_asked()
-
-    def go_on(self) -> None:
-        """Begin another thing.
-
-        Raises:
-            OutOfTimeError: The time is up.
-        """
-        if self.is_over:
-            raise OutOfTimeError
+    def date(self) -> str:
+        """Which day that is, as 2026-11-24."""
+        return self.folder.name.partition("=")[2]
 
 
-@dataclass(slots=True, kw_only=True)
-class Compacted:
-    """What became of a history.
+class Bench(NamedTuple):
+    """Where files of a history can be read, and one be made of them.
 
     Attributes:
-        merged_files: Small files that are no more.
-        new_files: Those that have their rows.
-        rows: How many rows these are.
-        merged_bytes: What the small ones took.
-        new_bytes: What the new ones take.
-        rolled_rows: Rows of modules that were rolled up.
-        rolled_bytes: What they took.
-        rolled_new_bytes: What is left of that.
-        removed_files: What was too old, or too much.
-        removed_upto: The newest day whose rows were removed; None where none were.
-        is_complete: Whether all was done that was to be.
-        notes: What was not done, and why.
+        place: The folder for that one.
+        disk: What is named where it takes no more.
     """
 
-    merged_files: int = 0
-    new_files: int = 0
-    rows: int = 0
-    merged_bytes: int = 0
-    new_bytes: int = 0
-    rolled_rows: int = 0
-    rolled_bytes: int = 0
-    rolled_new_bytes: int = 0
-    removed_files: int = 0
-    removed_bytes: int = 0
-    removed_upto: str | None = None
-    is_complete: bool = True
-    notes: list[str] = field(default_factory=list)
-
-    @contextlib.contextmanager
-    def as_far_as_it_comes(self) -> Iterator[None]:
-        """Note that the time was up, or that others were in the way, and leave the rest."""
-        try:
-            yield
-        except OutOfTimeError:
-            self.is_complete = False
-            self.notes.append("the time was up before all was put together")
-        except HistoryBusy as error:
-            self.is_complete = False
-            self.notes.append(f"{error.message} The rest stays as it is until next time.")
-
-    def note_removed(self, removed: Removed) -> None:
-        """Take in what was removed."""
-        self.removed_files = removed.files
-        self.removed_bytes = removed.bytes
-        self.removed_upto = removed.upto
-        self.notes += removed.notes
-
-    def count(self, files: Sequence[SizedFile], new: Path, rows: int) -> None:
-        """Take in that some files are one now."""
-        self.merged_files += len(files)
-        self.merged_bytes += sum(file.size for file in files)
-        self.new_files += 1
-        self.new_bytes += new.stat().st_size
-        self.rows += rows
-
-    def count_rolled_up(self, files: Sequence[SizedFile], new: Path, rows: int) -> None:
-        """Take in that the rows of some files were rolled up."""
-        self.rolled_rows += rows
-        self.rolled_bytes += sum(file.size for file in files)
-        self.rolled_new_bytes += new.stat().st_size
+    files: list[Near]
+    place: Path
+    disk: Path
 
 
-def compact(root: Path, keep: Keep | None = None, limits: Limits | None = None) -> Compacted:
-    """Put small files together, and remove what is not to be kept.
+class Site(Protocol):
+    """Where a history lies, for who is alone with it."""
 
-    Args:
-        keep: What is; None for everything.
+    def begin(self) -> None:
+        """Do the rest of what a killed one has begun, or nothing of it, and see what is there."""
 
-    Raises:
-        NoHistory: There is nothing.
-        HistoryBusy: Another process does it.
-        HistoryUnwritable: The folder cannot be written to.
-    """
-    if not any(tables_of(root)):
-        raise NoHistory(str(root), "no process was exported to it")
-    busy = f"the history {root} is being compacted"
-    with locked(root, compactor_file(root), busy=busy):
-        return _Compaction(root, limits or Limits()).run(keep or Keep())
+    def remove(self, keep: Keep) -> Removed:
+        """Remove what is too old, or too much."""
 
+    def days(self) -> Sequence[Day]:
+        """All days of all tables."""
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A file as it was when it was looked at."""
+    def settled(self, day: Day) -> Sequence[Placed]:
+        """The files of a day, as they are now, that no export will look at again."""
 
-    path: Path
-    size: int
-    mtime_ns: int
-    inode: int
+    def footers(self, files: Sequence[Placed], notes: list[str]) -> list[pq.FileMetaData | None]:
+        """What files say of their rows; None of one that is gone, or damaged, with a note then."""
 
-    @classmethod
-    def at(cls, path: Path) -> _File | None:
-        """What is there; None where nothing is."""
-        try:
-            found = path.stat()
-        except FileNotFoundError:
-            return None
-        return cls(path, found.st_size, found.st_mtime_ns, found.st_ino)
+    def near(self, files: Sequence[Placed]) -> AbstractContextManager[Bench]:
+        """Have files at hand; without those that are gone."""
+
+    def replace(self, old: Sequence[Placed], new: Path, day: Day) -> bool:
+        """Put one file in the place of others, if they are still what they were."""
 
 
-class _Compaction:
-    """One compaction, by who holds its lock."""
+class Compaction:
+    """One compaction, by who is alone with it."""
 
-    def __init__(self, root: Path, limits: Limits) -> None:
-        self._root, self._limits = root, limits
-        self._settled = Settled.in_folder(root)
+    def __init__(self, site: Site, limits: Limits) -> None:
+        self._site, self._limits = site, limits
         self._done = Compacted()
 
     def run(self, keep: Keep) -> Compacted:
         """Do it."""
         with self._done.as_far_as_it_comes():
-            if is_begun(self._root):
-                with replacing(self._root, wait_s=self._limits.wait_s):
-                    finish(self._root)
-            Shelf(self._root, COMPACTOR).clear()
-            self._done.note_removed(remove(self._root, keep, self._settled, self._limits.wait_s))
+            self._site.begin()
+            self._done.note_removed(self._site.remove(keep))
+            days = sorted(self._site.days())
             if keep.whole_days is not None:
-                self._roll_up(str(first_kept(keep.whole_days)))
-            for table, folder in tables_of(self._root):
-                for day in sorted(folder.glob("day=*")):
-                    self._day(day, table)
+                first = str(first_kept(keep.whole_days))
+                for day in days:
+                    if day.table == ROLLED_UP and day.date < first:
+                        self._put_together(day, self._raw(day), RollUp())
+            for day in days:
+                small = [file for file in self._site.settled(day) if file.size < SMALL_BYTES]
+                self._put_together(day, small)
         return self._done
 
-    def _roll_up(self, first: str) -> None:
-        """Roll up the rows of modules of the days before the first that stays as it is."""
-        folders = (folder for table, folder in tables_of(self._root) if table == ROLLED_UP)
-        days = (day for folder in folders for day in sorted(folder.glob("day=*")))
-        for day in (day for day in days if day.name.partition("=")[2] < first):
-            for some in together(list(self._raw(day))):
-                left = some
-                while left:
-                    self._limits.go_on()
-                    rest = self._try(day, left, RollUp())
-                    left = rest if len(rest) < len(left) else []
-
-    def _raw(self, day: Path) -> Iterator[_File]:
+    def _raw(self, day: Day) -> list[Placed]:
         """The files of a day whose rows are not rolled up yet, and may be."""
-        for file in map(_File.at, sorted(day.glob("*.parquet"))):
-            try:
-                if (
-                    file is not None
-                    and self._settled.is_settled(file.path, ROLLED_UP)
-                    and not is_rolled_up(file.path)
-                ):
-                    yield file
-            except DamagedHistory as error:
-                self._done.notes.append(f"{error.message} It stays as it is.")
-
-    def _day(self, day: Path, table: str) -> None:
-        """Put the small files of a day together."""
-        files = [_File.at(path) for path in sorted(day.glob("*.parquet"))]
-        small = [
+        settled = self._site.settled(day)
+        merged = [file for file in settled if is_merged(PurePath(file.name).name)]
+        footers = self._site.footers(merged, self._done.notes)
+        gone = {
             file
-            for file in files
-            if file is not None
-            and file.size < SMALL_BYTES
-            and self._settled.is_settled(file.path, table)
-        ]
-        for some in together(small):
-            left = some
-            while len(left) >= self._limits.least:
-                self._limits.go_on()
-                rest = self._try(day, left)
-                left = rest if len(rest) < len(left) else []
+            for file, footer in zip(merged, footers, strict=True)
+            if footer is None or is_rolled_up(footer)
+        }
+        return [file for file in settled if file not in gone]
 
-    def _try(self, day: Path, files: list[_File], change: RollUp | None = None) -> list[_File]:
-        """Put files together, but for one that is damaged; returns those that are left to do."""
-        fits, others = alike(files, self._done.notes)
-        if len(fits) < (1 if change else max(2, self._limits.least)):
+    def _put_together(
+        self, day: Day, files: Sequence[Placed], change: Change | None = None
+    ) -> None:
+        """Make few files of some of a day."""
+        least = max(2, self._limits.least) if change is None else 1
+        for some in together(files):
+            if len(some) >= least:
+                self._limits.go_on()
+                with self._site.near(some) as bench:
+                    left = bench.files
+                    while len(left) >= least:
+                        self._limits.go_on()
+                        rest = self._one(day, bench._replace(files=left), least, change)
+                        left = rest if len(rest) < len(left) else []
+
+    def _one(self, day: Day, bench: Bench, least: int, change: Change | None) -> list[Near]:
+        """Make one file of those that can be; returns the others, but for what is damaged."""
+        fits, others = alike(bench.files, self._done.notes)
+        if len(fits) < least:
             return others
-        new = unfinished(self._root, COMPACTOR) / merged_name()
+        new = bench.place / merged_name()
         try:
-            rows = merge(self._root, [file.path for file in fits], new, change)
-            with replacing(self._root, wait_s=self._limits.wait_s):
-                if all(_File.at(file.path) == file for file in fits):
-                    count = self._done.count_rolled_up if change else self._done.count
-                    count(fits, new, rows)
-                    replace(self._root, new, day / new.name, [file.path for file in fits])
+            rows = merge(bench.disk, fits, new, change)
+            before, after = sum(file.size for file in fits), new.stat().st_size
+            if self._site.replace([file.placed for file in fits], new, day):
+                if change is None:
+                    self._done.count(len(fits), before, after, rows)
+                else:
+                    self._done.count_rolled_up(before, after, rows)
         except DamagedHistory as error:
             self._done.notes.append(f"{error.message} It stays as it is.")
-            return [file for file in files if str(file.path) not in error.message]
+            return [file for file in bench.files if file.shown not in error.message]
         finally:
             new.unlink(missing_ok=True)
         return others
-
-
-class OutOfTimeError(Exception):
-    """There is no time left to begin anything."""

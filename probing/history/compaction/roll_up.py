@@ -15,11 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...errors import DamagedHistory
 from ...sql.database import fresh_database, load_whole
 from ...sql.quoting import identifier
 from ...tables import TORCH_TRACE
-from ..files import line_of
 from ..tables import CALLS, TOTAL
 from .merge import Change
 
@@ -45,20 +43,13 @@ _VALUES = {
 """What becomes of a column that is no key; of any other, one of the values."""
 
 
-def is_rolled_up(path: Path) -> bool:
-    """Whether all rows of a file are.
-
-    Raises:
-        DamagedHistory: It cannot be read.
-    """
-    try:
-        file = pq.read_metadata(path)
-        place = file.schema.names.index(CALLS) if CALLS in file.schema.names else None
-    except (OSError, pa.ArrowException) as error:
-        raise DamagedHistory(str(path), line_of(error)) from None
-    if place is None:
+def is_rolled_up(footer: pq.FileMetaData) -> bool:
+    """Whether all rows of a file are, by what it says of them."""
+    names = footer.schema.names
+    if CALLS not in names:
         return False
-    groups = (file.row_group(number).column(place) for number in range(file.num_row_groups))
+    place = names.index(CALLS)
+    groups = (footer.row_group(number).column(place) for number in range(footer.num_row_groups))
     return all(one.statistics is not None and one.statistics.null_count == 0 for one in groups)
 
 

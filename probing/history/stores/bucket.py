@@ -11,8 +11,8 @@ from pathlib import Path
 from ...errors import UsageError
 from ...rundir.folders import ProcessFolder
 from ...settings import Settings
-from ..compaction.compact import Compacted, Limits
 from ..compaction.keep import Keep
+from ..compaction.outcome import Compacted, Limits
 from ..export import Exported
 from ..layout import quoted
 from .compaction import compact_store

@@ -1,43 +1,48 @@
-"""Puts the small objects of a history in a store together, and removes what is not to be kept.
+"""A compaction of a history in a store.
 
 A new object is put where nobody looks, then what it stands for is written down, and then the store
 copies it to its place: whoever lists from then on passes over the old ones, see `replaced`. A query
-that has listed them before finds them gone and begins again. Rules of this file: the order of
-things; what is merged is said by `history.compaction`.
+that has listed them before finds them gone and begins again. Rules of this file: what a store has,
+objects and marks; the order of things is that of `history.compaction`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
-from typing import NamedTuple
+from typing import Any, TypedDict
 
-from ...errors import DamagedHistory, NoHistory
-from ..compaction.compact import SMALL_BYTES, Compacted, Limits
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...errors import NoHistory
+from ..compaction.compact import Bench, Compaction, Day
 from ..compaction.keep import STATES_DAYS, Keep, KeptFile, Removed, to_go
-from ..compaction.merge import alike, merge, together
-from ..layout import COMPACTOR, OWN, exporters_of, merged_name
+from ..compaction.merge import Near, Placed, footer_of
+from ..compaction.outcome import Compacted, Limits
+from ..compaction.settled import SILENT_S, Settled
+from ..layout import COMPACTOR, OWN, exporters_of, look_of, part_of, state_file
 from ..merged import said_by
 from ..scanning.listing import tables_in
 from .holding import Held, held
-from .objects import Found, Store, at_once
-from .settled import settled_in
+from .objects import Found, Store
 
 _OWN = f"{OWN}/{COMPACTOR}"
 _SWAP = f"{_OWN}/swap.json"
 
 
-class _Fetched(NamedTuple):
-    """An object, and where it lies on this machine."""
+class _Swap(TypedDict):
+    """Which objects are being replaced, by which, and where that is before it is seen."""
 
-    path: Path
-    size: int
-    found: Found
+    new: str
+    old: list[str]
+    hidden: str
 
 
 def compact_store(
@@ -55,7 +60,7 @@ def compact_store(
         raise NoHistory(store.url, "no process was exported to it")
     busy = f"the history {store.url} is being compacted"
     with held(store, f"{_OWN}/lock", wait_s=0.0, busy=busy) as alone:
-        return _Compaction(store, alone, limits or Limits()).run(tables, keep or Keep())
+        return Compaction(_Objects(store, alone, tables), limits or Limits()).run(keep or Keep())
 
 
 def replaced(store: Store, names: frozenset[str]) -> frozenset[str]:
@@ -65,141 +70,165 @@ def replaced(store: Store, names: frozenset[str]) -> frozenset[str]:
         names: Those that were listed before.
     """
     told = store.get(_SWAP)
-    swap = json.loads(told) if told else {"new": "", "old": []}
+    swap: _Swap = json.loads(told) if told else {"new": "", "old": [], "hidden": ""}
     return frozenset(swap["old"]) if swap["new"] in names else frozenset()
 
 
-class _Compaction:
-    """One compaction, by who is alone with it."""
+class _Objects:
+    """See `compact.Site`; by who is alone with it."""
 
-    def __init__(self, store: Store, alone: Held, limits: Limits) -> None:
-        self._store, self._alone, self._limits = store, alone, limits
+    def __init__(self, store: Store, alone: Held, tables: Sequence[tuple[str, str]]) -> None:
+        self._store, self._alone, self._tables = store, alone, tables
+        self._days: dict[Day, list[Found]] = {}
         self._found: dict[str, Found] = {}
-        self._settled = settled_in(store, self._found)
-        self._done = Compacted()
+        self._settled = Settled(self._state, self._is_silent)
+        self._states: dict[str, Any] = {}
 
-    def run(self, tables: Sequence[tuple[str, str]], keep: Keep) -> Compacted:
-        """Do it."""
-        self._finish()
-        with self._done.as_far_as_it_comes():
-            days = self._listed(tables)
-            self._remove(days, keep)
-            for (table, day), files in sorted(days.items()):
-                self._day(day, table, [one for one in files if one.name in self._found])
-        return self._done
+    def begin(self) -> None:
+        """See `compact.Site`."""
+        told = self._store.get(_SWAP)
+        if told is not None:
+            self._finish(json.loads(told))
+        self._list()
+        names = (PurePath(name).name for name in self._found)
+        whose = {(part_of(name) or (look_of(name),))[0] for name in names} - {None}
+        processes = sorted(str(process) for process in whose)
+        states = self._alone.at_once(self._read_state, processes)
+        self._states = dict(zip(processes, states, strict=True))
 
-    def _listed(self, tables: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Found]]:
-        """All objects by their table and the folder of their day; the books of their processes."""
-        days: dict[tuple[str, str], list[Found]] = defaultdict(list)
-        listed = self._alone.at_once(self._store.objects, [folder for _, folder in tables])
-        for (table, _), objects in zip(tables, listed, strict=True):
+    def _list(self) -> None:
+        """See all objects, by the folder of their day."""
+        days: dict[Day, list[Found]] = defaultdict(list)
+        folders = [folder for _, folder in self._tables]
+        listed = self._alone.at_once(self._store.objects, folders)
+        for (table, _), objects in zip(self._tables, listed, strict=True):
             for one in objects:
                 if one.name.endswith(".parquet"):
-                    self._found[one.name] = one
-                    days[table, one.name.rpartition("/")[0]].append(one)
-        self._settled.read_ahead(map(PurePath, self._found), self._alone.at_once)
-        return days
+                    days[Day(table, PurePath(one.name).parent)].append(one)
+        self._days = dict(days)
+        self._found = {one.name: one for found in days.values() for one in found}
 
-    def _day(self, folder: str, table: str, found: Sequence[Found]) -> None:
-        """Put the small objects of a day together."""
-        small = [
-            _Fetched(Path(one.name), one.size, one)
-            for one in found
-            if one.size < SMALL_BYTES and self._settled.is_settled(PurePath(one.name), table)
+    def _read_state(self, process: str) -> Any:
+        data = self._store.get(state_file(Path(), process).as_posix())
+        with contextlib.suppress(ValueError):
+            return None if data is None else json.loads(data)
+        return None
+
+    def _state(self, process: str) -> Any:
+        return self._states.get(process)
+
+    def _is_silent(self, path: PurePath) -> bool:
+        """Whether an object was not put for twice as long as its spool knows of it."""
+        at_ns = self._found[path.as_posix()].mtime_ns
+        return at_ns < (time.time() - 2 * SILENT_S) * 1e9
+
+    def days(self) -> list[Day]:
+        """See `compact.Site`."""
+        return list(self._days)
+
+    def settled(self, day: Day) -> list[Placed]:
+        """See `compact.Site`; as they were listed, but for what was done since."""
+        return [
+            Placed(name=one.name, size=one.size, version=(one.mtime_ns,))
+            for one in self._days[day]
+            if self._settled.is_settled(PurePath(one.name), day.table)
         ]
-        for some in together(small):
-            if len(some) >= self._limits.least:
-                self._limits.go_on()
-                self._alone.go_on()
-                with tempfile.TemporaryDirectory() as place:
-                    self._merge(folder, self._fetch([one.found for one in some], Path(place)))
 
-    def _fetch(self, found: Sequence[Found], place: Path) -> list[_Fetched]:
-        """Objects as files of this machine, as old as they are there."""
+    def footers(self, files: Sequence[Placed], notes: list[str]) -> list[pq.FileMetaData | None]:
+        """See `compact.Site`."""
+        return self._alone.at_once(lambda file: self._footer(file, notes), files)
 
-        def fetch(one: Found) -> _Fetched | None:
-            path, data = place / PurePath(one.name).name, self._store.get(one.name)
-            if data is None:
-                return None
-            path.write_bytes(data)
-            os.utime(path, ns=(one.mtime_ns, one.mtime_ns))
-            return _Fetched(path, len(data), one)
+    def _footer(self, file: Placed, notes: list[str]) -> pq.FileMetaData | None:
+        """What an object says of its rows; of one where that fails, all of it is looked at."""
+        path = self._store.path(file.name)
+        with contextlib.suppress(OSError, pa.ArrowException):
+            return pq.read_metadata(path, filesystem=self._store.fs)
+        data = self._store.get(file.name)
+        if data is None:
+            return None
+        return footer_of(pa.BufferReader(data), self._shown(file), notes)
 
-        return [one for one in at_once(fetch, found) if one is not None]
+    def _shown(self, file: Placed) -> str:
+        return f"{self._store.url}/{file.name}"
 
-    def _merge(self, folder: str, files: Sequence[_Fetched]) -> None:
-        """Put files together, but for those that are damaged or have other columns."""
-        left, notes = list(files), list[str]()
-        while len(left) >= max(2, self._limits.least):
-            fits, others = alike(left, notes)
-            if len(fits) < max(2, self._limits.least):
-                break
-            new = fits[0].path.parent / merged_name()
-            try:
-                rows = merge(new.parent, [one.path for one in fits], new)
-            except DamagedHistory as error:
-                notes.append(f"{error.message} It stays as it is.")
-                left = [one for one in left if str(one.path) not in error.message]
-                continue
-            if self._replace([one.found for one in fits], new, f"{folder}/{new.name}"):
-                self._done.count(fits, new, rows)
-            left = others
-        whose = f"{self._store.url}/{folder}"
-        place = str(files[0].path.parent) if files else ""
-        self._done.notes += [note.replace(place, whose) for note in notes]
+    @contextlib.contextmanager
+    def near(self, files: Sequence[Placed]) -> Iterator[Bench]:
+        """See `compact.Site`; they are copied to this machine."""
+        self._alone.go_on()
+        with tempfile.TemporaryDirectory() as name:
+            place = Path(name)
+            copies = self._alone.at_once(lambda file: self._copy(file, place), files)
+            yield Bench([one for one in copies if one is not None], place, place)
 
-    def _replace(self, old: Sequence[Found], new: Path, final: str) -> bool:
-        """Put one object in the place of others, if they are still what they were."""
-        there = set(self._store.objects(final.rpartition("/")[0]))
-        if not there.issuperset(old):
+    def _copy(self, file: Placed, place: Path) -> Near | None:
+        """A copy of an object, as old as it is there; None where it is gone."""
+        path, data = place / PurePath(file.name).name, self._store.get(file.name)
+        if data is None:
+            return None
+        path.write_bytes(data)
+        os.utime(path, ns=(file.version[0], file.version[0]))
+        return Near(placed=file, path=path, shown=self._shown(file))
+
+    def replace(self, old: Sequence[Placed], new: Path, day: Day) -> bool:
+        """See `compact.Site`."""
+        final, hidden = (day.folder / new.name).as_posix(), f"{_OWN}/{new.name}"
+        before = {self._found[file.name] for file in old}
+        if not before.issubset(self._store.objects(day.folder.as_posix())):
             return False
-        hidden = f"{_OWN}/{new.name}"
         self._store.put(hidden, new.read_bytes())
-        told = {"new": final, "old": [one.name for one in old], "hidden": hidden}
-        self._store.put(_SWAP, json.dumps(told).encode())
+        swap: _Swap = {"new": final, "old": [file.name for file in old], "hidden": hidden}
+        self._store.put(_SWAP, json.dumps(swap).encode())
         self._alone.go_on()
         self._store.copy(hidden, final)
-        self._finish()
+        made = self._finish(swap)
+        kept = [one for one in self._days[day] if one not in before]
+        self._days[day] = kept if made is None else [*kept, made]
+        self._found.update({} if made is None else {final: made})
         return True
 
-    def _finish(self) -> None:
-        """Do the rest of what was begun, or nothing of it; first that which makes that sure."""
-        told = self._store.get(_SWAP)
-        if told is None:
-            return
-        swap = json.loads(told)
+    def _finish(self, swap: _Swap) -> Found | None:
+        """Do the rest of what was begun, or nothing of it; first that which makes that sure.
+
+        Returns:
+            The new object; None where that was not there yet.
+        """
         self._store.remove([swap["hidden"]])
         folder = swap["new"].rpartition("/")[0]
-        if swap["new"] in {one.name for one in self._store.objects(folder)}:
+        there = {one.name: one for one in self._store.objects(folder)}
+        made = there.get(swap["new"])
+        if made is not None:
             self._store.remove(swap["old"])
         self._store.remove([_SWAP])
+        return made
 
-    def _remove(self, days: dict[tuple[str, str], list[Found]], keep: Keep) -> None:
-        """Remove what is not to stay."""
-        if keep.days is None and keep.bytes is None:
-            return
+    def remove(self, keep: Keep) -> Removed:
+        """See `compact.Site`."""
         removed = Removed()
+        if keep.days is None and keep.bytes is None:
+            return removed
         files = [
-            KeptFile(PurePath(one.name), table, day.rpartition("=")[2], one.size)
-            for (table, day), found in days.items()
+            KeptFile(PurePath(one.name), day.table, day.date, one.size)
+            for day, found in self._days.items()
             for one in found
         ]
         old = to_go(files, keep, self._settled, removed, self._exported_ns)
-        names = [file.path.as_posix() for file in old]
-        self._alone.at_once(lambda name: self._store.remove([name]), names)
-        for name in names:
-            del self._found[name]
+        names = {file.path.as_posix() for file in old}
+        self._alone.at_once(lambda name: self._store.remove([name]), sorted(names))
+        for day, found in self._days.items():
+            self._days[day] = [one for one in found if one.name not in names]
         removed.files, removed.bytes = len(old), sum(file.size for file in old)
-        self._done.note_removed(removed)
         if keep.days is not None:
             self._forget(keep.days + STATES_DAYS)
+        return removed
 
     def _exported_ns(self, file: KeptFile) -> int:
         """When a process of an object was last exported, since the epoch."""
         self._alone.stay()
+        found = self._found[file.path.as_posix()]
+        placed = Placed(name=found.name, size=found.size, version=(found.mtime_ns,))
         with tempfile.TemporaryDirectory() as place:
-            found = self._fetch([self._found[file.path.as_posix()]], Path(place))
-            return max((at for one in found for at in said_by(one.path).looks.values()), default=0)
+            near = self._copy(placed, Path(place))
+            return 0 if near is None else max(said_by(near.path).looks.values(), default=0)
 
     def _forget(self, days: int) -> None:
         """Remove the books of processes that were not exported for so many days."""

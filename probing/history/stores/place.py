@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Protocol
 
 from ...rundir.folders import ProcessFolder
-from ..compaction.compact import Compacted, Limits, compact
+from ..compaction.folder import compact_folder
 from ..compaction.keep import Keep
+from ..compaction.outcome import Compacted, Limits
 from ..export import Exported, export_process
 from ..layout import is_url
 
@@ -45,7 +46,7 @@ class _Folder:
         """Nothing waits."""
 
     def compact(self, keep: Keep | None = None, limits: Limits | None = None) -> Compacted:
-        return compact(self._root, keep, limits)
+        return compact_folder(self._root, keep, limits)
 
 
 def place_of(name: str, env: Mapping[str, str]) -> Place:
