@@ -13,6 +13,7 @@ from probing.history.query import History
 from probing.history.stores.objects import Store, open_store
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from tests.harness.cards import card_of
+from tests.harness.late import late
 from tests.harness.ring_writer import save_names
 from tests.harness.s3_server import Line, make_bucket, s3_server
 
@@ -48,7 +49,8 @@ def ask(root: Path) -> Callable[[str], list[dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def line() -> Iterator[Line]:
-    """A server for all tests of a module."""
+    """A server of objects, for all tests of a module."""
+    late("moto", reason="of tests/history.txt")
     with s3_server() as line:
         yield line
 

@@ -96,6 +96,7 @@ class Compaction:
             for day in days:
                 small = [file for file in self._site.settled(day) if file.size < SMALL_BYTES]
                 self._put_together(day, small)
+        self._done.notes[:] = dict.fromkeys(self._done.notes)
         return self._done
 
     def _raw(self, day: Day) -> list[Placed]:

@@ -27,7 +27,7 @@ from ..compaction.keep import STATES_DAYS, Keep, KeptFile, Removed, to_go
 from ..compaction.merge import Near, Placed, footer_of
 from ..compaction.outcome import Compacted, Limits
 from ..compaction.settled import SILENT_S, Settled
-from ..layout import COMPACTOR, OWN, exporters_of, look_of, part_of, state_file
+from ..layout import COMPACTOR, OWN, exporters_of, is_merged, look_of, part_of, state_file
 from ..merged import said_by
 from ..scanning.listing import tables_in
 from .holding import Held, held
@@ -89,12 +89,18 @@ class _Objects:
         told = self._store.get(_SWAP)
         if told is not None:
             self._finish(json.loads(told))
+        self._clear()
         self._list()
         names = (PurePath(name).name for name in self._found)
         whose = {(part_of(name) or (look_of(name),))[0] for name in names} - {None}
         processes = sorted(str(process) for process in whose)
         states = self._alone.at_once(self._read_state, processes)
         self._states = dict(zip(processes, states, strict=True))
+
+    def _clear(self) -> None:
+        """Remove what a killed one has put where nobody looks, and then did not write down."""
+        names = [one.name for one in self._store.objects(_OWN)]
+        self._store.remove(name for name in names if is_merged(PurePath(name).name))
 
     def _list(self) -> None:
         """See all objects, by the folder of their day."""
@@ -175,8 +181,10 @@ class _Objects:
         before = {self._found[file.name] for file in old}
         if not before.issubset(self._store.objects(day.folder.as_posix())):
             return False
+        self._alone.stay()
         self._store.put(hidden, new.read_bytes())
         swap: _Swap = {"new": final, "old": [file.name for file in old], "hidden": hidden}
+        self._alone.go_on()
         self._store.put(_SWAP, json.dumps(swap).encode())
         self._alone.go_on()
         self._store.copy(hidden, final)

@@ -1,0 +1,92 @@
+"""Compactions of a store: whoever is killed and whoever asks meanwhile, each row is there once."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from probing.history.compaction.keep import Keep
+from probing.history.query import History
+from probing.history.stores import holding
+from probing.history.stores.bucket import bucket_of
+from probing.history.stores.objects import Store
+from probing.rundir.folders import ProcessFolder
+from tests.harness.ring_writer import RingWriter, trace_values, trace_writer
+
+Made = Callable[..., ProcessFolder]
+COMPACTION = "_probing/compaction"
+CALLS = """SELECT sum(coalesce(calls, 1)) AS calls, round(sum(coalesce(total_s, duration)), 9) AS s,
+  round(median(duration), 9) AS median_s, max(allocated_bytes) AS bytes, count(seq) AS numbers
+FROM torch_trace"""
+
+
+class Killed(BaseException):
+    """Whoever gets it does nothing more."""
+
+
+@contextlib.contextmanager
+def killed_at(store: Store, number: int) -> Iterator[None]:
+    """Have whoever changes a store be gone before a change, counted from 1, and all later ones."""
+    changes = itertools.count(1)
+
+    def until_killed(change: Callable[..., None]) -> Callable[..., None]:
+        def asked(*words: Any) -> None:
+            if next(changes) >= number:
+                raise Killed
+            change(*words)
+
+        return asked
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("put", "copy", "_remove"):
+            patch.setattr(store, name, until_killed(getattr(store, name)))
+        with contextlib.suppress(Killed):
+            yield
+
+
+def record(folder: ProcessFolder, writer: RingWriter, rows: int) -> None:
+    """Rows of old days, several calls of a module in each step, each as long as the others."""
+    for _ in range(rows):
+        values = trace_values(writer.written + 1)
+        changed = {"step": (writer.written + 1) // 8, "stage": 0, "duration_ns": 250_000_000}
+        writer.write(**{**values, **changed})
+    writer.save(folder.ring("torch_trace"))
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        pytest.param(Keep(), id="as they are"),
+    ],
+)
+def test_a_kill_before_any_change_costs_nothing(
+    ended: Made, url: str, store: Store, keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before each one in turn: the next one goes on, and nothing is left of those before."""
+    monkeypatch.setattr(holding, "_LEASE_NS", -1)  # the mark of who was killed is old at once
+    place, folder, writer = bucket_of(url, os.environ), ended(), trace_writer(capacity=4096)
+    died = 0
+    for number in itertools.count(1):
+        record(folder, writer, 8)
+        place.export(folder)
+        is_done = False
+        with killed_at(store, number):
+            done = place.compact(keep)
+            is_done = True
+        (row,) = History(url).query(CALLS, timeout_s=60).to_pylist()
+        rows = writer.written
+        assert (row["calls"], row["s"], row["median_s"]) == (rows, rows / 4, 0.25), number
+        assert row["bytes"] == rows << 20
+        if is_done:
+            break
+        died += 1
+    assert died > 10
+    assert (done.notes, done.is_complete) == ([], True)
+    assert row["numbers"] == (rows if keep.whole_days is None else 0)
+    assert store.objects(COMPACTION) == []
+    assert sum("torch_trace" in one.name for one in store.objects("project=train")) == 1
