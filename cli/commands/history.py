@@ -175,8 +175,9 @@ def compact(
     go on meanwhile, and it may be killed at any moment; other engines see the folder as it is, so
     ask nothing by them meanwhile. With --timeout nothing more is begun after so many seconds.
 
-    --roll-up makes one row of all calls of a module in a step: the median of their times stays,
-    with how many they were and what they took together; when each was, and its own time, are gone.
+    --roll-up makes one row of all calls of a module in a step, in a folder as in a store: the
+    median of their times stays, with how many they were and what they took together; when each was,
+    and its own time, are gone.
     """
     refuse_target(context)
     place = _place(folder)

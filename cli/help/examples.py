@@ -141,6 +141,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "probing history compact /shared/probing",
         "probing history compact /shared/probing --keep-days 30 --keep-bytes 500GiB",
         "probing history compact /shared/probing --roll-up 14",
+        "probing history compact s3://bucket/probing --roll-up 14",
     ),
     "history iceberg": (
         "probing history iceberg /shared/probing",

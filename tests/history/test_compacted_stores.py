@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from probing.errors import HistoryBusy
 from probing.history.compaction.keep import Keep
 from probing.history.query import History
 from probing.history.stores import holding
 from probing.history.stores.bucket import bucket_of
+from probing.history.stores.holding import held
 from probing.history.stores.objects import Store
 from probing.rundir.folders import ProcessFolder
 from tests.harness.ring_writer import RingWriter, trace_values, trace_writer
@@ -61,7 +63,8 @@ def record(folder: ProcessFolder, writer: RingWriter, rows: int) -> None:
 @pytest.mark.parametrize(
     "keep",
     [
-        pytest.param(Keep(), id="as they are"),
+        pytest.param(Keep(), marks=pytest.mark.nightly, id="as they are"),
+        pytest.param(Keep(whole_days=1), id="rolled up"),
     ],
 )
 def test_a_kill_before_any_change_costs_nothing(
@@ -90,3 +93,58 @@ def test_a_kill_before_any_change_costs_nothing(
     assert row["numbers"] == (rows if keep.whole_days is None else 0)
     assert store.objects(COMPACTION) == []
     assert sum("torch_trace" in one.name for one in store.objects("project=train")) == 1
+
+
+def test_a_second_roll_up_is_refused(ended: Made, url: str, store: Store) -> None:
+    """As long as another one lives; nothing is changed by it."""
+    place, folder = bucket_of(url, os.environ), ended()
+    record(folder, trace_writer(), 16)
+    place.export(folder)
+    before = store.objects()
+    with (
+        held(store, f"{COMPACTION}/lock", wait_s=0, busy="it is held"),
+        pytest.raises(HistoryBusy, match="is being compacted by another process"),
+    ):
+        place.compact(Keep(whole_days=1))
+    assert store.objects() == before
+    assert place.compact(Keep(whole_days=1)).rolled_rows == 16
+
+
+def test_a_query_whose_rows_are_rolled_up_begins_again(ended: Made, url: str, store: Store) -> None:
+    """It has listed the objects of before: it answers by the rows that stand for theirs."""
+    place, folder = bucket_of(url, os.environ), ended()
+    record(folder, trace_writer(), 16)
+    place.export(folder)
+    wanted = History(url).query(CALLS, timeout_s=60).to_pylist()
+    history = History(url)
+    first = history.source.files
+
+    def listed(folders: Any) -> list[str]:
+        found = first(folders)
+        history.source.files = first
+        assert place.compact(Keep(whole_days=1)).rolled_rows == 16
+        return found
+
+    history.source.files = listed
+    (row,) = history.query(CALLS, timeout_s=60).to_pylist()
+    assert row == {**wanted[0], "numbers": 0}
+
+
+def test_rolled_up_objects_are_not_read_again(
+    ended: Made, url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing is new, a roll-up gets no object but what says how far exports are."""
+    place, folder = bucket_of(url, os.environ), ended()
+    record(folder, trace_writer(), 16)
+    place.export(folder)
+    place.compact(Keep(whole_days=1))
+    got: list[str] = []
+    get = store.get
+
+    def noted(name: str) -> bytes | None:
+        got.append(name)
+        return get(name)
+
+    monkeypatch.setattr(store, "get", noted)
+    assert place.compact(Keep(whole_days=1)).rolled_rows == 0
+    assert not [name for name in got if name.endswith(".parquet")]

@@ -36,13 +36,20 @@ DAY_S = 86_400
 COUNTS = "SELECT count(*) AS n, count(DISTINCT seq) AS each_once FROM torch_trace"
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(200, marks=pytest.mark.nightly)])
-def test_no_kill_loses_or_doubles_a_row(tmp_path: Path, kills: int) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("5",),
+        pytest.param(("200",), marks=pytest.mark.nightly),
+        pytest.param(("100", "1"), marks=pytest.mark.nightly, id="rolled up"),
+    ],
+)
+def test_no_kill_loses_or_doubles_a_row(tmp_path: Path, words: tuple[str, ...]) -> None:
     """A query after each kill finds the rows that were exported by then, each once."""
     history = tmp_path / "history"
     argv = [sys.executable, str(program_path("killed_compactions")), str(tmp_path / "home")]
     done = subprocess.run(
-        [*argv, str(history), str(kills)],
+        [*argv, str(history), *words],
         env=clean_env(tmp_path / "home"),
         capture_output=True,
         text=True,

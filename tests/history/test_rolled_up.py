@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs
 
 from probing.cli.questions.library import QUESTIONS
 from probing.cli.questions.records import put_in
 from probing.errors import UsageError
 from probing.history.compaction import merge as merging
-from probing.history.compaction.folder import compact_folder
 from probing.history.compaction.keep import Keep
 from probing.history.compaction.outcome import Limits
-from probing.history.export import export_process
+from probing.history.layout import is_url
+from probing.history.query import History
+from probing.history.stores.objects import Store, open_store
+from probing.history.stores.place import Place, place_of
 from probing.rundir.folders import ProcessFolder
 from tests.harness.ring_writer import CLOCK_OFFSET_NS, trace_values, trace_writer
 
@@ -26,13 +29,35 @@ Ask = Callable[[str], list[dict[str, Any]]]
 DAY_NS = 86_400 * 10**9
 CALLS = 3
 """Calls of a module in a step."""
-MEDIANS = """SELECT module, stage, round(median(duration), 9) AS s, sum(coalesce(calls, 1)) AS calls
+MEDIANS = """SELECT module, stage, round(median(duration), 9) AS s,
+  sum(coalesce(calls, 1)) AS calls, round(sum(coalesce(total_s, duration)), 12) AS total_s,
+  max(allocated_bytes) AS bytes
 FROM torch_trace GROUP BY ALL ORDER BY ALL"""
+
+
+@pytest.fixture(params=["folder", "store"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """Where the history is."""
+    of = {"folder": "root", "store": "url"}[request.param]
+    return place_of(str(request.getfixturevalue(of)), os.environ)
+
+
+@pytest.fixture
+def files(place: Place) -> Store:
+    """Its files, each with its name, as those of a store are."""
+    local = Store(place.name, fs.LocalFileSystem, place.name)
+    return open_store(place.name) if is_url(place.name) else local
+
+
+@pytest.fixture
+def ask(place: Place) -> Ask:
+    """Rows of the history."""
+    return lambda sql: History(place.name).query(sql, timeout_s=60).to_pylist()
 
 
 @pytest.fixture
 def exported(
-    ended: Callable[..., ProcessFolder], root: Path
+    ended: Callable[..., ProcessFolder], place: Place
 ) -> Callable[[int, int], ProcessFolder]:
     """Exports so many steps of a day, a file for each ten."""
     folder, writer = ended(), trace_writer(capacity=4096)
@@ -50,14 +75,14 @@ def exported(
                     writer.write(**{**trace_values(number), **changed, **times})
             if step % 10 == 9:
                 writer.save(folder.ring("torch_trace"))
-                export_process(folder, root)
+                place.export(folder)
         return folder
 
     return export
 
 
 def test_medians_stay_and_no_call_is_lost(
-    exported: Callable[[int, int], ProcessFolder], root: Path, ask: Ask,
+    exported: Callable[[int, int], ProcessFolder], place: Place, ask: Ask,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Also of steps that two pieces of a file share; again, it is the same; new days stay."""
@@ -65,7 +90,7 @@ def test_medians_stay_and_no_call_is_lost(
     folder = exported(20, 5)
     wanted = ask(MEDIANS)
     exported(10, 0)
-    done = compact_folder(root, Keep(whole_days=2))
+    done = place.compact(Keep(whole_days=2))
     assert (done.rolled_rows, done.notes) == (20 * CALLS * 2, [])
     rows = ask("SELECT * FROM torch_trace WHERE calls IS NOT NULL ORDER BY step, module")
     assert len(rows) == 20 * 2
@@ -77,27 +102,57 @@ def test_medians_stay_and_no_call_is_lost(
     found = ask(MEDIANS.replace("GROUP", f"WHERE day = '{rows[0]['day']}' GROUP"))
     assert found == wanted
     assert ask("SELECT count(*) AS n FROM torch_trace WHERE calls IS NULL") == [{"n": 60}]
-    assert compact_folder(root, Keep(whole_days=2)).rolled_rows == 0
-    compact_folder(root)
+    assert place.compact(Keep(whole_days=2)).rolled_rows == 0
+    place.compact()
     exported(10, 5)
-    assert compact_folder(root, Keep(whole_days=2)).rolled_rows == 10 * CALLS * 2
-    assert export_process(folder, root).notes == ()
+    assert place.compact(Keep(whole_days=2)).rolled_rows == 10 * CALLS * 2
+    assert place.export(folder).notes == ()
     assert ask("SELECT sum(coalesce(calls, 1)) AS n FROM torch_trace") == [{"n": 240}]
+    if is_url(place.name):  # a store is told once what a process is that has ended
+        return
     assert ask("SELECT exported FROM exports WHERE name = 'torch_trace'") == [{"exported": 240}]
     for one in QUESTIONS:
         ask(put_in(one.sql, {}, one.parameters))
 
 
-def test_what_may_not_be_is_left(
-    exported: Callable[[int, int], ProcessFolder], root: Path, ask: Ask
+def test_rows_that_come_meanwhile_are_left_for_the_next_time(
+    exported: Callable[[int, int], ProcessFolder], place: Place, ask: Ask
 ) -> None:
-    """A damaged file stays and is told; nothing is begun once the time is up; no day, no store."""
+    """Exports and queries go on: whatever is asked between two things that are done, is there."""
+    exported(10, 5)
+    seen: list[int] = []
+
+    def meanwhile() -> bool:
+        seen.extend(row["n"] for row in ask("SELECT sum(coalesce(calls, 1)) AS n FROM torch_trace"))
+        exported(10, 5)
+        return False
+
+    done = place.compact(Keep(whole_days=2), Limits(is_asked=meanwhile))
+    assert (done.rolled_rows, done.notes) == (10 * CALLS * 2, [])
+    assert seen == [60 * (number + 1) for number in range(len(seen))]
+    assert len(seen) > 1
+    assert place.compact(Keep(whole_days=2)).rolled_rows == 60 * len(seen)
+    assert ask("SELECT sum(calls) AS n FROM torch_trace") == [{"n": 60 * (len(seen) + 1)}]
+
+
+def test_what_may_not_be_is_left(
+    exported: Callable[[int, int], ProcessFolder], place: Place, files: Store
+) -> None:
+    """A damaged file stays and is told, once; nothing is begun once the time is up; no day."""
     exported(30, 5)
-    torn, *_ = sorted(root.glob("project=*/job=*/table=torch_trace/day=*/*.parquet"))
-    torn.write_bytes(torn.read_bytes()[:-30])
-    assert compact_folder(root, Keep(whole_days=1), Limits(until_s=0)).rolled_rows == 0
-    done = compact_folder(root, Keep(whole_days=1))
+    torn = next(one.name for one in files.objects("project=train") if "torch_trace" in one.name)
+    files.put(torn, (files.get(torn) or b"")[:-30])
+    assert place.compact(Keep(whole_days=1), Limits(until_s=0)).rolled_rows == 0
+    done = place.compact(Keep(whole_days=1))
     assert done.rolled_rows == 20 * CALLS * 2
-    assert str(torn) in " ".join(done.notes)
+    assert [f"{place.name}/{torn}" in note for note in done.notes] == [True]
+    exported(10, 5)
+    whole = [one.name for one in files.objects("project=train") if "torch_trace" in one.name]
+    merged = next(name for name in whole if "merged-" in name)
+    files.put(merged, (files.get(merged) or b"")[:-30])
+    done = place.compact(Keep(whole_days=1))
+    assert done.rolled_rows == 10 * CALLS * 2
+    assert [sum(name in note for note in done.notes) for name in (torn, merged)] == [1, 1]
+    assert {torn, merged} <= {one.name for one in files.objects("project=train")}
     with pytest.raises(UsageError, match="one day at least"):
         Keep(whole_days=0)

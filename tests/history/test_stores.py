@@ -427,9 +427,12 @@ def test_no_kill_loses_or_doubles_a_row(
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1000)  # among much else
-def test_no_killed_compaction_loses_or_doubles_a_row(url: str, tmp_path: Path) -> None:
-    """Nor does a query see anything else meanwhile."""
-    told = run_program("killed_compactions", tmp_path, url, 30)
+@pytest.mark.parametrize("roll_up", [(), (1,)])
+def test_no_killed_compaction_loses_or_doubles_a_row(
+    url: str, tmp_path: Path, roll_up: tuple[int, ...]
+) -> None:
+    """Nor does a query see anything else meanwhile; also of rows that are rolled up."""
+    told = run_program("killed_compactions", tmp_path, url, 30, *roll_up)
     assert told["died"] > 0, told
     assert told["seen"] == told["wanted"], told
     assert told["notes"] == [], told

@@ -38,11 +38,6 @@ class Bucket:
 
     def compact(self, keep: Keep | None = None, limits: Limits | None = None) -> Compacted:
         """See `place.Place`."""
-        if keep is not None and keep.whole_days is not None:
-            raise UsageError(
-                f"rows are rolled up in a folder, and {self.name} is a store.",
-                help="Roll them up before they are copied there.",
-            )
         return compact_store(self._spool.store, keep, limits)
 
 
