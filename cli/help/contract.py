@@ -117,7 +117,7 @@ OUTPUTS: Mapping[str, Output] = {
     "history show": Output(record="cli.reports.run.kept:RunOnOneScreen"),
     "history query": Output(shape="rows"),
     "history diff": _DIFF,
-    "history compact": Output(record="history.compaction.compact:Compacted"),
+    "history compact": Output(record="history.compaction.outcome:Compacted"),
     "history iceberg": Output(record="history.iceberg.outcome:Committed"),
 }  # fmt: skip
 """Of every command that asks a process or a history. Actions beside `act lr` answer as it does."""

@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,12 +26,12 @@ from ..compaction.compact import Bench, Compaction, Day
 from ..compaction.keep import STATES_DAYS, Keep, KeptFile, Removed, to_go
 from ..compaction.merge import Near, Placed, footer_of
 from ..compaction.outcome import Compacted, Limits
-from ..compaction.settled import SILENT_S, Settled
-from ..layout import COMPACTOR, OWN, exporters_of, is_merged, look_of, part_of, state_file
+from ..layout import COMPACTOR, OWN, exporters_of, is_merged
 from ..merged import said_by
 from ..scanning.listing import tables_in
 from .holding import Held, held
 from .objects import Found, Store
+from .settled import settled_in
 
 _OWN = f"{OWN}/{COMPACTOR}"
 _SWAP = f"{_OWN}/swap.json"
@@ -81,8 +81,7 @@ class _Objects:
         self._store, self._alone, self._tables = store, alone, tables
         self._days: dict[Day, list[Found]] = {}
         self._found: dict[str, Found] = {}
-        self._settled = Settled(self._state, self._is_silent)
-        self._states: dict[str, Any] = {}
+        self._settled = settled_in(store, self._found)
 
     def begin(self) -> None:
         """See `compact.Site`."""
@@ -91,11 +90,7 @@ class _Objects:
             self._finish(json.loads(told))
         self._clear()
         self._list()
-        names = (PurePath(name).name for name in self._found)
-        whose = {(part_of(name) or (look_of(name),))[0] for name in names} - {None}
-        processes = sorted(str(process) for process in whose)
-        states = self._alone.at_once(self._read_state, processes)
-        self._states = dict(zip(processes, states, strict=True))
+        self._settled.read_ahead(map(PurePath, self._found), self._alone.at_once)
 
     def _clear(self) -> None:
         """Remove what a killed one has put where nobody looks, and then did not write down."""
@@ -112,21 +107,7 @@ class _Objects:
                 if one.name.endswith(".parquet"):
                     days[Day(table, PurePath(one.name).parent)].append(one)
         self._days = dict(days)
-        self._found = {one.name: one for found in days.values() for one in found}
-
-    def _read_state(self, process: str) -> Any:
-        data = self._store.get(state_file(Path(), process).as_posix())
-        with contextlib.suppress(ValueError):
-            return None if data is None else json.loads(data)
-        return None
-
-    def _state(self, process: str) -> Any:
-        return self._states.get(process)
-
-    def _is_silent(self, path: PurePath) -> bool:
-        """Whether an object was not put for twice as long as its spool knows of it."""
-        at_ns = self._found[path.as_posix()].mtime_ns
-        return at_ns < (time.time() - 2 * SILENT_S) * 1e9
+        self._found.update((one.name, one) for found in days.values() for one in found)
 
     def days(self) -> list[Day]:
         """See `compact.Site`."""
