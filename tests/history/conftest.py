@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ from tests.harness.s3_server import Line, make_bucket, s3_server
 
 NOBODY = 2**22 + 1
 """The kernel gives no such number: a process that has ended."""
+STORED = "all runs/it's [a]* 100%25"
+"""Where in a bucket a history is; what is special in a name, a pattern or an address is in it."""
 _numbers = itertools.count(1)
 
 
@@ -56,7 +59,12 @@ def line() -> Iterator[Line]:
 
 
 @pytest.fixture
-def url(line: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+def url(
+    line: Line,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> str:
     """A place in a bucket of its own; its spool is in the folder of the test."""
     line.is_down, line.cut = False, (b"", 0)
     name = f"bucket-{next(_numbers)}"
@@ -65,10 +73,20 @@ def url(line: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "anybody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("PROBING_HISTORY_SPOOL", str(tmp_path / "spool"))
-    return f"s3://{name}/all runs/it's [a]"
+    return f"s3://{name}/{getattr(request, 'param', STORED)}"
 
 
 @pytest.fixture
 def store(url: str) -> Store:
     """The store at that place."""
     return open_store(url)
+
+
+@pytest.fixture(scope="module")
+def no_threads_of_pyiceberg() -> Iterator[None]:
+    """End the threads by which it reads."""
+    yield
+    concurrent = importlib.import_module("pyiceberg.utils.concurrent")
+    if (executor := concurrent.ExecutorFactory._instance) is not None:
+        executor.shutdown()
+        concurrent.ExecutorFactory._instance = None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from probing.history.stores.objects import open_store
 from probing.rundir.folders import ProcessFolder
 from tests.harness.late import late
 from tests.harness.ring_writer import trace_writer
-from tests.harness.s3_server import Line, make_bucket, s3_server
+from tests.harness.s3_server import Line
 from tests.harness.targets import ROOT
 from tests.history.programs.answering import rows_of
 
@@ -32,7 +31,6 @@ pytest.importorskip("sqlglot", reason="of tests/history.txt")
 from probing.history.engines.asking import ask  # noqa: E402
 
 pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(1000)]
-_numbers = itertools.count(1)
 COUNTED = "SELECT count(*) AS n, count(DISTINCT rank * 100 + seq) AS d FROM torch_trace"
 STATEMENTS = (
     "SELECT count(*) AS n FROM torch_trace",
@@ -51,31 +49,6 @@ STATEMENTS = (
     "WITH most AS (SELECT run, max(seq) AS seq FROM torch_trace GROUP BY run)"
     " SELECT run, t.duration * 1e3 AS ms FROM torch_trace t JOIN most USING (run, seq)",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def line() -> Iterator[Line]:
-    """A server for all tests of this module."""
-    with s3_server() as line:
-        yield line
-
-
-@pytest.fixture
-def url(
-    line: Line,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-) -> str:
-    """A place in a bucket of its own."""
-    line.is_down = False
-    name = f"asked-{next(_numbers)}"
-    make_bucket(line, name)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{line.port}")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "anybody")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("PROBING_HISTORY_SPOOL", str(tmp_path / "spool"))
-    return f"s3://{name}/{getattr(request, 'param', 'all runs/it is [a]* 100%25')}"
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +24,13 @@ from tests.harness.late import Late, late
 from tests.harness.ring_writer import trace_values, trace_writer
 from tests.harness.targets import DEADLINE_S, clean_env, program_path, run_command
 
-concurrent = late("pyiceberg.utils.concurrent", reason="of tests/history.txt")
+late("pyiceberg", reason="of tests/history.txt")
+pytestmark = pytest.mark.usefixtures("no_threads_of_pyiceberg")
 catalog = Late("probing.history.iceberg.catalog")
 committing = Late("probing.history.iceberg.committing")
 places = Late("probing.history.iceberg.places")
 
 Ask = Callable[[str], list[dict[str, Any]]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_threads_stay() -> Iterator[None]:
-    """End the threads by which pyiceberg reads."""
-    yield
-    if (executor := concurrent.ExecutorFactory._instance) is not None:
-        executor.shutdown()
-        concurrent.ExecutorFactory._instance = None
 
 
 @pytest.fixture

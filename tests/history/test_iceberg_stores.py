@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +27,14 @@ from tests.harness.s3_server import Line
 from tests.harness.targets import DEADLINE_S, clean_env, program_path, run_command
 
 late("moto", reason="of tests/history.txt")
-concurrent = late("pyiceberg.utils.concurrent", reason="of tests/history.txt")
+late("pyiceberg", reason="of tests/history.txt")
+pytestmark = pytest.mark.usefixtures("no_threads_of_pyiceberg")
 sql = Late("pyiceberg.catalog.sql")
 committing = Late("probing.history.iceberg.committing")
 places = Late("probing.history.iceberg.places")
 
 LOCK = "_probing/iceberg/lock"
 DATABASE = "_probing/iceberg/catalog.db"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_threads_stay() -> Iterator[None]:
-    """End the threads by which pyiceberg reads."""
-    yield
-    if (executor := concurrent.ExecutorFactory._instance) is not None:
-        executor.shutdown()
-        concurrent.ExecutorFactory._instance = None
 
 
 @pytest.fixture
