@@ -60,6 +60,21 @@ def test_processes_of_no_job_are_not_compared() -> None:
     assert named.cohorts == (report.alone,)
 
 
+def test_a_rank_that_trains_is_not_compared_with_one_that_only_evaluates() -> None:
+    """It has more to do in each step, and nobody waits for it."""
+    job = [dataclasses.replace(one, collectives=()) for one in ddp_job(4)]
+    for one in (2, 3):
+        steps = [
+            dataclasses.replace(s, duration_s=0.03, phases={"forward": 0.03})
+            for s in job[one].steps
+        ]
+        job[one] = dataclasses.replace(job[one], steps=tuple(steps), spans=())
+    report = find_stragglers(job)
+    assert report.stragglers == ()
+    assert report.cohorts == ((0, 1), (2, 3))
+    assert find_stragglers([job[0], job[2]]).alone == (0, 2)
+
+
 def on_devices(job: list[RankTimes], *, ranks: int) -> list[RankTimes]:
     """The same, where devices do the collectives and the hosts only queue them.
 

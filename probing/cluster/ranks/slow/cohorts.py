@@ -1,9 +1,10 @@
 """Which ranks do the same work, so that they can be compared.
 
-Rules of this file: pure. Ranks of one cohort take part in the same kinds of collectives, and send
-messages to, and receive them from, ranks of the same cohorts. So the replicas of a pipeline's stage
-are compared, and its stages are not: which of two neighbors comes first is told by their numbers.
-Neighbors that exchange, as in a ring or at the edges of a grid, both begin alike: neither is first.
+Rules of this file: pure. Ranks of one cohort take part in the same kinds of collectives, send
+messages to, and receive them from, ranks of the same cohorts, and train, or do not. So the replicas
+of a pipeline's stage are compared, and its stages are not: which of two neighbors comes first is
+told by their numbers. Neighbors that exchange, as in a ring or at the edges of a grid, both begin
+alike: neither is first.
 """
 
 from __future__ import annotations
@@ -49,13 +50,14 @@ def _numbered(values: Iterable[Hashable]) -> list[int]:
 
 
 def _kinds(one: RankTimes, *, is_linked: bool) -> Hashable:
-    """The job and the kinds of collectives of a rank.
+    """The job, the kinds of collectives of a rank, and whether it goes backward in its steps.
 
     A process of no job that takes part in none is alone: it shares no work with others.
     """
     kinds = frozenset((c.op, c.size) for c in one.collectives if c.op not in MESSAGES)
     is_of_none = isinstance(one.rank, str) and one.job is None and not kinds and not is_linked
-    return one.rank if is_of_none else (one.job, kinds)
+    trains = any(step.phases.get("backward", 0.0) > 0.0 for step in one.steps)
+    return one.rank if is_of_none else (one.job, kinds, trains)
 
 
 def _messages(one: RankTimes) -> dict[int, dict[int, list[Collective]]]:
