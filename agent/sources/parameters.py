@@ -8,6 +8,7 @@ referenced.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...messages.common import LiveRows
@@ -39,7 +40,8 @@ def rows(question: LiveQuestion) -> LiveRows:
 def _rows(recording: Recording) -> list[Row]:
     """One row per parameter of the models, then one per parameter that only an optimizer has."""
     roots = outermost(recording.objects.roots.alive()) or found_roots()
-    named = [(root, *one) for root in roots for one in _named(root)]
+    named = [(root, *one) for root in roots for one in _named(root, "", set())]
+    named += [(root, *one) for root in roots for one in _kept_aside(root)]
     # Without those of other threads, as in Hogwild: each of them has the same parameters.
     owners = _owners(recording, recording.objects.counted_optimizers())
     if any(parameter.requires_grad and id(parameter) not in owners for *_, parameter in named):
@@ -114,13 +116,29 @@ def _owners(recording: Recording, optimizers: list[Optimizer]) -> dict[int, list
     return found
 
 
-def _named(root: Module) -> list[tuple[str, Any]]:
-    return [
-        (f"{prefix}.{name}" if prefix else name, parameter)
-        for prefix, module in walk(root, "", set())
-        for name, parameter in list(module._parameters.items())
-        if parameter is not None
-    ]
+def _named(root: Module, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """The parameters of a module and of those below it, but for those of modules seen before."""
+    for prefix, module in walk(root, path, seen):
+        for name, parameter in list(module._parameters.items()):
+            if parameter is not None:
+                yield f"{prefix}.{name}" if prefix else name, parameter
+
+
+def _kept_aside(root: Module) -> Iterator[tuple[str, Any]]:
+    """The parameters of modules that one of a root keeps in a plain list, tuple or dictionary.
+
+    They are called with it, and neither `parameters()` nor a checkpoint knows of them.
+    """
+    inside = list(walk(root, "", set()))
+    seen = {id(module) for _, module in inside}
+    for prefix, module in inside:
+        for name, value in list(vars(module).items()):
+            if name == "_modules" or type(value) not in {list, tuple, dict}:
+                continue
+            for key, one in list(value.items() if type(value) is dict else enumerate(value)):
+                if not issubclass(type(one), sys.modules["torch"].nn.Module):
+                    break
+                yield from _named(one, f"{prefix}.{name}[{key}]".lstrip("."), seen)
 
 
 def _row(

@@ -152,12 +152,16 @@ HOOKS = Table(
 PARAMETERS = Table(
     name="parameters",
     kind="live",
-    doc="Every parameter of every root in `python.models`, and those that only an optimizer"
-    " has. Its data is not read.",
+    doc="Every parameter of every root in `python.models`, of what a module of it keeps in a plain"
+    " list, tuple or dictionary, and those that only an optimizer has. Its data is not read.",
     columns=(
         _MODEL,
         text("root", "The class of the root; NULL of what is in no model."),
-        text("parameter", "Its qualified name in the root; else its place in the optimizer."),
+        text(
+            "parameter",
+            "Its qualified name in the root, as `experts[0].weight` of what is in a list; else its"
+            " place in the optimizer.",
+        ),
         count("numel", "How many numbers it holds; NULL while it has no shape yet."),
         size("bytes", "What they take."),
         text("dtype", "Its type."),

@@ -21,7 +21,7 @@ def test_each_parameter_has_what_trains_it(
     target.wait_for_step(40)
     process = probing.connect(target.pid)
     rows = {row["parameter"]: row for row in process.live("parameters").dicts()}
-    assert len(rows) == 10
+    assert len(rows) == 12
     told = {
         name: (row["trainable"], row["optimizers"], row["optimizer"], row["has_state"])
         for name, row in rows.items()
@@ -33,7 +33,10 @@ def test_each_parameter_has_what_trains_it(
         "unused.weight": (True, 1, "first", False),
         "wrapped.weight": (True, 1, "inner", True),
         "head.weight": (True, 0, None, None),
+        "aside[0].0.weight": (True, 0, None, None),
     }
+    assert rows["aside[0].0.weight"]["root"] == rows["head.weight"]["root"] == "Net"
+    assert rows["aside[0].0.weight"]["has_gradient"]
     assert rows["shared.weight"]["version"] >= 2 * 40
     assert rows["unused.weight"]["version"] < 8
     assert rows["unused.weight"]["gradient_version"] is None

@@ -1,4 +1,4 @@
-"""Trains parts of a model by one optimizer, by two, by one in another, and by none, for ever."""
+"""Trains parts of a model by one optimizer, by two, by one in another, by none, for ever."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ class Net(nn.Module):
         self.norm, self.other = nn.BatchNorm1d(4, affine=False), nn.BatchNorm1d(4, affine=False)
         self.wrapped = nn.Linear(4, 4)
         self.head = nn.Linear(4, 1)
+        self.aside = [nn.Sequential(nn.Linear(1, 1)), self]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.wrapped(self.drop(self.shared(self.frozen(x)))))
+        return self.aside[0](self.head(self.wrapped(self.drop(self.shared(self.frozen(x))))))
 
 
 class Around(torch.optim.Optimizer):

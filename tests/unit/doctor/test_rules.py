@@ -179,6 +179,8 @@ CASES = (
     # numbers: parameters and modes
     Case("no-optimizer", parameters({"optimizers": 0, "optimizer": None, "has_state": None}),
          "likely", None, "first.weight"),
+    Case("no-optimizer", parameters({"optimizers": 0, "optimizer": None, "has_state": None,
+         "parameter": "experts[0].up.weight"}), "likely", None, "experts[0].up.weight"),
     Case("no-optimizer", parameters({"optimizers": 0, "has_gradient": False, "model": "teacher"}),
          None),
     Case("no-optimizer", parameters({"optimizers": 0, "optimizer": None, "version": 1},

@@ -47,6 +47,10 @@ _LAST_EXCHANGE = (
     " (SELECT max(bytes) FROM python.collectives WHERE step > {since}) AS most"
 )
 _AVERAGES = "DistributedDataParallel"
+_OF_A_LIST = (
+    "Keep these modules in a torch.nn.ModuleList or ModuleDict: model.parameters() and state_dict()"
+    " know nothing of those in a plain list."
+)
 
 
 def _no_optimizer(facts: Facts) -> Iterator[Sign]:
@@ -72,6 +76,7 @@ def _no_optimizer(facts: Facts) -> Iterator[Sign]:
             f"{total:,} numbers; they were changed {_versions(found)} times, as they were made",
         ),
         weight=0.7,
+        fix=_OF_A_LIST if all("[" in row["parameter"] for row in found) else "",
     )
 
 
