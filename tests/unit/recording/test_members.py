@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import SimpleNamespace
 from typing import cast
 
@@ -37,3 +38,18 @@ def test_a_new_optimizer_is_of_the_model_as_it_is_now() -> None:
     assert members.is_trained(model)
     assert members.roots_of(second, members.known(second)) == [(model, (1, 1, 1))]
     del replaced
+
+
+def test_a_model_is_called_where_one_that_is_gone_has_been() -> None:
+    """It may have the same address: it is not taken for that, and comes after those before it."""
+    members = Members(cast("Recording", SimpleNamespace(objects=Objects())))
+    gone, other, model = (torch.nn.Linear(2, 2) for _ in range(3))
+    members.called[id(model)] = (weakref.ref(gone), (1, 1, 1))
+    del gone
+    members.root_called(other, (2, 2, 2))
+    members.root_called(model, (3, 3, 3))
+    members.root_called(other, (2, 2, 2))
+    assert [(of(), ids) for of, ids in members.called.values()] == [
+        (other, (2, 2, 2)),
+        (model, (3, 3, 3)),
+    ]
