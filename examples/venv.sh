@@ -52,9 +52,6 @@ if [ ! -e "$stamp" ] || [ -n "$(find $sources probing/ring/*.[ch] -newer "$stamp
     fi
     touch "$VENV/.installed" "$stamp"
 fi
-page=probing/page/static/sources.txt
-made_of="build_backend.py probing/page/src probing/page/package.json probing/page/package-lock.json"
-if [ -n "$extras" ] && { [ ! -e "$page" ] || [ -n "$(find $made_of -newer "$page")" ]; }; then
-    "$VENV/bin/python" build_backend.py  # the page, unless only the times of its sources are others
-    [ ! -e "$page" ] || touch "$page"
+if [ -n "$extras" ]; then
+    "$VENV/bin/python" build_backend.py  # the page, where its sources have changed
 fi

@@ -132,13 +132,30 @@ def _kept_aside(root: Module) -> Iterator[tuple[str, Any]]:
     inside = list(walk(root, "", set()))
     seen = {id(module) for _, module in inside}
     for prefix, module in inside:
-        for name, value in list(vars(module).items()):
-            if name == "_modules" or type(value) not in {list, tuple, dict}:
-                continue
-            for key, one in list(value.items() if type(value) is dict else enumerate(value)):
-                if not issubclass(type(one), sys.modules["torch"].nn.Module):
-                    break
-                yield from _named(one, f"{prefix}.{name}[{key}]".lstrip("."), seen)
+        for path, one in _in_containers(module):
+            yield from _named(one, f"{prefix}.{path}" if prefix else path, seen)
+
+
+def _in_containers(module: Module) -> Iterator[tuple[str, Module]]:
+    """The modules in plain lists, tuples and dictionaries of a module, which begin with one."""
+    for name, value in list(vars(module).items()):
+        if name == "_modules" or type(value) not in {list, tuple, dict} or not _has_modules(value):
+            continue
+        for key, one in list(value.items() if type(value) is dict else enumerate(value)):
+            if not _is_module(one):
+                break
+            yield f"{name}[{key}]", one
+
+
+def _has_modules(values: Any) -> bool:
+    """Whether it begins with a module; of what is large nothing more is looked at, or copied."""
+    for one in values.values() if type(values) is dict else values:
+        return _is_module(one)
+    return False
+
+
+def _is_module(value: object) -> bool:
+    return issubclass(type(value), sys.modules["torch"].nn.Module)
 
 
 def _row(

@@ -39,6 +39,7 @@ _MEMORY = "memory"
 """What DuckDB calls a database in memory."""
 _MOST_THREADS = 4
 _TRIES = 5
+R = TypeVar("R")
 _READS_ANY = re.compile(r"query", re.IGNORECASE)
 """What a statement has in it that reads a table without naming it: `query`, `query_table`."""
 _LOOK_S = 5.0
@@ -143,18 +144,14 @@ class History:
             timeout_s=timeout_s,
             memory_mib=statement_memory_mib(),
         )
-        tries = _TRIES
-        while True:
+
+        def start() -> Q:
             query = kind((), context, max_rows=max_rows, max_bytes=None)
             query.history = self
-            tries -= 1
-            try:
-                query.start()
-            except HistoryBusy:
-                if not tries:
-                    raise
-            else:
-                return query
+            query.start()
+            return query
+
+        return again_if_replaced(start)
 
     def tables(self) -> tuple[Table, ...]:
         """Every table; one that a newer version has exported has the columns of its files."""
@@ -211,6 +208,18 @@ class History:
                 files.remove(name)
         self._left_out.add(name)
         self.notes.append(f"the file {name} is damaged, and left out: {why}")
+
+
+def again_if_replaced(attempt: Callable[[], R]) -> R:
+    """What an attempt returns; it begins again, some times, where files that it reads are replaced.
+
+    Raises:
+        HistoryBusy: They were, each time.
+    """
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(HistoryBusy):
+            return attempt()
+    return attempt()
 
 
 def statement_memory_mib() -> int:

@@ -25,9 +25,13 @@ def _explains(cause: Finding, effect: Finding) -> bool:
     """Whether the one says all of the other, of each process that the other is about."""
     return (
         effect.rule in _EXPLAINS.get(cause.rule, ())
-        and (cause.certainty != "possible" or effect.certainty == "possible")
+        and _is_as_sure(cause, effect)
         and (not cause.members or effect.members <= cause.members)
     )
+
+
+def _is_as_sure(cause: Finding, effect: Finding) -> bool:
+    return cause.certainty != "possible" or effect.certainty == "possible"
 
 
 def _earlier_first(findings: list[Finding]) -> list[Finding]:
@@ -43,11 +47,11 @@ def _earlier_first(findings: list[Finding]) -> list[Finding]:
 
 def _causes_first(findings: list[Finding]) -> list[Finding]:
     """With what a rank does told before that it holds up others by doing so."""
-    return [
-        replace(one, order=max(one.order, *(_after(cause) for cause in causes))) if causes else one
-        for one in findings
-        for causes in [[cause for cause in findings if _causes(cause, one)]]
-    ]
+
+    def order(one: Finding) -> tuple[int, float]:
+        return max([one.order, *(_after(cause) for cause in findings if _causes(cause, one))])
+
+    return [replace(one, order=order(one)) for one in findings]
 
 
 def _causes(cause: Finding, effect: Finding) -> bool:
@@ -56,7 +60,7 @@ def _causes(cause: Finding, effect: Finding) -> bool:
         cause.rule == effect.caused_by
         and bool(effect.blamed)
         and effect.blamed <= cause.members
-        and (cause.certainty != "possible" or effect.certainty == "possible")
+        and _is_as_sure(cause, effect)
     )
 
 

@@ -24,13 +24,11 @@ from ...errors import (
 from ...sql import gate
 from ...tables import Table
 from ..layout import is_url
-from ..query import History, rows_chosen
+from ..query import History, again_if_replaced, rows_chosen
 from ..scanning.source import Source
 from ..tables import PROCESSES
 from . import s3
 from .quiet import line_of_engine, not_taken
-
-_TRIES = 5
 
 
 class Engine(Protocol):
@@ -81,14 +79,7 @@ def ask(history: History, engine: str, sql: str, *, max_rows: int | None = None)
     end = history.source.begin()
     try:
         with contextlib.closing(started(engine, history.source)) as asked:
-            tries = _TRIES
-            while True:
-                tries -= 1
-                try:
-                    return _answer(asked, statement, history, max_rows)
-                except HistoryBusy:
-                    if not tries:
-                        raise
+            return again_if_replaced(lambda: _answer(asked, statement, history, max_rows))
     finally:
         end()
 

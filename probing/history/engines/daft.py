@@ -14,12 +14,9 @@ import pyarrow as pa
 
 from ..files import plain_schema
 from ..layout import as_pattern, is_url, keys_above, shown, values_in
-from ..scanning.source import PARTITIONS, Source
+from ..scanning.source import FILE_OF_A_ROW, PARTITIONS, Source
 from . import s3
 from .quiet import not_taken, set_quiet
-
-_FILE = "the file of a row"
-"""A column that no table has."""
 
 
 class Daft:
@@ -53,7 +50,7 @@ class Daft:
             columns = own | dict.fromkeys(PARTITIONS, pa.string())
             self._frames[name] = self._read(paths, columns, hive_partitioning=True)
         else:
-            frame = self._read(paths, own, file_path_column=_FILE)
+            frame = self._read(paths, own, file_path_column=FILE_OF_A_ROW)
             self._frames[name] = self._with_folders(frame, paths)
         return [*own, *PARTITIONS]
 
@@ -74,7 +71,7 @@ class Daft:
         col, lit, functions = self._daft.col, self._daft.lit, self._daft.functions
         said = [values_in(path) for path in paths]
         for column, place in zip(PARTITIONS, range(-len(PARTITIONS) - 1, -1), strict=True):
-            folder = functions.split(col(_FILE), "/").get(place)
+            folder = functions.split(col(FILE_OF_A_ROW), "/").get(place)
             value = functions.substr(folder, len(column) + 1)
             for name in sorted({names[column] for names in said}):
                 if shown(name) != name:

@@ -17,10 +17,7 @@ from ..compaction.settled import Settled
 from ..files import line_of
 from ..layout import files_in, shown, tables_of, unquoted, values_in
 from ..swap import begin_reading, replaced
-from .source import PARTITIONS, TornFile
-
-_FILE = "the file of a row"
-"""A column that no table has."""
+from .source import FILE_OF_A_ROW, PARTITIONS, TornFile
 
 
 class FolderFiles:
@@ -78,7 +75,7 @@ class FolderFiles:
         names = ", ".join(text_literal(glob.escape(path)) for path in files)
         rows = (
             f"read_parquet([{names}], union_by_name = true, hive_partitioning = false,"
-            f" filename = {text_literal(_FILE)})"
+            f" filename = {text_literal(FILE_OF_A_ROW)})"
         )
         described = connection.execute(f"DESCRIBE FROM {rows}").fetchall()
         own = [str(row[0]) for row in described][:-1]
@@ -107,7 +104,7 @@ def _of_folders(files: Sequence[str]) -> Iterator[str]:
     """The columns that the folders within a history say; no folder above it says any."""
     said = [values_in(file) for file in files]
     for column, place in zip(PARTITIONS, range(-len(PARTITIONS) - 1, -1), strict=True):
-        value = f"substr(split_part({identifier(_FILE)}, '/', {place}), {len(column) + 2})"
+        value = f"substr(split_part({identifier(FILE_OF_A_ROW)}, '/', {place}), {len(column) + 2})"
         cases = "".join(
             f" WHEN {text_literal(name)} THEN {'NULL' if text is None else text_literal(text)}"
             for name in sorted({names[column] for names in said})

@@ -13,6 +13,8 @@ from ..compaction.settled import Settled
 
 PARTITIONS = ("project", "job", "table", "day")
 """The columns that folders say."""
+FILE_OF_A_ROW = "the file of a row"
+"""A column that no table has."""
 
 
 class TornFile(Exception):
