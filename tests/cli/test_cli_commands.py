@@ -20,7 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from probing.linux.process import facts as process_facts
 from probing.settings import SETTINGS
+from probing.stacks.work_done import children_of
 from probing.tables import TABLES
 from tests.harness.sql_attacks import UNSTOPPABLE
 from tests.harness.targets import DEADLINE_S, Target, clean_env, run_command, wait_until
@@ -393,11 +395,8 @@ def test_reader_that_leaves_is_no_error(training: Target) -> None:
 
 def _cpu_of_engine_s(pid: int) -> float:
     """Processor time of the child in which a command runs its query."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    if not children:
-        return 0.0
-    fields = Path(f"/proc/{children[0]}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    found = [process_facts(child) for child in children_of(pid)]
+    return sum(facts.cpu_s for facts in found if facts is not None)
 
 
 @pytest.mark.parametrize("to_group", [True, False], ids=["from a terminal", "by kill"])

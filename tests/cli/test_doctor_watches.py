@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from probing.stacks.work_done import children_of
 from tests.harness.doctor import LONG_S, sure
 from tests.harness.jobs import StartJob
 from tests.harness.targets import DEADLINE_S, Target, wait_until
@@ -43,11 +44,6 @@ def posted() -> Iterator[tuple[str, list[dict[str, Any]]]]:
         yield f"http://127.0.0.1:{server.server_address[1]}", bodies
         server.shutdown()
         thread.join()
-
-
-def children_of(pid: int) -> list[int]:
-    """The processes that it has started."""
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_a_job_of_ranks_is_one_patient(job: StartJob) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import probing
 from probing.rundir.folders import ProcessFolder, RunDirectory
+from probing.stacks.work_done import children_of
 from tests.harness import warm
 from tests.harness.targets import DEADLINE_S, clean_env, program_path, run_command, wait_until
 
@@ -139,15 +140,8 @@ StartJob = Callable[..., Job]
 
 def descendants(pid: int) -> set[int]:
     """The processes that a process has started, and those that they have."""
-    found: set[int] = set()
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = [int(word) for word in task.read_text().split()]
-        except OSError:
-            continue
-        for child in children:
-            found |= {child} | descendants(child)
-    return found
+    children = set(children_of(pid))
+    return children.union(*map(descendants, children))
 
 
 def _environ(pid: int) -> bytes:

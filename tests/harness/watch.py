@@ -79,7 +79,7 @@ class Watch:
 
     def _look_at(self, worker: str, pid: int, what: str, until: float | None) -> None:
         now = time.monotonic()
-        if _is_dead(pid):
+        if is_dead(pid):
             if now > self._dead_since.setdefault(worker, now) + self._patience_s:
                 self._tell(f"\n{worker} died in {what}, and something that it forked hides that.")
                 self._is_over.set()
@@ -90,7 +90,7 @@ class Watch:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _is_dead(pid: int) -> bool:
+def is_dead(pid: int) -> bool:
     """Whether a process has ended, waited for or not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")

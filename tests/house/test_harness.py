@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from probing.stacks.work_done import children_of
 from tests.harness import leftovers, sharing, warm, warm_server
 from tests.harness.targets import DEADLINE_S, ROOT, clean_env, wait_until
-from tests.harness.watch import Place, Watch
+from tests.harness.watch import Place, Watch, is_dead
 
 ASLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
@@ -122,7 +123,7 @@ def test_a_test_that_is_stopped_while_it_asks_spoils_no_other(begin: Begin) -> N
         os.kill(stopped, signal.SIGCONT)
     assert_answers(begin)
     assert server().pid == stopped
-    wait_until(lambda: not _children(stopped), "the end of what nobody waits for")
+    wait_until(lambda: not _running_children(stopped), "the end of what nobody waits for")
 
 
 def test_whoever_dies_while_it_asks_harms_no_warm_python(begin: Begin) -> None:
@@ -137,7 +138,7 @@ def test_whoever_dies_while_it_asks_harms_no_warm_python(begin: Begin) -> None:
     os.kill(asked.pid, signal.SIGCONT)
     assert_answers(begin)
     assert server() is asked
-    assert not _children(asked.pid)
+    wait_until(lambda: not _running_children(asked.pid), "the end of what nobody waits for")
 
 
 def test_who_died_has_the_machine_no_longer(tmp_path: Path) -> None:
@@ -267,11 +268,9 @@ def test_a_worker_says_what_it_does(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["gw5.json"]
 
 
-def _children(pid: int) -> list[str]:
-    """The processes that a process has started and that run."""
-    pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in pids]
-    return [state for state in states if state != "Z"]
+def _running_children(pid: int) -> list[int]:
+    """The processes that a process has started and that have not ended."""
+    return [child for child in children_of(pid) if not is_dead(child)]
 
 
 def test_a_command_ends_with_the_shell_that_is_killed(own_servers: None, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from probing.rundir.folders import short_path
 from probing.server.access.rates import Rates
 from probing.settings import Settings
 from probing.sql.answer import Answer
+from probing.stacks.work_done import children_of
 from tests.faults import Reached
 from tests.harness.targets import DEADLINE_S, Target, clean_env, start_program, wait_until
 from tests.serving.malformed import malformed_requests
@@ -129,12 +130,6 @@ def resident_mib(target: Target) -> float:
     """Its resident memory."""
     pages = int(Path(f"/proc/{target.pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
-
-
-def children_of(target: Target) -> list[str]:
-    """Its child processes."""
-    tasks = Path(f"/proc/{target.pid}/task").iterdir()
-    return [pid for task in tasks for pid in (task / "children").read_text().split()]
 
 
 @pytest.mark.slow
@@ -252,7 +247,7 @@ def start_reader(target: Target, how: str) -> subprocess.Popen[bytes]:
 
 def has_places(target: Target, before: int) -> bool:
     """Whether it holds no more connections than before, and no more than one SQL worker."""
-    return connections_of(target) <= before and len(children_of(target)) <= 1
+    return connections_of(target) <= before and len(children_of(target.pid)) <= 1
 
 
 @pytest.mark.slow

@@ -16,11 +16,13 @@ import pytest
 import probing
 from probing.errors import ProbingError
 from probing.linux.host_memory import sql_workers
+from probing.linux.process import facts as process_facts
 from probing.messages.about.eval import EvalRequest
 from probing.messages.common import QueryRequest
 from probing.messages.limits import ANSWER_BYTES
 from probing.reach.address import Address
 from probing.reach.transport import ask, open_answer
+from probing.stacks.work_done import children_of
 from tests.faults import Reached
 from tests.harness.targets import DEADLINE_S, Target, start_program, wait_until
 
@@ -208,9 +210,9 @@ def is_at_work(target: Target, asked: Callable[[Target], object]) -> bool:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor seconds that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor seconds that a process has used; none, once it has ended."""
+    facts = process_facts(pid)
+    return facts.cpu_s if facts is not None else 0.0
 
 
 @pytest.mark.torch
@@ -226,8 +228,7 @@ def test_a_parent_is_killed_whose_workers_live(
         target.wait_for_step(1)
         process = probing.connect(target.pid)
         (before,) = process.query("SELECT max(step) AS step FROM python.steps").to_pylist()
-        children = Path(f"/proc/{target.pid}/task").glob("*/children")
-        workers = [int(pid) for file in children for pid in file.read_text().split()]
+        workers = children_of(target.pid)
         assert workers
         target.kill()
         asker = Asker(lambda: process.eval("1"))
