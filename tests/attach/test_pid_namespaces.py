@@ -21,6 +21,7 @@ from probing.rundir.contained import called_so_inside, way_to_attach
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.rundir.node_card import NodeCard, read_node, write_node
 from tests.harness.cards import card_of
+from tests.harness.stacks import taken_by
 from tests.harness.targets import ROOT, Target, clean_env, wait_until
 
 pytestmark = pytest.mark.anypython
@@ -113,8 +114,8 @@ def test_a_process_of_another_pid_namespace_is_asked_by_its_pid_here(
     monkeypatch.setenv("PROBING_HOME", str(contained.home))
     asked = connect(folder.pid)
     assert asked.status().pid == folder.pid
-    trace = asked.backtrace()
-    assert (trace.pid, trace.source) == (folder.pid, "agent")
+    trace = taken_by("agent", asked.backtrace)
+    assert trace.pid == folder.pid
     assert folder.pid in {thread.thread_id for thread in trace.threads}
 
 

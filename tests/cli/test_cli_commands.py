@@ -15,6 +15,7 @@ import sys
 import termios
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,13 +51,19 @@ def start(training: Target, *words: str, **streams: int | bool) -> subprocess.Po
 
 def test_list_shows_the_training(training: Target) -> None:
     """The list names the process, its state and its step, for people and for programs."""
-    done = training.run("list")
-    line = next(row for row in done.stdout.splitlines() if str(training.pid) in row)
-    assert "training" in line
-    assert "train_gpt.py" in line
-    (found,) = (p for p in json.loads(training.run("list", "--format", "json").stdout)
-                if p["pid"] == training.pid)  # fmt: skip
-    assert found["state"] == "training"
+
+    def look() -> dict[str, Any] | None:  # one that answers late is told as such
+        listed = json.loads(training.run("list", "--format", "json").stdout)
+        (found,) = (one for one in listed if one["pid"] == training.pid)
+        return found if found["state"] == "training" else None
+
+    def line() -> str:
+        rows = training.run("list").stdout.splitlines()
+        return next(row for row in rows if str(training.pid) in row)
+
+    found = wait_until(look, "a training")
+    wait_until(lambda: "training" in line(), "a training")
+    assert "train_gpt.py" in line()
     assert found["step"] >= 3
     assert found["folder"] == str(training.folder.path)
 

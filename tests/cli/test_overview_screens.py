@@ -79,11 +79,16 @@ def line_of(lines: list[str], name: str) -> str:
 def test_a_training_fits_one_screen(training: Target) -> None:
     """Step, loss, phases, memory, modules, findings and what to type, in 23 lines of 80."""
     training.wait_for_step(12)
-    lines = screen_of(training, str(training.pid))
+    who = f"process {training.pid} on "
+
+    def look() -> list[str] | None:  # one that answers late is told as such
+        lines = screen_of(training, str(training.pid))
+        is_seen = lines[0].startswith(who) and lines[0].endswith(": training")
+        return lines if is_seen else None
+
+    lines = wait_until(look, "a training")
     assert len(lines) <= 23
     assert max(map(len, lines)) <= 80
-    assert lines[0].startswith(f"process {training.pid} on ")
-    assert lines[0].endswith(": training")
     for name in ("step", "loss", "phases", "memory", "slowest", "findings", "next"):
         assert line_of(lines, name)
     assert f"probing {training.pid} doctor" in line_of(lines, "next")
@@ -201,7 +206,8 @@ def test_a_job_is_a_grid_of_its_ranks(ranks: Job) -> None:
     """All ranks with their steps; then one is stopped, and stands out."""
     done = ranks.run("-t", "all")
     assert done.stdout.startswith("job "), done.stderr
-    assert "3 of 3 ranks seen: 3 training" in done.stdout
+    seen = "3 of 3 ranks seen: 3 training"  # one that answers late is told as such
+    wait_until(lambda: seen in ranks.run("-t", "all").stdout, seen)
     os.kill(ranks.pid(1), signal.SIGSTOP)
     try:
         grid = json.loads(ranks.run("-t", "all", "--format", "json").stdout)

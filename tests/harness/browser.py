@@ -130,8 +130,12 @@ class Browser:
 
     async def _connect(self) -> None:
         self._session = aiohttp.ClientSession()
-        async with self._session.get(f"http://127.0.0.1:{self._port}/json/list") as answer:
-            pages = [one for one in await answer.json() if one["type"] == "page"]
+        end, pages = time.monotonic() + DEADLINE_S, list[dict[str, Any]]()
+        while not pages:  # it listens before it has a page
+            assert time.monotonic() < end, "no page of the browser"
+            await asyncio.sleep(_PAUSE_S)
+            async with self._session.get(f"http://127.0.0.1:{self._port}/json/list") as answer:
+                pages = [one for one in await answer.json() if one["type"] == "page"]
         self._socket = await self._session.ws_connect(
             pages[0]["webSocketDebuggerUrl"], max_msg_size=0
         )

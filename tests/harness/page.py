@@ -20,8 +20,7 @@ def click(page: Browser, word: str) -> None:
     """Press the button with that word."""
     buttons = "[...document.querySelectorAll('button')]"
     find = f"{buttons}.find(one => one.textContent === {json.dumps(word)})"
-    page.wait_for(f"{find} && !{find}.disabled")
-    page.evaluate(f"{find}.click()")
+    page.wait_for(f"(one => one && !one.disabled && (one.click(), true))({find})")
 
 
 def drag(page: Browser) -> tuple[Callable[[float], float], float]:

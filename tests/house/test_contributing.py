@@ -140,7 +140,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the product to which two tables and a command have been added."""
     copy = tmp_path_factory.mktemp("copy")
     for name in ("probing", "agent", "cli"):
-        junk = shutil.ignore_patterns("node_modules")
+        junk = shutil.ignore_patterns("node_modules", "*.pyc.*")  # being written
         shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=junk)
     (copy / "probing/tables/weathers.py").write_text(TABLE)
     (copy / "agent/sources/weathers.py").write_text(SOURCE)

@@ -106,8 +106,9 @@ def test_a_receiver_that_comes_late_gets_all(
     """Steps made while nobody listened follow; both is told once; units are OpenTelemetry's."""
     resource = "team=vision,service.name=train_gpt"
     node = serving(
-        training.home, tmp_path / "node", receiver.url, OTEL_RESOURCE_ATTRIBUTES=resource
-    )
+        training.home, tmp_path / "node", receiver.url, OTEL_RESOURCE_ATTRIBUTES=resource,
+        OTEL_EXPORTER_OTLP_TIMEOUT="60",
+    )  # fmt: skip
     try:
         for kind in ("metrics", "traces"):
             node.wait_for_output(f"{receiver.url}/v1/{kind} does not take {kind}: ")

@@ -236,10 +236,10 @@ def test_a_ping_loads_nothing(tmp_path: Path) -> None:
         target.wait_for_agent()
         here = Address(path=target.folder.socket)
         for _ in range(20):
-            assert wire.decode(wire.Pong, ask(here, "ping", timeout_s=5)).pid == target.pid
+            assert wire.decode(wire.Pong, ask(here, "ping", timeout_s=DEADLINE_S)).pid == target.pid
         maps = Path(f"/proc/{target.pid}/maps")
         assert "aiohttp" not in maps.read_text()
-        ask(here, "status", timeout_s=10)
+        ask(here, "status", timeout_s=DEADLINE_S)
         assert "aiohttp" in maps.read_text()
     finally:
         target.reap()

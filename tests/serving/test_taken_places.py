@@ -181,7 +181,7 @@ def test_a_listener_that_cannot_be_is_told(
     assert card.listen is None
     said = card.problems[0]
     fault.holds(listen.replace("{taken}", "a taken port"), told, said, is_kept=told in said)
-    ask(Address(path=target.folder.socket), "ping", timeout_s=10)
+    ask(Address(path=target.folder.socket), "ping", timeout_s=DEADLINE_S)
 
 
 def test_a_long_path_is_no_obstacle(tmp_path: Path, fault: Reached) -> None:
@@ -191,7 +191,7 @@ def test_a_long_path_is_no_obstacle(tmp_path: Path, fault: Reached) -> None:
     try:
         target.wait_for_agent()
         length = len(str(target.folder.socket))
-        answer = ask(Address(path=target.folder.socket), "status", timeout_s=10)
+        answer = ask(Address(path=target.folder.socket), "status", timeout_s=DEADLINE_S)
         is_kept = length > 200 and bool(answer)
         fault.holds("a path of over 107 bytes", "served", f"served at {length}", is_kept=is_kept)
     finally:

@@ -57,9 +57,13 @@ def test_one_that_the_program_made_known_is_idle_between_passes(
     target.wait_for_output("over")
     assert "Dummy-" in target.output
     monkeypatch.setenv("PROBING_HOME", str(target.home))
-    threads = probing.connect(target.pid).backtrace().threads
-    (found,) = [thread for thread in threads if thread.name == NAME]
-    assert (found.waiting, found.frames) == (IDLE_DEVICE, ())
+    job = probing.connect(target.pid)
+
+    def is_idle() -> bool:
+        found = [thread for thread in job.backtrace().threads if thread.name == NAME]
+        return [(thread.waiting, thread.frames) for thread in found] == [(IDLE_DEVICE, ())]
+
+    wait_until(is_idle, "the end of the pass")
 
 
 @pytest.mark.anypython

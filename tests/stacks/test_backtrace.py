@@ -90,8 +90,9 @@ class Stuck:
             main = trace.threads[0]
             funcs = [frame.func for frame in main.frames]
             is_there = func in funcs and re.fullmatch(WAITS[mode], main.waiting or "")
-            if main.holds_gil and mode not in GIL_HELD | EITHER | {"stopped"}:
-                return None  # it is about to wait, and lets go of the lock only then
+            is_held = any(thread.holds_gil for thread in trace.threads)
+            if is_held and mode not in GIL_HELD | EITHER | {"stopped"}:
+                return None  # who is about to wait lets go of the lock only then
             return trace if is_there and trace.source in sources else None
 
         return wait_until(look, f"{mode}, seen by one of {sources}")
@@ -346,7 +347,7 @@ def test_the_holder_of_the_interpreter_lock(start: Callable[..., Stuck]) -> None
     """It is named with its place; where the lock is free, nobody is."""
     stranger = start("gil_regex", agent=False)
     stranger.stuck_trace("gil_regex", {"py-spy"})
-    clause = ladder.who_holds_gil(stranger.target.pid) or ""
+    clause = wait_until(lambda: ladder.who_holds_gil(stranger.target.pid), "a look in time")
     assert f'thread {stranger.target.pid} "MainThread" holds the interpreter lock' in clause
     assert re.search(r" in match \(re(/__init__)?.py:\d+\), called from gil_regex \(stuck", clause)
     sleeper = start("c_sleep", agent=False)

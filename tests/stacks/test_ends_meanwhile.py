@@ -274,10 +274,10 @@ def test_code_in_c_holds_the_lock_for_a_while(
         " ctypes.PyDLL(None).read(fd, ctypes.create_string_buffer(1), 1)"
     )
     holder = Asker(lambda: process.eval(hold, now=True, timeout_s=DEADLINE_S))
-    wait_until(lambda: asked_in_vain(process), "the lock to be held")
     with door.open("r+b", buffering=0) as opened:  # as a FIFO, without waiting for the other end
+        wait_until(lambda: asked_in_vain(process), "the lock to be held")
         opened.write(b"x")
-    holder.join(DEADLINE_S)
+        holder.join(DEADLINE_S)  # who opens it later finds what is in it
     fault.equals("who holds it", "answered", holder.code)
     fault.equals("the next eval", "2", process.eval("1 + 1").value)
 

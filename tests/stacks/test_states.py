@@ -27,6 +27,7 @@ from probing.reach.endpoint import Local, Stranger, resolve
 from probing.reach.trust import Trust
 from probing.rundir.folders import RunDirectory
 from probing.stacks.text import is_ours
+from tests.harness.stacks import taken_by
 from tests.harness.targets import Target, clean_env, wait_until
 
 
@@ -48,8 +49,7 @@ def test_a_process_that_holds_the_interpreter_lock(
     job = probing.connect(target.pid)
     rows = job.query("SELECT count(*) AS n FROM python.steps WHERE duration IS NOT NULL")
     assert rows.to_pylist() == [{"n": 2}]
-    trace = job.backtrace()
-    assert trace.source == "py-spy"
+    trace = taken_by("py-spy", job.backtrace)
     main = next(thread for thread in trace.threads if thread.is_main)
     assert "gil" in [frame.func for frame in main.frames]
     assert main.holds_gil
@@ -73,8 +73,7 @@ def test_the_open_row_says_where_it_hangs(
         " AND failed IS NULL"
     )
     wait_until(lambda: job.query(sql).to_pylist() == [{"class": "Stuck"}], "the open row")
-    trace = job.backtrace()
-    assert trace.source == "agent"
+    trace = taken_by("agent", job.backtrace)
     assert trace.threads[0].frames[0].line == "time.sleep(600)"
     target.kill()
     assert probing.connect(target.pid).query(sql).to_pylist() == [{"class": "Stuck"}]
@@ -272,7 +271,7 @@ def test_remote_answers_are_those_of_local_ones(
         "SELECT * FROM python.torch_trace ORDER BY seq",
         "SELECT * FROM python.steps WHERE false",
         "SELECT func, depth FROM python.backtrace WHERE is_main ORDER BY depth",
-        "SELECT thread_name, func FROM python.threads",
+        "SELECT thread_name, func FROM python.threads ORDER BY ALL",
     ):
         assert remote.query(sql).to_arrow().equals(local.query(sql).to_arrow())
     for sql in ("SELEC 1", "SELECT nope FROM python.steps", "DROP VIEW python.steps"):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import probing
+from tests.harness.stacks import taken_by
 from tests.harness.targets import Target, program_path, wait_until
 
 pytestmark = pytest.mark.anypython
@@ -32,8 +33,7 @@ def started(
 def test_tasks_are_shown_with_what_they_wait_for(started: Callable[[str], Target]) -> None:
     """Each task of the job with its coroutines, innermost first; none of the agent's."""
     target = started("tasks")
-    trace = probing.connect(target.pid).backtrace()
-    assert trace.source == "agent"
+    trace = taken_by("agent", probing.connect(target.pid).backtrace)
     main = trace.threads[0]
     assert main.waiting == "idle in its asyncio event loop"
     found = {task.name: task for task in trace.tasks}

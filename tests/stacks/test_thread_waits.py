@@ -201,8 +201,12 @@ def has_wait(trace: Backtrace, name: str) -> bool:
 def test_commands_name_the_holder(holding: Target, seen: Callable[[], Backtrace]) -> None:
     """The backtrace begins with the deadlocks, each wait has its holder, and SQL has both."""
     trace = settled_trace(seen)
-    shown = holding.run(str(holding.pid), "backtrace").stdout
-    head, *threads = shown.split("\n\n")
+
+    def look() -> str | None:
+        shown = holding.run(str(holding.pid), "backtrace").stdout
+        return shown if shown.count("a deadlock: ") == len(CIRCLES) else None
+
+    head, *threads = wait_until(look, "all deadlocks by the agent").split("\n\n")
     assert len([line for line in head.splitlines() if "a deadlock: " in line]) == len(CIRCLES)
     held = next(text for text in threads if '"held-1"' in text)
     holder = f', held by thread {number(trace, "held-2")} "held-2" since lock_waits.py:'

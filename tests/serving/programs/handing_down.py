@@ -61,7 +61,7 @@ def main() -> None:
     from probing import host
 
     host.stop()
-    print("stopped with", json.dumps(sorted(set(tokens()))), flush=True)
+    print(f"stopped with {json.dumps(sorted(set(tokens())))}", flush=True)  # written at once
     for child in multiprocessing.active_children():
         child.kill()
 

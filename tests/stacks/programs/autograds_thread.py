@@ -55,5 +55,6 @@ if __name__ == "__main__":
         LAYER(torch.ones(1)).backward()
         optimizer.step()
     LAYER(Nested.apply(torch.ones(1, requires_grad=True), DEPTH)).backward()
-    print("over", sorted(thread.name for thread in threading.enumerate()), flush=True)
+    known = sorted(thread.name for thread in threading.enumerate())
+    print(f"over {known}", flush=True)  # written at once
     time.sleep(600)
