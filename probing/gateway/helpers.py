@@ -163,8 +163,9 @@ class _Helper:
                 self._until += time.monotonic() - started
         except (pa.ArrowException, OSError) as error:
             raise self._failure(error) from None
-        if (code := self._popen.wait(_GRACE_S)) != 0:
-            raise self._failure(code)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it has told all, and ends late
+            if (code := self._popen.wait(_GRACE_S)) != 0:
+                raise self._failure(code)
 
     def readable(self) -> bool:
         """It is, for pyarrow."""

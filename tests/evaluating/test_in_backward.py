@@ -33,7 +33,8 @@ def test_nothing_is_done_within_a_backward_pass(
     job = probing.connect(target.pid)
     found = [job.eval(INSIDE, timeout_s=30.0) for _ in range(TIMES)]
     assert [answer.value for answer in found] == ["[]"] * TIMES
-    assert {answer.where for answer in found} == {"safe point"}
+    # A training that a busy machine lets do nothing for a second stands still.
+    assert "safe point" in {answer.where for answer in found} <= {"safe point", "agent thread"}
     if way != "transformed":  # nothing but code that is sent can be run inside of a transform
         assert job.profile(steps=1) is not None
     job.query("SELECT category, bytes FROM python.tensors LIMIT 1")

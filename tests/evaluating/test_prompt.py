@@ -252,7 +252,7 @@ def test_cells_of_a_notebook_run_in_the_process(
         env={**training.env, "IPYTHONDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
         check=False,
     )
     lines = done.stdout.splitlines()

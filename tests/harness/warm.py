@@ -38,7 +38,7 @@ _READ_AT_START = (
 """How variables begin that Python or a library reads as it is loaded."""
 _OF_LAUNCHERS = ("TORCHELASTIC",)
 """Such as are read later all the same."""
-ANSWER_S = 120.0
+ANSWER_S = 240.0
 """How long a warm Python may take to start or to answer."""
 
 

@@ -28,7 +28,7 @@ from probing.settings import Settings
 from tests.harness.certificates import make_certificate
 from tests.harness.late import late
 from tests.harness.ring_writer import trace_writer
-from tests.harness.targets import ROOT, clean_env, wait_until
+from tests.harness.targets import DEADLINE_S, ROOT, clean_env, wait_until
 
 dbapi = late("adbc_driver_flightsql.dbapi", reason="of tests/history.txt")
 pytestmark = pytest.mark.filterwarnings("ignore:Cannot disable autocommit")
@@ -244,7 +244,7 @@ def test_a_live_training_is_asked_beside_its_history(
         cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        folder = wait_until(lambda: _recording(home), "it records", 120)
+        folder = wait_until(lambda: _recording(home), "it records", 2 * DEADLINE_S)
         export_process(folder, tmp_path / "runs")
         address = serve("-t", "all", "gateway", str(tmp_path / "runs"))
         newest = "SELECT pid, max(step) FROM live.python.steps GROUP BY pid"

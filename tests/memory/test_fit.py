@@ -132,7 +132,7 @@ def run_alone(folder: Path, *args: object) -> list[str]:
     """What ``fitted.py`` prints without the agent."""
     argv = [sys.executable, str(program_path("fitted")), *map(str, args)]
     env = clean_env(folder)
-    done = subprocess.run(argv, env=env, check=True, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(argv, env=env, check=True, capture_output=True, text=True, timeout=240)
     return done.stdout.split()
 
 

@@ -224,7 +224,9 @@ def test_hang_says_what_the_worker_does(feed: Feed, way: str) -> None:
     rows = ask("SELECT pid, state, cpu_s, awaited FROM python.dataloaders")
     for row in rows:  # those of a fork server outlive a training that is killed
         os.kill(row["pid"], signal.SIGKILL)
-    assert [(r["pid"], r["state"]) for r in rows if r["awaited"]] == [(int(found[1]), "S")]
+    (awaited,) = [row for row in rows if row["awaited"]]
+    assert awaited["pid"] == int(found[1])
+    assert awaited["state"] in {"S", "R"}  # it looks twice a second whether to go on
     assert all(row["cpu_s"] is not None for row in rows)
 
 

@@ -281,7 +281,7 @@ def test_a_training_without_steps_is_not_waited_for(start: Start, ask: Ask) -> N
 def test_a_training_that_hangs_in_the_midst(start: Start, ask: Ask) -> None:
     """Exit code 5, what was reached, and the profiler is off at the end of that step."""
     target = start("hangs")
-    asking = ask(target, "--steps", "1000", "--timeout", "2", state="running")
+    asking = ask(target, "--steps", "1000", "--timeout", "10", state="running")
     asking.go("hang")
     code, _, err = asking.end()
     assert code == 5

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
 from tests.harness.jobs import StartJob
+from tests.harness.targets import wait_until
 from tests.ranks.hang_faults import FAULTS, HEALTHY, Fault, ask, start, wait_for_verdict
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
@@ -53,8 +55,13 @@ def test_an_agent_that_comes_late(job: StartJob) -> None:
     for pid in started.started_ranks():
         done = started.run("attach", str(pid), timeout_s=120)
         assert done.returncode == 0, done.stderr
-    done = started.run("-t", "all", "hang", "--format", "json", timeout_s=120)
-    verdict = json.loads(done.stdout)
+
+    def told() -> Any:  # torch's record is asked for once the agents have loaded their servers
+        done = started.run("-t", "all", "hang", "--format", "json", timeout_s=120)
+        verdict = json.loads(done.stdout)
+        return verdict if "flight recorder" in (verdict["confidence"] or "") else None
+
+    verdict = wait_until(told, "a verdict by torch's record")
     assert verdict["kind"] == "missing", verdict
     assert [cause["rank"] for cause in verdict["causes"]] == [2]
     assert verdict["victims"] == [0, 1]

@@ -28,6 +28,7 @@ from probing.messages.about import job as job_wire
 from probing.reach.address import Address
 from probing.reach.transport import ask
 from tests.harness.targets import (
+    DEADLINE_S,
     Target,
     clean_env,
     run_command,
@@ -37,7 +38,7 @@ from tests.harness.targets import (
 pytestmark = pytest.mark.anypython
 
 TOKEN = "of-the-whole-job"
-PATIENCE_S = 30.0
+PATIENCE_S = DEADLINE_S
 PLAIN = "PROBING_INSECURE_PLAINTEXT"
 
 Serve = Callable[[socket.socket], None]

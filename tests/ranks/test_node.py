@@ -53,6 +53,7 @@ class Job:
         """Wait until all are there, start the node server, and bring them into their states."""
         for target in self.ranks:
             target.wait_for_agent()
+            connect(str(target.folder.path)).status()  # its server is loaded, which takes seconds
         argv = [sys.executable, "-m", "probing", "serve", "--listen", "127.0.0.1:0", "--allow-eval"]
         self.node = Target(argv, self.home, folder)
         self.node.wait_for_output("listening on")

@@ -8,7 +8,7 @@ import pytest
 
 import probing
 from probing.ring import native
-from tests.harness.targets import Target
+from tests.harness.targets import DEADLINE_S, Target
 from tests.recording.programs import small_layers
 
 pytestmark = pytest.mark.torch
@@ -115,7 +115,7 @@ def test_hooks_rest_in_most_steps_where_they_cost_too_much(
 ) -> None:
     """Then few steps have the backward passes of modules, each all; all have calls, pass, loss."""
     target = program("small_layers", PROBING="1", PROBING_OVERHEAD=overhead)
-    target.wait_for_output("ready")
+    target.wait_for_output("ready", 2 * DEADLINE_S)  # it imports torch
     monkeypatch.setenv("PROBING_HOME", str(target.home))
     process = probing.connect(target.pid)
     assert process.status().problems == ()

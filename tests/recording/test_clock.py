@@ -10,7 +10,7 @@ import pytest
 import probing
 from probing.ring.peek import RingPeek
 from tests import faults
-from tests.harness.targets import Target
+from tests.harness.targets import DEADLINE_S, Target
 
 pytestmark = pytest.mark.torch
 
@@ -23,7 +23,7 @@ def test_setting_the_clock_changes_neither_order_nor_durations(
 ) -> None:
     """By an hour and by ten years, forward and back: the record is that of the monotonic clock."""
     target = program("clock_set")
-    target.wait_for_output("ready")
+    target.wait_for_output("ready", 2 * DEADLINE_S)  # it imports torch
     told = [json.loads(line) for line in target.output.splitlines() if line.startswith("[")]
     monkeypatch.setenv("PROBING_HOME", str(target.home))
     process = probing.connect(target.pid)

@@ -23,6 +23,7 @@ def ready(program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch) -> Ca
         target = program("own_rows", *way, **env)
         target.wait_for_output("ready")
         monkeypatch.setenv("PROBING_HOME", str(target.home))
+        probing.connect(target.pid).status()  # its server is loaded, which takes seconds
         return target
 
     return start

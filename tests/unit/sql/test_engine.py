@@ -342,11 +342,11 @@ def test_the_limit_holds_while_rows_are_streamed() -> None:
 
 def test_the_readers_own_time_is_not_counted() -> None:
     """A consumer slower than the limit still gets its whole answer."""
-    answer = engine_with().run("SELECT range FROM range(300000)", timeout_s=0.4)
+    answer = engine_with().run("SELECT range FROM range(300000)", timeout_s=3.0)
     rows = 0
     for batch in answer.batches():
         rows += batch.num_rows
-        time.sleep(0.15)
+        time.sleep(0.8)
     assert rows == 300_000
 
 
