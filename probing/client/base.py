@@ -69,7 +69,7 @@ class Process(RunningCode):
             engine = over_record(folder, self._notes, timeout_s=limit_s)
             return engine.run(sql, timeout_s=limit_s, max_rows=max_rows)
         request = wire.QueryRequest(sql=sql, timeout_s=limit_s, max_rows=max_rows)
-        with self._transport.asking("its record is gone") as address:
+        with self._transport.asking("its record is gone", limit_s) as address:
             return query_agent(address, request, limit_s)
 
     def _query_plain(
@@ -92,8 +92,10 @@ class Process(RunningCode):
             timeout_s: How long the end of a step may be waited for.
         """
         limit_s = timeout_s or self._timeout_s
-        request, wait_s = request_for(asked, limit_s), limit_s + _LONGEST_ACT_S
-        return self._post(Act, "act", request, _UNCHANGEABLE, timeout_s=wait_s)
+        request = request_for(asked, limit_s)
+        return self._post(
+            Act, "act", request, _UNCHANGEABLE, timeout_s=limit_s, grace_s=_LONGEST_ACT_S
+        )
 
     def prepare_act(self, asked: Asked, *, ranks: int, timeout_s: float | None = None) -> Prepared:
         """Begin with a change that several ranks are to apply at one step of all.
@@ -101,8 +103,10 @@ class Process(RunningCode):
         See `probing.cluster.job.same_step`; returns once this one could.
         """
         limit_s = timeout_s or self._timeout_s
-        request, wait_s = request_for(asked, limit_s, ranks), limit_s + grace_s()
-        return self._post(Prepared, "act_prepare", request, _UNCHANGEABLE, timeout_s=wait_s)
+        request = request_for(asked, limit_s, ranks)
+        return self._post(
+            Prepared, "act_prepare", request, _UNCHANGEABLE, timeout_s=limit_s, grace_s=grace_s()
+        )
 
     def commit_act(self, commit: Commit) -> None:
         """Say where a prepared change is applied, or give it up."""
@@ -153,7 +157,8 @@ class Process(RunningCode):
         flags = {"patient": patient, "only_random": only_random}
 
         def ask_agent() -> wire.LiveRows:
-            with self._transport.asking(f"the table {table} can no longer be asked") as address:
+            lost = f"the table {table} can no longer be asked"
+            with self._transport.asking(lost, self._timeout_s) as address:
                 return live_rows(
                     address,
                     table,
@@ -180,7 +185,7 @@ class Process(RunningCode):
 
         limit_s = timeout_s or self._timeout_s
         try:
-            with self._transport.asking("its steps can be profiled no more") as address:
+            with self._transport.asking("its steps can be profiled no more", limit_s) as address:
                 data = profile_steps(address, steps, timeout_s=limit_s, tell=tell)
         except ConnectionLost:
             if self._transport.pid is None:
@@ -274,7 +279,7 @@ class Process(RunningCode):
             if last is not None:
                 self._notes.append("the process has ended; this is the last that it recorded")
                 return last
-        with self._transport.asking("nothing was recorded in it") as address:
+        with self._transport.asking("nothing was recorded in it", limit_s) as address:
             return take_snapshot(
                 address, steps, timeout_s=limit_s, tell=tell, first_step=first_step
             )
@@ -289,14 +294,16 @@ class Process(RunningCode):
     def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> LabelsAnswer:
         """Tokens beside labels of the next batch that the training reads."""
         limit_s = timeout_s or self._timeout_s
-        request, wait_s = LabelsRequest(samples=samples, timeout_s=limit_s), limit_s + grace_s()
+        request = LabelsRequest(samples=samples, timeout_s=limit_s)
         lost = "it reads no batch any more"
-        return self._post(LabelsAnswer, "labels", request, lost, timeout_s=wait_s)
+        return self._post(
+            LabelsAnswer, "labels", request, lost, timeout_s=limit_s, grace_s=grace_s()
+        )
 
     def fit(self, request: FitRequest) -> FitAnswer:
         """Predict the peak of memory of a training step in another shape, without running it."""
-        wait_s = (request.timeout_s or _FIT_S) + grace_s()
-        return self._post(FitAnswer, "fit", request, "it trains no more", timeout_s=wait_s)
+        limit_s, lost = request.timeout_s or _FIT_S, "it trains no more"
+        return self._post(FitAnswer, "fit", request, lost, timeout_s=limit_s, grace_s=grace_s())
 
     def status(self) -> wire.Card:
         """Who it is, by its pid here."""

@@ -28,8 +28,8 @@ def results_of(
     Raises:
         ProbingError: What ended the repetition before it was done.
     """
-    wait_s = 2 * timeout_s + grace_s()
-    with open_answer(address, "repeat", body=request, timeout_s=wait_s) as answer:
+    limit_s, more_s = 2 * timeout_s, grace_s()
+    with open_answer(address, "repeat", body=request, timeout_s=limit_s, grace_s=more_s) as answer:
         while line := answer.read_line():
             yield _result(line)
 

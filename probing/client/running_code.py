@@ -78,8 +78,10 @@ class RunningCode(Reached):
             assign=assign,
             together=together,
         )
-        wait_s = self._limit_of_code(timeout_s) + grace_s()
-        return self._post(wire.EvalResult, "eval", request, _LOST, timeout_s=wait_s)
+        limit_s = self._limit_of_code(timeout_s)
+        return self._post(
+            wire.EvalResult, "eval", request, _LOST, timeout_s=limit_s, grace_s=grace_s()
+        )
 
     def _limit_of_code(self, asked_s: float | None) -> float:
         """How long its agent lets code wait and run, at least.
@@ -123,7 +125,7 @@ class RunningCode(Reached):
             assign=assign,
         )
         limit_s = self._limit_of_code(timeout_s)
-        with self._transport.asking("it makes no steps any more") as address:
+        with self._transport.asking("it makes no steps any more", limit_s) as address:
             yield from results_of(address, request, limit_s)
 
     def jobs(self) -> EvalJobs:

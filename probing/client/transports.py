@@ -68,11 +68,12 @@ class Transport(Protocol):
             ProbingError: It has no record, since it has no agent.
         """
 
-    def asking(self, lost: str) -> AbstractContextManager[Address]:
+    def asking(self, lost: str, limit_s: float) -> AbstractContextManager[Address]:
         """Where its agent is asked, once it is known that it answers at all.
 
         Args:
             lost: What cannot be had of a process that has ended.
+            limit_s: The time limit of the question.
 
         Raises:
             ProcessEnded: It has ended, or does before it has answered.
@@ -94,7 +95,7 @@ class ByAddress:
         return None
 
     @contextlib.contextmanager
-    def asking(self, lost: str) -> Iterator[Address]:
+    def asking(self, lost: str, limit_s: float) -> Iterator[Address]:
         """See `Transport`."""
         yield self.address
 
@@ -111,12 +112,12 @@ class OnThisMachine:
         return self.folder
 
     @contextlib.contextmanager
-    def asking(self, lost: str) -> Iterator[Address]:
+    def asking(self, lost: str, limit_s: float) -> Iterator[Address]:
         """See `Transport`."""
         folder = self.folder
         if not folder.is_alive():
             raise ProcessEnded(folder.pid, lost)
-        ping(folder, timeout_s=ready_s())
+        ping(folder, timeout_s=min(ready_s(), limit_s))
         try:
             yield Address(path=folder.socket)
         except (ConnectionLost, NotProbing):
@@ -150,9 +151,9 @@ class WithoutAgent:
         """See `Transport`."""
         return self._found().record()
 
-    def asking(self, lost: str) -> AbstractContextManager[Address]:
+    def asking(self, lost: str, limit_s: float) -> AbstractContextManager[Address]:
         """See `Transport`."""
-        return self._found().asking(lost)
+        return self._found().asking(lost, limit_s)
 
     def _found(self) -> OnThisMachine:
         """The agent that it has got.
@@ -251,15 +252,29 @@ class Reached:
 
     def _get(self, cls: type[T], route: str, lost: str, *, flags: tuple[str, ...] = ()) -> T:
         """The answer of its agent; `lost` is what one that has ended cannot tell."""
-        with self._transport.asking(lost) as address:
-            return fetch(cls, address, route, timeout_s=self._timeout_s, flags=flags)
+        with self._transport.asking(lost, self._timeout_s) as address:
+            data = ask(address, route, timeout_s=self._timeout_s, flags=flags)
+        return _received(cls, data)
 
     def _post(
-        self, cls: type[T], route: str, body: Any, lost: str, *, timeout_s: float | None = None
+        self,
+        cls: type[T],
+        route: str,
+        body: Any,
+        lost: str,
+        *,
+        timeout_s: float | None = None,
+        grace_s: float = 0.0,
     ) -> T:
-        """The same, of what is sent a request."""
-        with self._transport.asking(lost) as address:
-            return fetch(cls, address, route, body=body, timeout_s=timeout_s or self._timeout_s)
+        """The same, of what is sent a request.
+
+        Args:
+            grace_s: What the answer may take beyond the limit, which the other side keeps itself.
+        """
+        limit_s = timeout_s or self._timeout_s
+        with self._transport.asking(lost, limit_s) as address:
+            data = ask(address, route, body=body, timeout_s=limit_s, grace_s=grace_s)
+        return _received(cls, data)
 
     def _pid_here(self, what: str, lost: str | None = None) -> int:
         """Its number, for what is done from outside.
@@ -280,19 +295,6 @@ class Reached:
         if lost is not None and folder is not None and not folder.is_alive():
             raise ProcessEnded(pid, lost)
         return pid
-
-
-def fetch(
-    cls: type[T],
-    address: Address,
-    route: str,
-    *,
-    body: Any = None,
-    timeout_s: float,
-    flags: tuple[str, ...] = (),
-) -> T:
-    """An agent's answer as the object it must be; arguments as of `reach.transport.ask`."""
-    return _received(cls, ask(address, route, body=body, timeout_s=timeout_s, flags=flags))
 
 
 def live_rows(
@@ -349,6 +351,12 @@ def query_agent(address: Address, request: wire.QueryRequest, limit_s: float) ->
     """What an agent answers to a statement."""
     from ..sql.answer import Answer
 
-    wait_s = limit_s + grace_s()
-    data = ask(address, "query", body=request, timeout_s=wait_s, most_bytes=LARGE_ANSWER_BYTES)
+    data = ask(
+        address,
+        "query",
+        body=request,
+        timeout_s=limit_s,
+        grace_s=grace_s(),
+        most_bytes=LARGE_ANSWER_BYTES,
+    )
     return Answer.from_ipc(data)

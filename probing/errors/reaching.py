@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import units
 from .root import Refused, Unreachable, UsageError
 
 
@@ -95,7 +96,8 @@ class NotAnswering(Unreachable):
     )
 
     def __init__(self, who: str, seconds: float, why: str = "") -> None:
-        super().__init__(f"{who} did not answer within {seconds:g} s{f' ({why})' if why else ''}.")
+        within, because = units.figure(seconds, 3), f" ({why})" if why else ""
+        super().__init__(f"{who} did not answer within {within} s{because}.")
 
 
 class NotProbing(Unreachable):

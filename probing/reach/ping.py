@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ..errors import NotAnswering, NotProbed, NotProbing
+from ..linux import process
 from ..messages.card import FAILED_START
+from ..messages.limits import ready_s
 from ..rundir.folders import ProcessFolder
 from . import ladder
 from .address import Address
@@ -15,10 +17,16 @@ _MOST_BYTES = 65_536
 def ping(folder: ProcessFolder, *, timeout_s: float) -> None:
     """Return when the process has shown that it can run Python code.
 
+    Args:
+        timeout_s: How long that may take; less of a process that a signal has stopped, which waits
+            for no turn on a busy machine.
+
     Raises:
         NotProbed: It has no agent, or its agent could not start.
         NotAnswering: It did not answer in time; the sentence says why where that is known.
     """
+    if process.state(folder.pid) == "T":
+        timeout_s = min(timeout_s, ready_s(load=0.0))
     try:
         ask(Address(path=folder.socket), "ping", timeout_s=timeout_s, most_bytes=_MOST_BYTES)
     except NotProbing:

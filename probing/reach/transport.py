@@ -33,6 +33,7 @@ def ask(
     *,
     body: Any = None,
     timeout_s: float,
+    grace_s: float = 0.0,
     flags: tuple[str, ...] = (),
     times: Mapping[str, float] | None = None,
     most_bytes: int = ANSWER_BYTES,
@@ -45,6 +46,7 @@ def ask(
         route: The name of a route of `probing.messages.routes`.
         body: An object of `probing.messages.common` for a POST.
         timeout_s: How long it may take in all; one that has many bytes, a little longer.
+        grace_s: What it may take beyond that, where the other side keeps the limit itself.
         flags: Query parameters to be set to ``true``.
         times: Query parameters in seconds.
         most_bytes: What the answer may have.
@@ -64,6 +66,7 @@ def ask(
         route,
         body=body,
         timeout_s=timeout_s,
+        grace_s=grace_s,
         flags=flags,
         times=times,
         leave=leave,
@@ -93,6 +96,7 @@ def open_answer(
     *,
     body: Any = None,
     timeout_s: float,
+    grace_s: float = 0.0,
     flags: tuple[str, ...] = (),
     times: Mapping[str, float] | None = None,
     leave: Leave | None = None,
@@ -103,7 +107,7 @@ def open_answer(
     from .limited_socket import LimitedSocket, Patience
 
     record = _route(route)
-    connection = connection_to(address, timeout_s)
+    connection = connection_to(address, timeout_s + grace_s)
     headers = {"Content-Type": wire.JSON_TYPE}
     if address.token and address.path is None:
         headers["Authorization"] = f"Bearer {_checked(address.token)}"
@@ -113,7 +117,7 @@ def open_answer(
         with our_errors(address, timeout_s):
             is_local = address.path is not None
             least = LEAST_LOCAL_BYTES_PER_S if is_local else LEAST_BYTES_PER_S
-            patience = Patience(timeout_s, bytes_per_s=least)
+            patience = Patience(timeout_s + grace_s, bytes_per_s=least)
             connection.connect()
             if leave is not None:
                 leave.take(connection.sock)

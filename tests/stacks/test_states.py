@@ -13,15 +13,18 @@ from pathlib import Path
 import pytest
 
 import probing
+from probing.actions import Lr
 from probing.errors import (
     BadEndpoint,
     NoSuchFolder,
     NoSuchProcess,
+    NotAnswering,
     NotProbed,
     NotProbing,
     ProcessEnded,
     SqlError,
 )
+from probing.linux.process import state
 from probing.reach.address import Address
 from probing.reach.endpoint import Local, Stranger, resolve
 from probing.reach.trust import Trust
@@ -110,6 +113,30 @@ def test_stopped_then_killed(fresh_training: Target, monkeypatch: pytest.MonkeyP
         assert done.returncode == 3, done
         assert f"process {target.pid} has ended" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.anypython
+def test_a_stopped_process_is_waited_for_no_longer_than_was_said(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What needs its agent ends with the limit, which the sentence names as it was given."""
+    target = program("idle", PROBING="all")
+    target.wait_for_agent()
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    monkeypatch.setattr(os, "getloadavg", lambda: (1000.0, 0.0, 0.0))
+    os.kill(target.pid, signal.SIGSTOP)
+    wait_until(lambda: state(target.pid) == "T", "the stop")
+    job = probing.connect(target.pid, timeout_s=0.25)
+    asks = (
+        lambda: job.eval("1", timeout_s=0.25), job.settings, lambda: job.live("modules"),
+        lambda: job.act(Lr(scale=0.5), timeout_s=0.25),
+    )  # fmt: skip
+    for ask in asks:
+        with pytest.raises(NotAnswering, match=r"did not answer within 0\.25 s \(it is stopped"):
+            ask()
+    with pytest.raises(NotAnswering, match=r"within 2 s \(it is stopped") as late:
+        probing.connect(target.pid).settings()
+    assert f"kill -CONT {target.pid}" in str(late.value)
 
 
 @pytest.mark.anypython

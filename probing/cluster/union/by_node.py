@@ -136,7 +136,8 @@ class NodeAsker:
             address,
             "union",
             body=request,
-            timeout_s=left_s + grace_s(),
+            timeout_s=left_s,
+            grace_s=grace_s(),
             most_bytes=LARGE_ANSWER_BYTES,
         )
         rows = Answer.from_ipc(data).to_arrow()

@@ -102,8 +102,8 @@ def test_code_is_waited_for_as_long_as_its_process_lets_it_run(
     waited_s: list[float] = []
     own = SettingValue(name="eval_timeout_s", env="", value=own_s, source="set", live=True, doc="")
 
-    def post(*_: Any, timeout_s: float) -> None:
-        waited_s.append(timeout_s)
+    def post(*_: Any, timeout_s: float, grace_s: float) -> None:
+        waited_s.append(timeout_s + grace_s)
 
     monkeypatch.setattr(process, "_get", lambda *_: SettingsAnswer(settings=(own,)))
     monkeypatch.setattr(process, "_post", post)
