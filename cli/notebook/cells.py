@@ -25,6 +25,8 @@ _USAGE = (
     " %%probing [ENDPOINT] --sql [--into NAME] above a statement"
 )
 
+_KEPT = "The cell names no endpoint, so it asked the one that `%probing {}` keeps."
+
 
 class RemoteText(str):
     """The text of a value in another process, shown as it is."""
@@ -39,7 +41,7 @@ class Cells:
     """The magic of one notebook.
 
     Attributes:
-        endpoint: Who was asked last, for cells that name nobody.
+        endpoint: Whom `%probing ENDPOINT` keeps, for cells that name nobody.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -54,20 +56,22 @@ class Cells:
         ``[--timeout SECONDS] [--now] [--thread NAME] [--frame N]``. ``%%probing [ENDPOINT] --sql``
         runs a statement, or a saved question by its ``@NAME``; ``--into NAME`` keeps the rows by
         that name. ``%probing ENDPOINT CODE`` and ``%probing --sql ENDPOINT STATEMENT`` are the same
-        in one line.
+        in one line. An endpoint with code or a statement is for these alone.
         """
+        asked_for = origin = ""
         try:
             if cell is None and not line.strip():
                 return _trainings()
             options, code = self._parse(line, cell)
-            asked = connect(options.endpoint)
-            self.endpoint = options.endpoint
+            asked_for, origin = options.endpoint, options.origin
+            asked = connect(asked_for)
             if not code.strip():
+                self.endpoint = asked_for if cell is None else self.endpoint
                 return asked
             return self._ask(asked, options, code) if options.sql else _run(asked, options, code)
         except ProbingError as error:
-            ours = f"probing {self.endpoint} "
-            _refuse(f"{error.message} {error.help.replace('probing ENDPOINT ', ours)}".strip())
+            hint = error.help.replace("probing ENDPOINT ", f"probing {asked_for or 'ENDPOINT'} ")
+            _refuse(" ".join(part for part in (error.message, hint, origin) if part))
 
     def _ask(
         self, asked: Process | Job, options: argparse.Namespace, statement: str
@@ -102,10 +106,13 @@ class Cells:
         except ValueError as error:
             _refuse(f"%%probing {line} cannot be read: {error}.")
         options = _parser().parse_args(words)
+        if options.endpoint is None and self.endpoint is None:
+            _refuse(
+                "say whom to ask: %%probing ENDPOINT for this cell, or %probing ENDPOINT before it"
+                " for all that name none; %probing alone lists the trainings."
+            )
         if options.endpoint is None:
-            options.endpoint = self.endpoint
-        if options.endpoint is None:
-            _refuse("say whom to ask: %%probing ENDPOINT; %probing alone lists the trainings.")
+            options.endpoint, options.origin = self.endpoint, _KEPT.format(self.endpoint)
         if options.into is not None and not (options.sql and options.into.isidentifier()):
             _refuse("--into takes the name of a variable, and goes with --sql.")
         return options, cell
@@ -131,7 +138,8 @@ def connect(endpoint: str) -> Process | Job:
 def _run(asked: Process | Job, options: argparse.Namespace, code: str) -> RemoteText | None:
     """Run code in one process, and print what it prints."""
     if not hasattr(asked, "eval"):
-        _refuse(f"code runs in one process, and {options.endpoint} means several.")
+        sentence = f"code runs in one process, and {options.endpoint} means several."
+        _refuse(f"{sentence} {options.origin}".strip())
     result = asked.eval(
         code,
         timeout_s=options.timeout,
@@ -167,6 +175,7 @@ def _parser() -> _Parser:
     parser.add_argument("--frame", type=int)
     parser.add_argument(_SQL, action="store_true")
     parser.add_argument("--into")
+    parser.set_defaults(origin="")
     return parser
 
 

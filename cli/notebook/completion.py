@@ -53,7 +53,7 @@ def _offer(text: str, cursor: int, endpoint: str | None) -> tuple[str, Iterable[
     """What has been typed of a word, and the words that it can become.
 
     Args:
-        endpoint: Who was asked last.
+        endpoint: Whom the notebook keeps for cells that name nobody.
     """
     found = _LINE.match(text[:cursor])
     if found is None:

@@ -28,8 +28,10 @@ def results_of(
     Raises:
         ProbingError: What ended the repetition before it was done.
     """
-    limit_s, more_s = 2 * timeout_s, grace_s()
-    with open_answer(address, "repeat", body=request, timeout_s=limit_s, grace_s=more_s) as answer:
+    more_s = timeout_s + grace_s()  # a wait and a run
+    with open_answer(
+        address, "repeat", body=request, timeout_s=timeout_s, grace_s=more_s
+    ) as answer:
         while line := answer.read_line():
             yield _result(line)
 

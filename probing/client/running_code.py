@@ -50,7 +50,8 @@ class RunningCode(Reached):
     ) -> wire.EvalResult:
         """Run Python code in it, at a safe point unless `now`.
 
-        Without `timeout_s` the limit is the process's own setting `eval_timeout_s`.
+        Without `timeout_s` the limit is the process's own setting `eval_timeout_s`. Code that fails
+        raises nothing here: the result has its traceback as ``error``.
 
         Args:
             thread: Whose locals it sees, by name or number; None for the training thread.

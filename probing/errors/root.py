@@ -24,6 +24,10 @@ class ProbingError(Exception):
         """Facts for programs, beside the sentence for people."""
         return {}
 
+    def _render_traceback_(self) -> list[str]:
+        """The lines that IPython shows in place of a traceback, which would be of our code."""
+        return [f"{type(self).__name__}: {self.message}", *([self.help] if self.help else [])]
+
 
 class UsageError(ProbingError):
     """The command or request is not one that can be carried out."""

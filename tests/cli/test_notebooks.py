@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,67 @@ def test_all_answers_show_themselves(training: Target, tmp_path: Path) -> None:
         assert "Answer(" not in page, code
         assert "Report(" not in page, code
         assert "object at 0x" not in page, code
+
+
+@pytest.fixture
+def shell(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Any]:
+    """A notebook's shell in this process, and in its names two processes, `a` and `b`."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    targets = [program("idle", PROBING="all") for _ in "ab"]
+    for target in targets:
+        target.wait_for_agent()
+    monkeypatch.setenv("PROBING_HOME", str(targets[0].home))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
+    shell.user_ns.update(a=targets[0].pid, b=targets[1].pid, end=targets[0].kill)
+    shell.extension_manager.load_extension("probing")
+    yield shell
+    shell.extension_manager.unload_extension("probing")
+
+
+WHO = "import os\nos.getpid()"
+
+
+def test_a_cell_that_names_an_endpoint_changes_it_for_itself_alone(shell: Any) -> None:
+    """Only the line `%probing ENDPOINT` keeps one, and what it keeps is said where it fails."""
+
+    def run(cell: str) -> Any:
+        return shell.run_cell(cell)
+
+    a, b = shell.user_ns["a"], shell.user_ns["b"]
+    assert str(run(f"%%probing {a}\n{WHO}").result) == str(a)
+    assert "say whom to ask: %%probing ENDPOINT" in str(run(f"%%probing\n{WHO}").error_in_exec)
+    assert run("%probing {a}").result.label == str(a)
+    once = (
+        f"%%probing {b}\n{WHO}", "%%probing all --sql --into rows\nSELECT 1", f"%probing {b} 1",
+        f"%probing --sql {b} SELECT 1", f"%%probing {b} --now\n1",
+    )  # fmt: skip
+    for cell in once:
+        assert run(cell).success, cell
+        assert str(run(f"%%probing\n{WHO}").result) == str(a), cell
+    shell.user_ns["end"]()
+    told = str(run("%%probing\n1").error_in_exec)
+    assert f"process {a} has ended" in told
+    assert told.endswith(f"so it asked the one that `%probing {a}` keeps.")
+    assert "keeps" not in str(run(f"%%probing {a}\n1").error_in_exec)
+    assert "names no endpoint" not in str(run("%%probing 999999999\n1").error_in_exec)
+    assert run("%probing all").success
+    assert "means several. The cell names no endpoint" in str(run("%%probing\n1").error_in_exec)
+
+
+def test_an_error_is_its_sentence_and_the_way_out(
+    shell: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In place of a traceback through our code, of what is awaited, too."""
+    shell.run_cell("import probing")
+    for ask in ("probing.connect(999999999)", "await probing.connect_async(999999999)"):
+        error = shell.run_cell(ask).error_in_exec
+        shown = capsys.readouterr().out
+        assert shown == f"NoSuchProcess: {error.message}\n{error.help}\n", ask
 
 
 @pytest.mark.nightly
