@@ -77,7 +77,22 @@ def command(
     _tell_passed()
     if dead:
         _tell_given_up()
+    _tell_shared_pids(processes)
     _tell_problems(processes)
+
+
+def _tell_shared_pids(processes: Sequence[ProcessSummary]) -> None:
+    """Say by what else those are asked that have one pid, as of containers that have ended."""
+    folders: dict[int, list[str]] = {}
+    for process in processes:
+        folders.setdefault(process.pid, []).append(process.folder or "")
+    for pid, its in folders.items():
+        if len(its) > 1:
+            listed = ", ".join(filter(None, its[:_MOST_NOTES]))
+            terminal.note(
+                f"{len(its):,} processes have pid {pid}; by its folder, `probing FOLDER ...` asks"
+                f" the one that is meant: {listed}"
+            )
 
 
 def _tell_problems(processes: Sequence[ProcessSummary]) -> None:

@@ -10,7 +10,7 @@ import dataclasses
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -40,6 +40,7 @@ _HOST = re.compile(
     r"localhost|\d{1,3}(\.\d{1,3}){3}|[A-Za-z][\w-]*(\.[A-Za-z][\w-]*)*\.[a-z]{2,}(?<!\.py)"
 )
 """What is more likely a machine than a program."""
+_MOST_WAYS = 4
 _MOST_DIGITS = 18
 """Python refuses to read a number of some thousands."""
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})")
@@ -140,14 +141,21 @@ def _by_pid(pid: int, directory: RunDirectory) -> Place:
 
 
 def _in_containers(number: int, directory: RunDirectory) -> str | None:
-    """By which pids processes that are called so in their containers are asked from here."""
-    pids = called_so_inside(number, directory)
-    if not pids:
-        return None
-    ways = " or ".join(f"`probing {pid} ...`" for pid in pids[:4])
-    return (
-        f"A process that its container calls {number} is asked from here by its pid here: {ways}."
-    )
+    """How processes that are called so in their containers are asked from here."""
+    told, pids = [], called_so_inside(number, directory)
+    if pids:
+        its = f"A process that its container calls {number} is asked from here by its pid here"
+        told.append(f"{its}: {_ways(pids)}.")
+    ended = [one.path for one in directory.folders() if one.pid == number and not one.is_alive()]
+    if ended:
+        its = f"The record of a process that was called {number} is asked by its folder"
+        told.append(f"{its}: {_ways(ended)}.")
+    return " ".join(told) or None
+
+
+def _ways(endpoints: Sequence[int | Path]) -> str:
+    """What to type for one of some processes."""
+    return " or ".join(f"`probing {endpoint} ...`" for endpoint in endpoints[:_MOST_WAYS])
 
 
 def _by_url(url: str, directory: RunDirectory, given: _Given) -> Address:

@@ -20,10 +20,11 @@ import pytest
 
 import probing
 from probing.client.listing import list_processes
-from probing.errors import RingError
+from probing.errors import NotPython, RingError
 from probing.linux import process
 from probing.messages.card import Card
 from probing.messages.codec import with_checksum, without_checksum
+from probing.reach.endpoint import Local, resolve
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.rundir.pruning import prune
 from probing.tables import RECORDED_TABLES, STEPS, Column, Table
@@ -102,6 +103,28 @@ def test_a_recycled_pid_is_not_taken_for_the_process_that_had_it(
     now = directory.create_folder(os.getpid(), started)
     now.write_card(card_of(now))
     assert now.is_alive()
+
+
+def test_ended_processes_of_one_pid_are_asked_by_their_folders(
+    directory: RunDirectory, tmp_path: Path
+) -> None:
+    """As of two containers, in which both were 1: the list and the error name the folders."""
+    paths = []
+    for started, namespace in ((10, 4026532178), (11, 4026532179)):
+        path = directory.path / f"1-{started}-{namespace}"
+        path.mkdir(mode=0o700)
+        folder = ProcessFolder(path, 1, started)
+        folder.write_card(card_of(folder, pid_namespace=namespace))
+        paths.append(str(path))
+    done = run_command("list", "--dead", cwd=tmp_path, env=clean_env(directory.path))
+    assert "note: 2 processes have pid 1; by its folder" in done.stderr
+    assert all(path in done.stderr for path in paths)
+    assert resolve(paths[0], directory) == Local(folder=ProcessFolder(Path(paths[0]), 1, 10))
+    if process.is_python(1):
+        pytest.skip("pid 1 runs Python here")
+    with pytest.raises(NotPython) as caught:
+        resolve(1, directory)
+    assert all(f"`probing {path} ...`" in str(caught.value.help) for path in paths)
 
 
 @pytest.mark.fault("R3")
