@@ -32,6 +32,7 @@ from ..errors import (
 from ..linux import process
 from ..linux.other_user import acting_as
 from ..messages.frozen import dataclass
+from ..messages.limits import start_s
 from ..own_files import places_of
 from ..reach.endpoint import Local, resolve
 from ..reach.ladder import who_holds_gil
@@ -48,6 +49,10 @@ _POLL_S = 0.01
 _ONCE_FREE = (
     "It starts by itself once the lock is free, and does nothing until then. `backtrace` shows now"
     " what the process is doing."
+)
+_GOES_ON = (
+    "It goes on starting: ask in a moment, or give it longer with --timeout SECONDS. `backtrace`"
+    " shows now what the process is doing."
 )
 _ANOTHER_WAY = (
     "It starts by itself once that is so. Another way can be taken all the same: `--method`."
@@ -84,7 +89,8 @@ def attach(pid: int, *, how: str = AUTO, timeout_s: float | None = None) -> Atta
     Args:
         pid: A process of this machine.
         how: The name of a method of `probing.attach.injectors.methods`, or ``auto`` for the best.
-        timeout_s: How long the agent may take until it answers; 10 s if not given.
+        timeout_s: How long the agent may take until it answers; 10 s if not given, and up to 30 on
+            a busy machine once it has begun to start.
 
     Raises:
         UsageError: There is no such method.
@@ -115,7 +121,8 @@ def attach(pid: int, *, how: str = AUTO, timeout_s: float | None = None) -> Atta
         if _is_there(folder):  # whoever was waited for has brought it
             return _attached(folder, None, began)
         method, held_s = order.send(how)
-        order.wait_agent(method)
+        # What has begun is on its way, and waits for its turn alone.
+        order.wait_agent(method, until if timeout_s else max(until, began + start_s()))
     return _attached(folder, method, began, held_s)
 
 
@@ -257,7 +264,7 @@ class _Order:
         with written_as_its_user(pid, self._directory):
             self._files.order(text, Note(injector=os.getpid()))
 
-    def wait_agent(self, method: str) -> None:
+    def wait_agent(self, method: str, until: float) -> None:
         """Wait until the agent answers.
 
         Raises:
@@ -272,8 +279,9 @@ class _Order:
             if self._folder.read_card() is not None and _is_there(self._folder):
                 self._clear()
                 return
-            if time.monotonic() > self._until:
-                raise AttachWaiting(pid, "the agent began to start there and has not finished")
+            if time.monotonic() > until:
+                why = "the agent began to start there and has not finished"
+                raise AttachWaiting(pid, why, help=_GOES_ON)
             time.sleep(_POLL_S)
 
     def _raise_failure(self) -> None:

@@ -13,6 +13,8 @@ _READY_S = 2.0
 _MOST_READY_S = 15.0
 _GRACE_S = 5.0
 _MOST_GRACE_S = 30.0
+_START_S = 10.0
+_MOST_START_S = 30.0
 WAIT_S = 10.0
 """How long a model's next call is waited for."""
 ANSWER_BYTES = 256 << 20
@@ -47,6 +49,14 @@ def grace_s(load: float | None = None) -> float:
     Five seconds, and longer as `ready_s` is, up to thirty.
     """
     return min(_GRACE_S * _crowding(load), _MOST_GRACE_S)
+
+
+def start_s(load: float | None = None) -> float:
+    """How long an agent that has begun to start may take until it answers.
+
+    Ten seconds, and longer as `ready_s` is, up to thirty.
+    """
+    return min(_START_S * _crowding(load), _MOST_START_S)
 
 
 def _crowding(load: float | None) -> float:
