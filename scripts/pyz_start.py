@@ -25,7 +25,7 @@ def main():
         )
     archive = os.path.dirname(os.path.abspath(__file__))
     try:
-        folder = unpacked(archive)
+        folder, lacking = unpacked(archive)
     except OSError as error:
         sys.exit("error: cannot unpack {}: {}.".format(archive, error))
     sys.path.insert(0, folder)
@@ -33,13 +33,17 @@ def main():
     os.environ["PYTHONPATH"] = folder if not before else folder + os.pathsep + before
     path = os.environ.get("PATH", os.defpath)
     os.environ["PATH"] = os.path.join(folder, "bin") + os.pathsep + path
+    if lacking:
+        from probing.errors import MissingLibrary
+
+        MissingLibrary.made_for = made_for(lacking)
     from probing.__main__ import main as run
 
     run()
 
 
 def unpacked(archive):
-    """The folder with the files that fit this Python.
+    """The folder with the files that fit this Python, and the parts that do not.
 
     Raises:
         OSError: They cannot be put anywhere.
@@ -50,8 +54,8 @@ def unpacked(archive):
         missing = [part for part in contents["parts"] if part not in fitting]
         if missing:
             sys.stderr.write(
-                "note: {} has libraries for {} alone: under this Python `backtrace` works, and what"
-                " needs SQL does not.\n".format(os.path.basename(archive), " and ".join(missing))
+                "note: {} is for {}: under this Python `backtrace` works, and what needs SQL does"
+                " not.\n".format(os.path.basename(archive), made_for(missing))
             )
         name = "-".join([contents["name"], contents["digest"], *fitting[-1:]])
         for home in homes():
@@ -60,8 +64,15 @@ def unpacked(archive):
                 continue
             if not os.path.isdir(folder):
                 unpack(opened, fitting, folder)
-            return folder
+            return folder, missing
     raise OSError("no folder of yours can be written to; set XDG_CACHE_HOME to one")
+
+
+def made_for(parts):
+    """The Python in words that the last of some parts fits, such as `cp311_linux_x86_64`."""
+    tag, _, machine = parts[-1].partition("_")
+    python = "Python {}.{}".format(tag[2:3], tag[3:])
+    return python if machine == names()[1] else "{} on {}".format(python, machine)
 
 
 def names():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 from .root import InternalError, ProbingError, TimedOut
 
@@ -170,8 +170,17 @@ class MissingLibrary(ProbingError):
     code = "missing_library"
     status = 501
     help = "Install it beside probing."
+    made_for: ClassVar[str | None] = None
+    """Where all is in one file that was made for another Python than this: for which, in words."""
 
     def __init__(self, library: str) -> None:
+        if self.made_for is not None and library in CLI_PACKAGES:
+            super().__init__(
+                f"this file has DuckDB, NumPy and PyArrow for {self.made_for} alone, and"
+                f" {sys.executable} is Python {'.'.join(map(str, sys.version_info[:2]))}.",
+                help=f"Run it with {self.made_for}.",
+            )
+            return
         if library not in CLI_PACKAGES:
             super().__init__(f"{library} is not installed.", help=f"`pip install {library}`")
             return

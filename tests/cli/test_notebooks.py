@@ -193,8 +193,9 @@ def test_an_error_is_its_sentence_and_the_way_out(
     shell: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In place of a traceback through our code, of what is awaited, too."""
-    shell.run_cell("import probing")
-    for ask in ("probing.connect(999999999)", "await probing.connect_async(999999999)"):
+    shell.run_cell("import asyncio, probing")
+    awaited = "asyncio.run(probing.connect_async(999999999))"
+    for ask in ("probing.connect(999999999)", awaited):
         error = shell.run_cell(ask).error_in_exec
         shown = capsys.readouterr().out
         assert shown == f"NoSuchProcess: {error.message}\n{error.help}\n", ask

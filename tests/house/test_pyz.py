@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.pyz import OWN, START, write
+from scripts.pyz import MACHINE, OWN, START, write
 from tests.harness.packages import clean_env, run
 from tests.harness.targets import DEADLINE_S, ROOT, Target, start_training
 
+ERRORS = ROOT / "probing" / "errors"
 Ask = Callable[..., subprocess.CompletedProcess[str]]
 
 PROBE = b"""
@@ -75,6 +76,37 @@ def test_a_folder_that_others_write_to_is_not_used(small: Path, tmp_path: Path) 
     assert refused.returncode == 1
     assert refused.stderr.endswith("; set XDG_CACHE_HOME to one.\n")
     assert len(refused.stderr.splitlines()) == 1
+
+
+LACKING = b"""
+from probing.errors import MissingLibrary
+from probing.errors.querying import told_of
+def main():
+    for error in (ModuleNotFoundError("", name="duckdb"), MissingLibrary("numpy")):
+        print(told_of(error).message, told_of(error).help)
+"""
+
+
+@pytest.mark.anypython
+def test_another_python_is_told_which_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever library is asked for, and nobody is told to install one."""
+    monkeypatch.setattr("scripts.pyz.PARTS", ("any", f"cp399_{MACHINE}"))
+    names = ["units.py", *[f"errors/{path.name}" for path in ERRORS.glob("*.py")]]
+    files = {
+        ("any", f"probing/{name}"): ((ERRORS.parent / name).read_bytes(), 0o644) for name in names
+    }
+    files["any", "probing/__main__.py"] = (LACKING, 0o644)
+    files[f"cp399_{MACHINE}", "own.txt"] = (b"", 0o644)
+    write(files, "1.0", tmp_path / "other.pyz")
+    told = asked(tmp_path / "other.pyz", tmp_path / "cache")
+    assert "note: other.pyz is for Python 3.99: under this" in told.stderr
+    assert told.returncode == 0, told.stderr
+    first, second = told.stdout.splitlines()
+    assert first == second
+    assert first.endswith(". Run it with Python 3.99.")
+    assert "pip install" not in first
 
 
 @pytest.mark.anypython
