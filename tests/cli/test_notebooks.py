@@ -152,7 +152,7 @@ def shell(
         target.wait_for_agent()
     monkeypatch.setenv("PROBING_HOME", str(targets[0].home))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
-    shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
+    shell: Any = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
     shell.user_ns.update(a=targets[0].pid, b=targets[1].pid, end=targets[0].kill)
     shell.extension_manager.load_extension("probing")
     yield shell
