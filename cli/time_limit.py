@@ -28,11 +28,12 @@ def is_over() -> bool:
 
 
 @contextlib.contextmanager
-def within(limit_s: float, *, grace_s: float) -> Iterator[None]:
+def within(limit_s: float, *, grace_s: float, of: str = "") -> Iterator[None]:
     """Have what is done here end by then; to be entered by the main thread.
 
     Args:
         grace_s: How long beyond its limit it may take to say itself that it has ended.
+        of: What is asked, where that is not plain.
 
     Raises:
         QueryTimedOut: It takes longer.
@@ -43,7 +44,7 @@ def within(limit_s: float, *, grace_s: float) -> Iterator[None]:
         # Silent, and in C: the alarm cannot come again in it. Where the error could not be raised,
         # the next alarm raises it again.
         sys.unraisablehook = bool
-        raise QueryTimedOut(limit_s)
+        raise QueryTimedOut(limit_s, of=of)
 
     before, hook = signal.signal(signal.SIGALRM, ring), sys.unraisablehook
     signal.setitimer(signal.ITIMER_REAL, limit_s + grace_s, _AGAIN_S)

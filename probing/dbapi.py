@@ -129,7 +129,7 @@ class _Runs:
     """All runs of a history."""
 
     def __init__(self, place: str, timeout_s: float) -> None:
-        from .history.layout import is_url
+        from .history.stores.address import is_url
 
         self._place = place if is_url(place) else os.path.abspath(place)
         self._valid_s = _LISTED_S if is_url(place) else 0.0
@@ -140,7 +140,8 @@ class _Runs:
         """Find out which jobs and tables there are."""
         from .history.query import History
 
-        self._history, self._listed_s = History(self._place), time.monotonic()
+        self._history = History(self._place, timeout_s=self._timeout_s)
+        self._listed_s = time.monotonic()
 
     def query(self, sql: str) -> _Rows:
         """Run a statement over what is there by now, and warn of what was left out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import shlex
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import MissingLibrary, UsageError
+from ...history.stores.address import store_of
 from ..ask.replies import fitted, write_answer
 from ..ask.shield import go_on_in_a_child
 from ..ask.statement import statement_of
@@ -60,11 +62,10 @@ def runs(context: click.Context, *, folder: str | None, limit: int, style: str) 
     go_on_in_a_child()
     from ...history.query import History
     from ...history.runs import runs_of
-    from ..time_limit import within
 
-    history = History(place)
     limit_s = Target.of(context).limit_s
-    with within(limit_s, grace_s=_GRACE_S):
+    with _within(limit_s, place):
+        history = History(place, timeout_s=limit_s)
         found = list(runs_of(history, timeout_s=limit_s, most=limit or None))
     terminal.note(*history.notes)
     if style == "json":
@@ -97,11 +98,10 @@ def show(context: click.Context, *, words: tuple[str, ...], rank: int | None, st
     from ...diagnosis.runs.kept import find_kept
     from ..render.history.kept_run import render_kept_run
     from ..reports.run.kept import screen_of
-    from ..time_limit import within
 
     notes: list[str] = []
     limit_s = Target.of(context).limit_s
-    with within(limit_s, grace_s=_GRACE_S):
+    with _within(limit_s, place):
         (kept,) = find_kept(place, words[-1:], timeout_s=limit_s, notes=notes)
         shown = screen_of(kept, rank=rank)
     write_answer(shown, style, fitted(render_kept_run, place=place, asked=kept.asked))
@@ -129,12 +129,11 @@ def diff(context: click.Context, *, words: tuple[str, ...], rank: int | None, st
     place = _place(words[0] if len(words) == 3 else None)
     go_on_in_a_child()
     from ...diagnosis.runs.kept import compare_kept, find_kept
-    from ..time_limit import within
     from .diff import write_comparison
 
     notes: list[str] = []
     limit_s = Target.of(context).limit_s
-    with within(limit_s, grace_s=_GRACE_S):
+    with _within(limit_s, place):
         before, after = find_kept(place, words[-2:], timeout_s=limit_s, notes=notes)
         compared, names = compare_kept(before, after, rank=rank)
     command_line = f"probing history diff {shlex.quote(place)}"
@@ -287,15 +286,13 @@ def _answer(
         ProbingError: There is no answer, or it cannot be written.
     """
     from ..ask.answering import write_rows
-    from ..time_limit import within
 
     notes: list[str] = []
-    history = _history(place, run, rank, notes, limit_s=limit_s)
-    with (
-        within(limit_s, grace_s=_GRACE_S),
-        history.query(question.sql, timeout_s=limit_s, max_rows=question.limit) as answer,
-    ):
-        write_rows(answer.schema, answer.batches(), question)
+    with _within(limit_s, place):
+        history = _history(place, run, rank, notes, limit_s=limit_s)
+        answer = history.query(question.sql, timeout_s=limit_s, max_rows=question.limit)
+        with answer:
+            write_rows(answer.schema, answer.batches(), question)
     terminal.note(*dict.fromkeys(notes), *([answer.truncated] if answer.truncated else []))
 
 
@@ -315,10 +312,9 @@ def _answer_by(
     """
     from ...history.engines.asking import ask
     from ..ask.answering import write_rows
-    from ..time_limit import within
 
     notes: list[str] = []
-    with within(limit_s, grace_s=_GRACE_S):
+    with _within(limit_s, place):
         history = _history(place, run, rank, notes, limit_s=limit_s)
         with terminal.waiting_for(f"asking {engine}"):
             rows = ask(history, engine, question.sql, max_rows=question.limit)
@@ -338,9 +334,22 @@ def _history(
     from ...history.query import EVERY_RANK, History
 
     if run is None:
-        return History(place, notes)
+        return History(place, notes, timeout_s=limit_s)
     (kept,) = find_kept(place, (run,), timeout_s=limit_s, notes=notes)
     return kept.history(EVERY_RANK if rank is None else kept.process(rank)["rank"])
+
+
+def _within(limit_s: float, place: str) -> contextlib.AbstractContextManager[None]:
+    """The time limit of what asks a history; what that needs is loaded before it begins.
+
+    Raises:
+        ProbingError: It is no place of one.
+    """
+    from ...history.query import source_of
+    from ..time_limit import within
+
+    source_of(place)
+    return within(limit_s, grace_s=_GRACE_S, of=store_of(place))
 
 
 def _folder_and_sql(words: tuple[str, ...], path: str | None) -> tuple[str | None, str | None]:

@@ -40,7 +40,8 @@ _SUBJECTS = {
     "evaluating": "EvalCancelled EvalTimedOut NoStepCame NoSuchFrame NoSuchJob NoSuchThread",
     "fitting": "FitRefused FitTimedOut",
     "keeping": (
-        "DamagedHistory HistoryBusy HistoryUnwritable NoHistory NoSuchRun StoreUnreachable"
+        "DamagedHistory HistoryBusy HistoryUnwritable NoHistory NoSuchRun StoreTimedOut "
+        "StoreUnreachable"
     ),
     "querying": (
         "LiveTooLarge MissingLibrary QueryTimedOut SqlError SqlRefused SqlTooLarge SqlWorkerDied "

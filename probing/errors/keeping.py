@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .root import ProbingError, Refused, Unreachable, UsageError
+from .root import ProbingError, Refused, TimedOut, Unreachable, UsageError
 
 
 class HistoryUnwritable(UsageError):
@@ -73,5 +73,15 @@ class StoreUnreachable(Unreachable):
         " AWS_ENDPOINT_URL which server; of gs:// GOOGLE_APPLICATION_CREDENTIALS."
     )
 
-    def __init__(self, url: str, reason: str) -> None:
-        super().__init__(f"the store {url} cannot be asked: {reason}.")
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(f"the store {store} cannot be asked: {reason}.")
+
+
+class StoreTimedOut(TimedOut):
+    """The object store of a history has not answered within the time limit."""
+
+    code = "store_timed_out"
+    help = "See that the store is well, or give it more time with --timeout SECONDS."
+
+    def __init__(self, store: str, limit_s: float) -> None:
+        super().__init__(f"the store {store} has not answered within the limit of {limit_s:g} s.")

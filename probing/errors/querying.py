@@ -132,6 +132,7 @@ class QueryTimedOut(TimedOut):
     """A statement ran into its time limit and was ended.
 
     Args:
+        of: What was asked, where that is not plain.
         is_starting: Whether it has not begun: the SQL worker process was still starting.
         is_stuck: Whether it could not be interrupted, and still holds the engine that ran it.
     """
@@ -139,10 +140,10 @@ class QueryTimedOut(TimedOut):
     code = "query_timed_out"
 
     def __init__(
-        self, seconds: float, *, is_starting: bool = False, is_stuck: bool = False
+        self, seconds: float, *, of: str = "", is_starting: bool = False, is_stuck: bool = False
     ) -> None:
         self.is_stuck = is_stuck
-        message = f"the query was ended after its limit of {seconds:g} s."
+        message = f"the query{of and f' of {of}'} was ended after its limit of {seconds:g} s."
         if is_starting:
             message = (
                 f"the query did not begin within its limit of {seconds:g} s: the SQL worker process"

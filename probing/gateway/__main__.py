@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MissingLibrary, ProbingError, Unreachable
+from ..history.stores.address import check_place
 from ..rundir.folders import RunDirectory, from_env, write_private
 from ..rundir.node_card import read_token, read_token_path, token_path
 from ..server.access.tokens import Tokens
@@ -92,6 +93,8 @@ def _place(options: argparse.Namespace, settings: Settings) -> Place:
         ProbingError: There is no such history.
     """
     place = Place(endpoints=tuple(options.endpoints), history=options.history)
+    if place.history:
+        check_place(place.history)
     if place.history and not (place.endpoints and place.history == settings.history):
         from ..history.query import source_of
 

@@ -110,7 +110,7 @@ def _answer(asked: Asked) -> Generator[Any, None, None]:
 
 def _kept(asked: Asked, sql: str) -> Iterator[Any]:
     """Of a history."""
-    history = _history(asked.place)
+    history = _history(asked)
     if asked.kind == SCHEMA:
         yield history.schema(sql, timeout_s=asked.timeout_s)
         return
@@ -119,8 +119,9 @@ def _kept(asked: Asked, sql: str) -> Iterator[Any]:
         yield from answer.batches()
 
 
-def _history(place: Place) -> History:
-    history = History(place.history)
+def _history(asked: Asked) -> History:
+    place = asked.place
+    history = History(place.history, timeout_s=asked.timeout_s)
     history.catalog, history.is_alone = HISTORY, not place.endpoints
     return history
 
@@ -184,7 +185,7 @@ def _tables(asked: Asked) -> pa.Table:
 
 def _kept_tables(asked: Asked) -> Iterator[tuple[Table, pa.Schema | None]]:
     """Those of a history."""
-    tables = _history(asked.place).tables()
+    tables = _history(asked).tables()
     grown = _grown(asked, tables) if asked.with_schemas else frozenset()
     for table in tables:
         yield table, _kept_columns(asked, table, grown) if asked.with_schemas else None
@@ -212,7 +213,7 @@ def _grown(asked: Asked, tables: Iterable[Table]) -> frozenset[str]:
     sql = f"SELECT table_name, column_name FROM {there}"  # noqa: S608 - of literals
     try:
         limit_s = min(asked.timeout_s, _LOOK_S)
-        with _history(asked.place).query(sql, timeout_s=limit_s) as answer:
+        with _history(asked).query(sql, timeout_s=limit_s) as answer:
             found = {(row["table_name"], row["column_name"]) for row in answer.to_pylist()}
     except ProbingError:
         return frozenset()
@@ -225,7 +226,7 @@ def _kept_columns(asked: Asked, table: Table, grown: frozenset[str]) -> pa.Schem
     if table.columns and table.name not in grown:
         return columns
     name = ".".join(f'"{word}"' for word in (HISTORY, table.schema, table.name))
-    there = _history(asked.place).schema(f"FROM {name}", timeout_s=asked.timeout_s)
+    there = _history(asked).schema(f"FROM {name}", timeout_s=asked.timeout_s)
     return pa.schema([*columns, *(one for one in there if one.name not in columns.names)])
 
 

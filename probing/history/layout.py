@@ -38,12 +38,6 @@ _MERGED = re.compile(r"merged-[0-9a-f]{16}\.parquet")
 _SPECIAL = re.compile(r"([\\*?\[\]{}])")
 COMPACTOR = "compaction"
 """Beside the names of processes, which have dashes, that of who puts small files together."""
-_FIRST_OF_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
-
-def is_url(folder: str) -> bool:
-    """Whether a place is one of an object store, as `s3://bucket`, and no folder."""
-    return _FIRST_OF_URL.match(folder) is not None
 
 
 def quoted(value: str | None) -> str:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import duckdb
 import pyarrow as pa
 
-from ..errors import DamagedHistory, HistoryBusy, NoHistory
+from ..errors import DamagedHistory, HistoryBusy, NoHistory, QueryTimedOut
 from ..settings import Settings
 from ..sql import gate as sql_gate
 from ..sql.answer import Answer
@@ -28,9 +28,10 @@ from ..sql.errors import SqlContext
 from ..sql.process_columns import literal
 from ..sql.quoting import identifier, text_literal
 from ..tables import OWN_SCHEMA, SCHEMA, Column, Table
-from .layout import is_url, job_folder
+from .layout import job_folder
 from .scanning.folder import FolderFiles
 from .scanning.source import Source, TornFile
+from .stores.address import is_url
 from .tables import HISTORY_TABLES, KEPT_TABLES, in_history
 
 _MEMORY_MIB = 1024
@@ -88,6 +89,7 @@ class History:
         place: A folder, or the address of a place in a store.
         notes: Gets sentences about what was left out.
         chosen: The one run or process whose rows are there; None for those of all.
+        timeout_s: What a store may take to say which tables there are; None for no limit.
 
     Attributes:
         catalog: What the database is called that has the tables.
@@ -97,10 +99,16 @@ class History:
         UsageError: It is no such place.
         NoHistory: There is nothing in it.
         StoreUnreachable: The store cannot be asked.
+        StoreTimedOut: It has not answered in time.
     """
 
     def __init__(
-        self, place: str, notes: list[str] | None = None, *, chosen: Chosen | None = None
+        self,
+        place: str,
+        notes: list[str] | None = None,
+        *,
+        chosen: Chosen | None = None,
+        timeout_s: float | None = None,
     ) -> None:
         self.source: Source = source_of(place)
         self.chosen = chosen
@@ -109,7 +117,7 @@ class History:
         self._folders: dict[str, list[str]] = {}
         self._files: dict[str, list[str]] = {}
         self._left_out: set[str] = set()
-        for table, folder in self._tables():
+        for table, folder in self._tables(timeout_s):
             self._folders.setdefault(table, []).append(folder)
         if not self._folders:
             raise NoHistory(place, "no process was exported to it")
@@ -160,11 +168,11 @@ class History:
         others = (Table(name=name, doc="", kind="recorded", columns=()) for name in new)
         return (*known.values(), *others)
 
-    def _tables(self) -> list[tuple[str, str]]:
+    def _tables(self, timeout_s: float | None) -> list[tuple[str, str]]:
         """Where rows may be: of a run that is chosen, what its job has."""
-        one = self.chosen
-        found = [] if one is None else self.source.tables(job_folder(one.project, one.job))
-        return found or self.source.tables(None)
+        one, list_in = self.chosen, self.source.tables
+        found = [] if one is None else list_in(job_folder(one.project, one.job), timeout_s)
+        return found or list_in(None, timeout_s)
 
     def list_anew(self) -> None:
         """Forget which files there were; by who keeps them from being replaced."""
@@ -286,7 +294,10 @@ class _HistoryQuery(Query):
                     raise
                 raise DamagedHistory(path, _reason(error, path)) from None
 
-        return super()._step(checked)
+        try:
+            return super()._step(checked)
+        except QueryTimedOut:
+            raise QueryTimedOut(self._context.timeout_s, of=self.history.source.store) from None
 
 
 class _HistoryColumns(_HistoryQuery):

@@ -16,8 +16,8 @@ from probing.errors import UsageError
 from probing.history.compaction import merge as merging
 from probing.history.compaction.keep import Keep
 from probing.history.compaction.outcome import Limits
-from probing.history.layout import is_url
 from probing.history.query import History
+from probing.history.stores.address import is_url
 from probing.history.stores.objects import Store, open_store
 from probing.history.stores.place import Place, place_of
 from probing.rundir.folders import ProcessFolder

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...errors import ProbingError, Unreachable, UsageError
+from ...history.stores.address import check_place
 from ...rundir.folders import RunDirectory, from_env
 from ...rundir.node_card import log_path, read_node, token_path
 from ...safety.off_switch import without_agent
@@ -148,6 +149,7 @@ def _start_beside(settings: Settings) -> list[subprocess.Popen[bytes]]:
         # Its address may be a secret, and other users can read a command line.
         commands.append(["doctor", "--watch", "--webhook-env", _WATCH])
     if settings.history:
+        check_place(settings.history)
         commands.append(_keeping(settings))
     end_with_us = functools.partial(end_with_parent, os.getpid(), signal.SIGTERM)
     return [

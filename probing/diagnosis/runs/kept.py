@@ -70,7 +70,7 @@ class KeptRun:
         chosen = Chosen(
             self.name, row["project"], row["job"], rank, *_days(self.name, self.processes)
         )
-        return History(self.place, self.notes, chosen=chosen)
+        return History(self.place, self.notes, chosen=chosen, timeout_s=self.timeout_s)
 
     def query(self, sql: str, rank: int | None = EVERY_RANK) -> list[dict[str, Any]]:
         """Ask the tables of one rank, or of all.
@@ -145,7 +145,8 @@ def _processes(
 
     def ask(condition: str) -> list[dict[str, Any]]:
         sql = _PROCESSES.format(condition)
-        with History(place, notes).query(sql, timeout_s=timeout_s) as answer:
+        history = History(place, notes, timeout_s=timeout_s)
+        with history.query(sql, timeout_s=timeout_s) as answer:
             return answer.to_pylist()
 
     conditions = (

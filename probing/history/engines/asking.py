@@ -18,14 +18,14 @@ from ...errors import (
     HistoryBusy,
     MissingLibrary,
     ProbingError,
-    StoreUnreachable,
     UsageError,
 )
 from ...sql import gate
 from ...tables import Table
-from ..layout import is_url
 from ..query import History, again_if_replaced, rows_chosen
 from ..scanning.source import Source
+from ..stores.address import is_url
+from ..stores.objects import unreachable
 from ..tables import PROCESSES
 from . import s3
 from .quiet import line_of_engine, not_taken
@@ -164,7 +164,7 @@ def _told(error: BaseException, asked: Engine, engine: str, history: History) ->
     if not history.are_there():
         return HistoryBusy(f"files of the history {name} are put together")
     if is_url(name) and isinstance(error, asked.passing):
-        return StoreUnreachable(name, f"{engine} says {line_of_engine(error)}")
+        return unreachable(name, f"{engine} says {line_of_engine(error)}")
     path = history.damaged_file()
     if path is not None:
         return DamagedHistory(path, f"{engine} cannot read it")

@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from ..files import plain_schema
-from ..layout import as_pattern, is_url, keys_above, shown, values_in
+from ..layout import as_pattern, keys_above, shown, values_in
 from ..scanning.source import FILE_OF_A_ROW, PARTITIONS, Source
+from ..stores.address import is_url
 from . import s3
 from .quiet import not_taken, set_quiet
 

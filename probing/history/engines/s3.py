@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ...errors import StoreUnreachable
 from ..files import line_of
-from ..stores.objects import ANSWER_S, CONNECT_S, TRIES, open_store, s3_endpoint
+from ..stores.address import s3_endpoint
+from ..stores.objects import ANSWER_S, CONNECT_S, TRIES, open_store, unreachable
 
 KIND = "s3://"
 """How the addresses of such histories begin."""
@@ -67,7 +67,7 @@ def _credentials(daft: Any, url: str) -> tuple[str, str, str | None]:
     try:
         found = daft.io.S3Config.from_env()
     except Exception as error:  # noqa: BLE001 - what it raises has no class in common
-        raise StoreUnreachable(url, f"Daft finds no credentials: {line_of(error)}") from None
+        raise unreachable(url, f"Daft finds no credentials: {line_of(error)}") from None
     if found.anonymous or not found.key_id or not found.access_key:
-        raise StoreUnreachable(url, "Daft finds no credentials")
+        raise unreachable(url, "Daft finds no credentials")
     return found.key_id, found.access_key, found.session_token

@@ -14,8 +14,9 @@ from typing import IO, Any
 import pyarrow as pa
 
 from ...errors import UsageError
-from ..layout import as_pattern, is_url
+from ..layout import as_pattern
 from ..scanning.source import Source
+from ..stores.address import is_url
 from . import s3
 from .quiet import kept_quiet, reason
 

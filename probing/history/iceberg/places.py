@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from ...errors import HistoryUnwritable, StoreUnreachable, UsageError
+from ...errors import HistoryUnwritable, UsageError
 from ..files import line_of, locked, saying_what_failed
-from ..layout import OWN, iceberg_file, iceberg_folder, is_url
+from ..layout import OWN, iceberg_file, iceberg_folder
 from ..scanning.folder import FolderFiles
 from ..scanning.source import Source
 from ..scanning.store import StoreFiles
+from ..stores.address import is_url, parts_of, s3_endpoint
 from ..stores.holding import Held, held
-from ..stores.objects import ANSWER_S, CONNECT_S, open_store, reason_of, s3_endpoint
+from ..stores.objects import ANSWER_S, CONNECT_S, open_store, reason_of, unreachable
 from .catalog import own_catalog, users_catalog
 
 T = TypeVar("T")
@@ -120,7 +121,7 @@ class InStore:
         self._store = open_store(url)
         self.name = self._store.url
         self.source: Source = StoreFiles(url)
-        self._scheme = "s3" if url.startswith("s3:") else "gs"
+        self._scheme = "s3" if parts_of(url)[0] == "s3" else "gs"
 
     def url(self, file: str) -> str:
         """See `Place`."""
@@ -177,7 +178,7 @@ class InStore:
         """See `Place`; the user's own catalog may keep its tables anywhere."""
         if self._database is None:
             return HistoryUnwritable(self.name, line_of(error))
-        return StoreUnreachable(self.name, reason_of(error))
+        return unreachable(self.name, reason_of(error))
 
 
 def place_of(place: str) -> Place:

@@ -29,12 +29,12 @@ class FolderFiles:
 
     def __init__(self, place: str) -> None:
         self._root = Path(place).absolute()
-        self.name = place
+        self.name, self.store = place, ""
         self.allowed: tuple[str, ...] = (f"{self._root}/", f"{glob.escape(str(self._root))}/")
         if not self._root.is_dir():
             raise NoHistory(place, "there is no such folder")
 
-    def tables(self, within: str | None) -> list[tuple[str, str]]:
+    def tables(self, within: str | None, timeout_s: float | None = None) -> list[tuple[str, str]]:
         """See `source.Source`."""
         try:
             found = tables_of(self._root) if within is None else tables_of(self._root, within)

@@ -35,20 +35,24 @@ class Source(Protocol):
 
     Attributes:
         name: What the place is called.
+        store: What it is called where time is up, with the server that is asked; "" of a folder.
         allowed: Folders of this machine that the database may read, with a slash at their ends.
     """
 
     name: str
+    store: str
     allowed: tuple[str, ...]
 
-    def tables(self, within: str | None) -> list[tuple[str, str]]:
+    def tables(self, within: str | None, timeout_s: float | None = None) -> list[tuple[str, str]]:
         """The folder of each table of each job, with the name of the table.
 
         Args:
             within: Of which job, see `layout.job_folder`; None for all.
+            timeout_s: What a store may take for it; None for as long as it answers at all.
 
         Raises:
             NoHistory, StoreUnreachable: They cannot be listed.
+            StoreTimedOut: Not in time.
         """
 
     def begin(self) -> Callable[[], None]:

@@ -19,14 +19,16 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from ...errors import StoreUnreachable
+from ...errors import QueryTimedOut, StoreTimedOut
 from ...sql.database import load_whole
 from ...sql.quoting import identifier
+from ...sql.session import Session
 from ..compaction.settled import Settled
 from ..files import line_of
 from ..layout import look_of, shown, values_in
+from ..stores.address import shown_of, store_of
 from ..stores.compaction import replaced
-from ..stores.objects import Found, Store, at_once, open_store
+from ..stores.objects import Found, Store, at_once, open_store, unreachable
 from ..stores.settled import settled_in
 from .listing import tables_in
 from .source import PARTITIONS, TornFile
@@ -46,12 +48,20 @@ class StoreFiles:
         self._store: Store = open_store(url)
         checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
         self._format = ds.ParquetFileFormat(default_fragment_scan_options=checked)
-        self.name = url
+        self.name, self.store = url, store_of(url)
         self._found: dict[str, Found] = {}
 
-    def tables(self, within: str | None) -> list[tuple[str, str]]:
-        """See `source.Source`."""
-        return tables_in(self._store, within)
+    def tables(self, within: str | None, timeout_s: float | None = None) -> list[tuple[str, str]]:
+        """See `source.Source`; beside the caller, whom no library keeps then."""
+        if timeout_s is None:
+            return tables_in(self._store, within)
+        session = Session(timeout_s, interrupt=lambda: None, release=lambda: None)
+        try:
+            return session.call(lambda: tables_in(self._store, within))
+        except QueryTimedOut:
+            raise StoreTimedOut(shown_of(self.name), timeout_s) from None
+        finally:
+            session.close()
 
     def begin(self) -> Callable[[], None]:
         """Nothing keeps objects from being replaced: see `are_there`."""
@@ -120,7 +130,7 @@ class StoreFiles:
         except OSError as error:
             if not self._is_sound(name):
                 raise TornFile(name, line_of(error)) from None
-            raise StoreUnreachable(self._store.url, line_of(error)) from None
+            raise unreachable(self._store.url, line_of(error)) from None
         return fragment
 
     def _is_sound(self, name: str) -> bool:

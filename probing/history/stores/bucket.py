@@ -15,6 +15,7 @@ from ..compaction.keep import Keep
 from ..compaction.outcome import Compacted, Limits
 from ..export import Exported
 from ..layout import quoted
+from .address import is_url
 from .compaction import compact_store
 from .objects import open_store
 from .spool import Spool
@@ -45,10 +46,12 @@ def bucket_of(url: str, env: Mapping[str, str]) -> Bucket:
     """The place at an address.
 
     Raises:
-        UsageError: It is no address of a store, or there is no folder for what waits.
+        UsageError: It is no address of a store, or what waits has no folder.
     """
     store, settings = open_store(url), Settings.from_env(env)
     top = settings.history_spool or _usual_spool(env)
+    if is_url(top):
+        raise UsageError(f"PROBING_HISTORY_SPOOL is a folder of this machine, and {top} is none.")
     digest = hashlib.sha256(store.url.encode()).hexdigest()[:_DIGITS]
     host = socket.gethostname()
     root = Path(top).absolute() / quoted(host) / digest

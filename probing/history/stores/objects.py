@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 from pyarrow import fs
 
-from ...errors import StoreUnreachable, UsageError
+from ...errors import StoreUnreachable
+from .address import endpoint_of, parts_of, s3_endpoint, shown_of
 
-_URL = re.compile(r"(s3|gs|gcs)://([^/?#\s]+)/?([^?#]*)")
 CONNECT_S, ANSWER_S = 5.0, 20.0
 TRIES = 3
 _AT_ONCE = 16
@@ -30,6 +30,7 @@ _SMALL = 1 << 20
 _NOISE = re.compile(
     r"\s*\(Request ID: [^)]*\)|curlCode: \d+, |; Details: .*| after \d+ ms| error_info=.*"
 )
+_NO_TLS = re.compile(r"\bSSL\b")
 _SAID = re.compile(r"AWS Error (.*)", re.DOTALL)
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ class Store:
         try:
             return self._make()
         except (OSError, pa.ArrowException, AttributeError) as error:
-            raise StoreUnreachable(self.url, reason_of(error)) from None
+            raise unreachable(self.url, reason_of(error)) from None
 
     def path(self, name: str) -> str:
         """What `fs` calls an object."""
@@ -112,7 +113,7 @@ class Store:
         with self.saying_what_failed():
             there = self.fs.get_file_info(self.path(name)).size
         if there != size:
-            raise StoreUnreachable(self.url, f"{name} has {there} bytes there, not {size}")
+            raise unreachable(self.url, f"{name} has {there} bytes there, not {size}")
 
     def copy(self, name: str, to: str) -> None:
         """Have the store make a second object of one."""
@@ -120,7 +121,7 @@ class Store:
             with self.saying_what_failed():
                 self.fs.copy_file(self.path(name), self.path(to))
         except FileNotFoundError:
-            raise StoreUnreachable(self.url, f"{name} is not there any more") from None
+            raise unreachable(self.url, f"{name} is not there any more") from None
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects; those that are not there are no error."""
@@ -143,7 +144,7 @@ class Store:
         except FileNotFoundError:
             raise
         except (OSError, pa.ArrowException) as error:
-            raise StoreUnreachable(self.url, reason_of(error)) from None
+            raise unreachable(self.url, reason_of(error)) from None
 
 
 def at_once(function: Any, values: Sequence[T]) -> list[Any]:
@@ -159,26 +160,13 @@ def open_store(url: str) -> Store:
     """The store at an address; nothing is asked of it yet.
 
     Raises:
-        UsageError: That is no address of a store that is known.
+        UsageError: That is no address of a store that is known, or not of a server.
     """
-    found = _URL.fullmatch(url)
-    if found is None:
-        raise UsageError(
-            f"{url} is no place for a history.",
-            help="Name a folder, or a place in an object store: s3://BUCKET/PREFIX or"
-            " gs://BUCKET/PREFIX.",
-        )
-    scheme, bucket, prefix = found.groups()
+    scheme, bucket, prefix = parts_of(url)
+    endpoint_of(url)  # which is refused now, and not where it is asked
     base = "/".join(part for part in (bucket, *prefix.split("/")) if part)
     make = functools.partial(_s3, bucket) if scheme == "s3" else _gcs
     return Store(url.rstrip("/"), make, base)
-
-
-def s3_endpoint() -> str | None:
-    """The address of the server that speaks as S3 does; None of S3 itself."""
-    known = os.environ.get
-    named = known("AWS_ENDPOINT_URL_S3") or known("AWS_ENDPOINT_URL") or None
-    return named if named is None or "://" in named else f"https://{named}"
 
 
 def _s3(bucket: str) -> fs.FileSystem:
@@ -200,6 +188,13 @@ def _s3(bucket: str) -> fs.FileSystem:
 def _gcs() -> fs.FileSystem:
     """What asks the object store of Google."""
     return fs.GcsFileSystem(retry_time_limit=dt.timedelta(seconds=ANSWER_S))
+
+
+def unreachable(url: str, reason: str) -> StoreUnreachable:
+    """The error of a store that does not do what it is asked; it names the server that is asked."""
+    if _NO_TLS.search(reason) and (endpoint := endpoint_of(url)):
+        reason += f"; a server without TLS is asked by http://{endpoint.partition('://')[2]}"
+    return StoreUnreachable(shown_of(url), reason)
 
 
 def reason_of(error: BaseException) -> str:

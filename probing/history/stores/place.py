@@ -11,7 +11,7 @@ from ..compaction.folder import compact_folder
 from ..compaction.keep import Keep
 from ..compaction.outcome import Compacted, Limits
 from ..export import Exported, export_process
-from ..layout import is_url
+from .address import is_url
 
 
 class Place(Protocol):
