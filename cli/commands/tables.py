@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import click
 
 from ...errors import UsageError
 from ...messages.common import TableStatus
+from ...sql.nearest import nearest
 from ...tables import OWN_SCHEMA, SCHEMA, TABLES_BY_NAME, Table
 from ..ask.replies import show
 from ..command import AskCommand
@@ -100,8 +100,8 @@ def find_table(name: str, answer: TablesAnswer | None = None) -> Table:
     known = {**TABLES_BY_NAME, **{table.name: table for table in told if table is not None}}
     if short in known:
         return known[short]
-    near = difflib.get_close_matches(short.lower(), known, n=1)
-    hint = f" Did you mean {known[near[0]].full_name}?" if near else ""
+    near = nearest(short, known)
+    hint = f" Did you mean {known[near].full_name}?" if near else ""
     raise UsageError(
         f"there is no table {name!r}.{hint}", help="`probing ENDPOINT tables` lists all tables."
     )

@@ -6,10 +6,9 @@ of a process and holds no training. Times are in milliseconds, and names say the
 
 from __future__ import annotations
 
-import difflib
-
 from ...errors import UsageError
 from ...plugins import Question, installed
+from ...sql.nearest import nearest
 from ...tables import STEP_PHASES
 from .course import COURSE
 from .resources import RESOURCES
@@ -284,8 +283,8 @@ def find_question(name: str) -> Question:
     known = {question.name: question for question in all_questions()}
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f" Did you mean @{near[0]}?" if near else ""
+    near = nearest(name, known, cutoff=0.5)
+    hint = f" Did you mean @{near}?" if near else ""
     raise UsageError(
         f"there is no saved question @{name}.{hint}", help="`probing query @` lists them."
     )

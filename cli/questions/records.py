@@ -6,11 +6,11 @@ in as one literal, so that it can never become a part of the statement.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 
 from ...errors import UsageError
+from ...sql.nearest import nearest
 from ...sql.quoting import put_in_code, text_literal
 
 _PARAMETER = r"\$(?P<name>[A-Za-z_]\w*)"
@@ -68,8 +68,8 @@ def put_in(sql: str, given: Mapping[str, str], defaults: Mapping[str, str] | Non
 
 
 def _no_parameter(name: str, used: set[str]) -> UsageError:
-    near = difflib.get_close_matches(name, used, n=1)
-    hint = f" Did you mean {near[0]}?" if near else ""
+    near = nearest(name, sorted(used))
+    hint = f" Did you mean {near}?" if near else ""
     names = ", ".join(f"${one}" for one in sorted(used)) or "none"
     return UsageError(f"the statement has no ${name}.{hint}", help=f"It has {names}.")
 

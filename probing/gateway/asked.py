@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 
+from ..errors import SqlError
 from ..messages.frozen import dataclass
+from ..sql.errors import name_at
 from ..sql.quoting import put_in_code
 
 LIVE, HISTORY = "live", "history"
@@ -55,7 +57,11 @@ class Asked:
 
 
 def meant(sql: str, place: Place) -> tuple[str, str]:
-    """Which catalog a statement asks, and the statement without the name `live`."""
+    """Which catalog a statement asks, and the statement without the name `live`.
+
+    Raises:
+        SqlError: It names both.
+    """
     found: set[str] = set()
 
     def without(match: re.Match[str]) -> str:
@@ -63,5 +69,23 @@ def meant(sql: str, place: Place) -> tuple[str, str]:
         return "" if catalog == LIVE else match[0]
 
     of_live = put_in_code(sql, _NAMED, without)
+    if len(found) > 1:
+        raise SqlError("a statement asks live processes or the history: one of the two, not both")
     is_kept = HISTORY in found or not place.endpoints
     return (HISTORY, sql) if is_kept and place.history else (LIVE, of_live)
+
+
+def with_history(error: SqlError) -> SqlError:
+    """The error of a statement that asks what lives; one that meant the history is told its name.
+
+    Of `history.steps` nobody knew what it is: so may an alias be called.
+    """
+    typed = name_at(error.sql, error.position)
+    if error.suggestion is None or not typed.lower().startswith(f"{HISTORY}."):
+        return error
+    return SqlError(
+        f"there is no table {typed}",
+        sql=error.sql,
+        position=error.position,
+        suggestion=f"{HISTORY}.{error.suggestion}",
+    )

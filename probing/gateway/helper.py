@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from ..cluster.job.members import find_members
 from ..cluster.union.query import Union
-from ..errors import InternalError, NoHistory, ProbingError, SqlTooLarge, StoreUnreachable
+from ..errors import InternalError, NoHistory, ProbingError, SqlError, SqlTooLarge, StoreUnreachable
 from ..history.query import History, statement_memory_mib
 from ..history.tables import in_history
 from ..linux.limited_memory import limit_memory
@@ -30,7 +30,7 @@ from ..sql.database import load_whole
 from ..sql.process_columns import with_ranks
 from ..sql.quoting import text_literal
 from ..tables import TABLES as ALL_TABLES, Table
-from .asked import HISTORY, LIVE, ROWS, SCHEMA, Asked, Place, meant
+from .asked import HISTORY, LIVE, ROWS, SCHEMA, Asked, Place, meant, with_history
 
 _TIMES_A_STATEMENT = 2
 """So much of what the engine may use for a statement is the whole process's."""
@@ -134,10 +134,13 @@ def _alive(asked: Asked, sql: str) -> Iterator[Any]:
     """
     found = find_members(asked.place.endpoints)
     union = Union(found.members)
-    if asked.kind == SCHEMA:
-        yield union.schema(sql, timeout_s=asked.timeout_s)
-        return
-    answer = union.query(sql, timeout_s=asked.timeout_s)
+    try:
+        if asked.kind == SCHEMA:
+            yield union.schema(sql, timeout_s=asked.timeout_s)
+            return
+        answer = union.query(sql, timeout_s=asked.timeout_s)
+    except SqlError as error:
+        raise (with_history(error) if asked.place.history else error) from None
     with answer.answer:
         outcomes = answer.outcomes
         errors = [outcome.error for outcome in outcomes if outcome.error is not None]

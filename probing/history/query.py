@@ -151,6 +151,7 @@ class History:
             tables=[in_history(table) for table in KEPT_TABLES],
             timeout_s=timeout_s,
             memory_mib=statement_memory_mib(),
+            catalog="" if self.is_alone else self.catalog,
         )
 
         def start() -> Q:

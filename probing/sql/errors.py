@@ -7,7 +7,6 @@ a message in another form is still understood as text. No exception of DuckDB pa
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Any
 from ..errors import InternalError, ProbingError, QueryTimedOut, SqlError, SqlRefused, SqlTooLarge
 from ..messages.frozen import dataclass
 from ..tables import Table
+from .nearest import nearest
 
 _PREFIX = re.compile(r"^(?:[A-Za-z_ ]*?Error: )+")
 _LINE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
@@ -36,6 +36,7 @@ _HOW_TO_ESTIMATE = (
     " A median keeps every value. approx_quantile(x, 0.5), and faster reservoir_quantile(x, 0.5,"
     " 8192), take next to no memory and are a few percent off at most."
 )
+_TYPED = re.compile(r'(?:"[^"]+"|\w+)(?:\s*\.\s*(?:"[^"]+"|\w+))*')
 _FILE_LIKE = re.compile(r"[/\\*]|\.(?:csv|tsv|json|jsonl|ndjson|parquet|db|duckdb|txt|gz)$")
 
 
@@ -46,6 +47,7 @@ class SqlContext:
     Attributes:
         sql: The statement as the user gave it.
         tables: The tables that exist.
+        catalog: What stands before the names of tables, where they have to be named with it.
         added: What stood before it in the text that DuckDB saw, whole lines only.
         left_out: The beginning of `sql` that DuckDB did not see.
     """
@@ -54,6 +56,7 @@ class SqlContext:
     tables: Sequence[Table]
     timeout_s: float
     memory_mib: int
+    catalog: str = ""
     added: str = ""
     left_out: str = ""
 
@@ -103,13 +106,13 @@ def _statement_error(
         )
     if kind and "does not exist" in message:
         name = str(report.get("name", ""))
-        near = difflib.get_close_matches(name, str(report.get("candidates", "")).split(", "), n=1)
+        near = nearest(name, str(report.get("candidates", "")).split(", "))
         noun = kind.lower().replace("scalar ", "").replace("aggregate ", "")
         return SqlError(
             f"there is no {noun} {name}",
             sql=sql,
             position=position,
-            suggestion=near[0] if near else None,
+            suggestion=near or None,
         )
     return SqlError(_one_line(message), sql=sql, position=position)
 
@@ -122,14 +125,31 @@ def _no_table(name: str, position: int | None, context: SqlContext) -> SqlError:
             sql=context.sql,
             position=position,
         )
+    typed = name_at(context.sql, position) or name
+    short = name.rpartition(".")[2].lower()
     by_name = {table.name: table.full_name for table in context.tables}
-    near = difflib.get_close_matches(name.rpartition(".")[2].lower(), by_name, n=1)
+    before = f"{context.catalog}." if context.catalog else ""
+    if before and short in by_name and not typed.lower().startswith(before):
+        return SqlError(
+            f"{typed} is of live processes and the statement asks {context.catalog}, too: a"
+            " statement asks one of the two, not both",
+            sql=context.sql,
+            position=position,
+        )
+    near = short if short in by_name else nearest(short, by_name)
+    found = None if near is None else f"{before}{by_name[near]}"
     return SqlError(
         f"there is no table {name}",
         sql=context.sql,
         position=position,
-        suggestion=by_name[near[0]] if near else None,
+        suggestion=None if found == typed.lower() else found,
     )
+
+
+def name_at(sql: str, position: int | None) -> str:
+    """The name of a table that stands at a place of a statement, without quotes; else nothing."""
+    found = None if position is None else _TYPED.match(sql, position)
+    return "" if found is None else re.sub(r'["\s]', "", found[0])
 
 
 def _no_column(
@@ -140,12 +160,11 @@ def _no_column(
     known = [c.name for table in in_use or context.tables for c in table.columns]
     known += re.findall(r'"([^"]+)"', message.partition("Candidate bindings")[2])
     known += str(report.get("candidates", "")).split(", ")
-    near = difflib.get_close_matches(name.lower(), known, n=1)
     return SqlError(
         f"there is no column {name}",
         sql=context.sql,
         position=position,
-        suggestion=near[0] if near else None,
+        suggestion=nearest(name, known),
     )
 
 

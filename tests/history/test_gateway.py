@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from probing.client.listing import summarize
-from probing.errors import DamagedHistory, NoHistory, ProbingError
+from probing.errors import DamagedHistory, NoHistory, ProbingError, SqlError
 from probing.gateway.__main__ import _parser, _place
 from probing.gateway.asked import HISTORY, LIVE, ROWS, TABLES, Asked, Place, meant
 from probing.gateway.helper import _answer
@@ -108,6 +108,33 @@ def test_which_rows_are_meant() -> None:
         sql = f"""SELECT step AS "step's" FROM {name} WHERE host = 'a'"""
         assert meant(sql, both) == (HISTORY, sql)
     assert meant("FROM steps", Place(history="runs"))[0] == HISTORY
+    with pytest.raises(SqlError, match="one of the two, not both"):
+        meant("FROM live.python.steps JOIN history.python.steps USING (step)", both)
+
+
+def test_a_table_of_the_other_place_is_told_of(
+    kept: Path, ended: Callable[..., ProcessFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement asks one of the two; what is suggested is there, and not what was typed."""
+    monkeypatch.setenv("PROBING_HOME", str(ended(78).path.parent))
+    both = Place(endpoints=("all",), history=str(kept))
+
+    def told(sql: str) -> str:
+        with pytest.raises(SqlError) as caught:
+            next(_answer(Asked(kind=ROWS, place=both, sql=sql, timeout_s=60)))
+        return caught.value.message
+
+    for name in ("steps", "python.steps", '"python"."STEPS"'):
+        sentence = told(f"FROM history.python.steps JOIN {name} USING (step)")
+        plain = name.replace('"', "")
+        assert sentence.startswith(f"{plain} is of live processes and the statement asks history")
+    assert told("FROM history.python.stepss").endswith("Did you mean history.python.steps?")
+    assert told("FROM history.steps").endswith("Did you mean history.python.steps?")
+    assert told("FROM history.stepss") == (
+        "there is no table history.stepss. Did you mean history.python.steps?"
+    )
+    assert told("FROM stepss").endswith("Did you mean python.steps?")
+    assert told("SELECT losss FROM steps").endswith("Did you mean loss?")
 
 
 def test_kept_runs_are_asked_and_a_wrong_token_is_refused(
@@ -253,7 +280,7 @@ def test_a_live_training_is_asked_beside_its_history(
             assert pid == training.pid
             assert rows(connection, newest)[0][1] > first
             assert rows(connection, "SELECT count(*) FROM history.probing.processes") == [(1,)]
-            with pytest.raises(dbapi.Error, match="there is no table steps"):
+            with pytest.raises(dbapi.Error, match="not both"):
                 rows(connection, "FROM steps JOIN history.python.steps USING (step)")
     finally:
         training.kill()

@@ -30,6 +30,8 @@ FAULTS = [
     ("SELECT * FROM python.torch_trce", "there is no table torch_trce", "python.torch_trace", 14),
     ("FROM foo.steps", "there is no table foo.steps", "python.steps", 5),
     ("SELECT duraton FROM python.steps", "there is no column duraton", "duration", 7),
+    ("SELECT losss FROM python.steps", "there is no column losss", "loss", 7),
+    ("SELECT t.loss FROM torch_trace t JOIN steps s USING (step)", "no column loss", None, 7),
     ("SELECT s.stp FROM python.steps s", "there is no column stp", "step", 7),
     ("SELECT step\nFROM python.steps\nWHERE modul = 1", "there is no column modul", "model", 36),
     ("SELECT 'é', '日本', duraton FROM python.steps", "there is no column", "duration", 18),
