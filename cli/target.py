@@ -43,6 +43,7 @@ class Target:
         typed: As the user wrote them.
         timeout_s: The limit the user gave, or None.
         token: The token of TCP requests read from ``--token-file``, or None.
+        token_file: What that is called.
         attaches: Whether a process without an agent gets one first.
         changes: The name of a command that changes what it asks; None for one that looks.
     """
@@ -51,6 +52,7 @@ class Target:
     typed: tuple[str, ...] = ()
     timeout_s: float | None = None
     token: str | None = None
+    token_file: str | None = None
     attaches: bool = False
     changes: str | None = None
 
@@ -217,7 +219,7 @@ def _read_token(ctx: click.Context, parameter: click.Parameter, value: str | Non
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise UsageError(f"cannot read the token file {value}: {reason}.") from None
-    ctx.obj = dataclasses.replace(Target.of(ctx), token=token)
+    ctx.obj = dataclasses.replace(Target.of(ctx), token=token, token_file=value)
 
 
 def _set_variable(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:

@@ -52,7 +52,13 @@ def command(
             " of a history.",
         )
     words = ["--timeout", str(target.limit_s)]
-    given = {"listen": listen, "history": place, "tls-cert": tls_cert, "tls-key": tls_key}
+    given = {
+        "listen": listen,
+        "history": place,
+        "tls-cert": tls_cert,
+        "tls-key": tls_key,
+        "token-in": target.token_file if target.token else None,
+    }
     for name, word in given.items():
         if word:
             words += [f"--{name}", word]

@@ -19,6 +19,7 @@ from ..ask.statement import statement_of
 from ..ask.text_input import TextCommand
 from ..command import AskCommand, AskGroup
 from ..keep_options import keep_of, keep_options
+from ..kept_place import folder_and_sql, folder_before, given_words, place_named
 from ..options import choose_rows, limit_option, rows_options, statement_options, style_option
 from ..output import terminal
 from ..target import Target, refuse_target, target_options
@@ -58,7 +59,7 @@ def runs(context: click.Context, *, folder: str | None, limit: int, style: str) 
     row for each of its processes.
     """
     refuse_target(context)
-    place = _place(folder)
+    place = place_named(folder)
     go_on_in_a_child()
     from ...history.query import History
     from ...history.runs import runs_of
@@ -90,10 +91,10 @@ def show(context: click.Context, *, words: tuple[str, ...], rank: int | None, st
     refuse_target(context)
     if len(words) not in {1, 2}:
         raise UsageError(
-            f"one run is shown, but {len(words)} words were given.",
+            f"one run is shown, but {given_words(words)}.",
             help="`probing history show FOLDER RUN`; `probing history runs` lists them.",
         )
-    place = _place(words[0] if len(words) == 2 else None)
+    place = place_named(folder_before(words, 1))
     go_on_in_a_child()
     from ...diagnosis.runs.kept import find_kept
     from ..render.history.kept_run import render_kept_run
@@ -123,10 +124,10 @@ def diff(context: click.Context, *, words: tuple[str, ...], rank: int | None, st
     refuse_target(context)
     if len(words) not in {2, 3}:
         raise UsageError(
-            f"two runs are compared, but {len(words)} words were given.",
+            f"two runs are compared, but {given_words(words)}.",
             help="`probing history diff FOLDER RUN RUN`; `probing history runs` lists them.",
         )
-    place = _place(words[0] if len(words) == 3 else None)
+    place = place_named(folder_before(words, 2))
     go_on_in_a_child()
     from ...diagnosis.runs.kept import compare_kept, find_kept
     from .diff import write_comparison
@@ -179,7 +180,7 @@ def compact(
     and its own time, are gone.
     """
     refuse_target(context)
-    place = _place(folder)
+    place = place_named(folder)
     from ...history.compaction.outcome import Limits
     from ...history.stores.place import place_of
     from ..render.history.compacted import render_compacted
@@ -209,7 +210,7 @@ def iceberg(context: click.Context, *, folder: str | None, catalog: str | None, 
     The catalog is a file of SQLite, FOLDER/_probing/iceberg/catalog.db, in a store as well.
     """
     refuse_target(context)
-    place = _place(folder)
+    place = place_named(folder)
     from ..render.history.iceberg import render_committed
 
     try:
@@ -259,10 +260,10 @@ def query(
     refuse_target(context)
     if rank is not None and run is None:
         raise UsageError("--rank is one of a run.", help="Name the run: `--run RUN --rank N`.")
-    folder, sql = _folder_and_sql(words, path)
+    folder, sql = folder_and_sql(words, path)
     statement = statement_of(sql, path, parameters)
     screen, form, most = choose_rows(context, given, output, limit)
-    place = _place(folder)
+    place = place_named(folder)
     if engine == "duckdb":  # the only one that dies of some statements, and what is not its memory
         go_on_in_a_child()
     # Here, not above: it imports pyarrow, which `--help` and completion do without.
@@ -350,40 +351,3 @@ def _within(limit_s: float, place: str) -> contextlib.AbstractContextManager[Non
 
     source_of(place)
     return within(limit_s, grace_s=_GRACE_S, of=store_of(place))
-
-
-def _folder_and_sql(words: tuple[str, ...], path: str | None) -> tuple[str | None, str | None]:
-    """The folder and the statement among the arguments.
-
-    Raises:
-        UsageError: There are too many.
-    """
-    most = 1 if path is not None else 2
-    if len(words) > most:
-        raise UsageError(
-            f"history query takes a folder and one statement, and {words[most]!r} is left over.",
-            help='Put the statement in quotes: `probing history query FOLDER "SELECT ..."`.',
-        )
-    if path is not None:
-        return (words[0] if words else None), None
-    if len(words) == 2:
-        return words[0], words[1]
-    return None, words[0] if words else None
-
-
-def _place(folder: str | None) -> str:
-    """The folder of the history.
-
-    Raises:
-        UsageError: None was named.
-    """
-    from ...settings import Settings
-
-    place = folder or Settings.from_env(os.environ).history
-    if not place:
-        raise UsageError(
-            "say which history to ask.",
-            help="Name its folder, or set PROBING_HISTORY; `probing ENDPOINT export FOLDER` begins"
-            " one.",
-        )
-    return place

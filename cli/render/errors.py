@@ -42,7 +42,8 @@ def render_error(
         endpoint: Where it happened, when several were asked.
         width: The columns of the screen that it is for; excerpts stay as they are.
     """
-    where = f"{escape_controls(endpoint)}: " if endpoint else ""
+    is_named = not endpoint or error.message.startswith(f"{endpoint} ")
+    where = "" if is_named else f"{escape_controls(endpoint or '')}: "
     excerpt = error.detail.get("excerpt")
     return render_failure(
         where + error.message,

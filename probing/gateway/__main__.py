@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--history", default="")
     parser.add_argument("--tls-cert", default="")
     parser.add_argument("--tls-key", default="")
+    parser.add_argument("--token-in", default="")
     parser.add_argument("--timeout", type=float, default=30.0)
     parser.add_argument("endpoints", nargs="*")
     return parser
@@ -81,7 +82,7 @@ def _serve(options: argparse.Namespace) -> None:
     server = _start(listener, settings, place, tokens, options.timeout)
     is_over = threading.Event()
     end_by_signals(is_over.set)
-    _tell(listener, settings, directory)
+    _tell(listener, _token_place(options, settings, directory))
     is_over.wait()
     server.close()
 
@@ -149,11 +150,16 @@ def _location(listener: TcpListener) -> str:
     return f"{scheme}://{listener.address.removeprefix('https://')}"
 
 
-def _tell(listener: TcpListener, settings: Settings, directory: RunDirectory) -> None:
+def _token_place(options: argparse.Namespace, settings: Settings, directory: RunDirectory) -> str:
+    """Where the token is: in a file, unless a variable has it alone."""
+    alone = "PROBING_TOKEN" if settings.token else ""
+    return options.token_in or alone or f"{token_path(directory)}"
+
+
+def _tell(listener: TcpListener, where: str) -> None:
     """Say where it listens, and where the token is."""
     certificate = listener.certificate
     shown = f"; its certificate is sha256:{certificate.fingerprint}" if certificate else ""
-    where = "PROBING_TOKEN" if settings.token else token_path(directory)
     print(f"listening on {_location(listener)}; the token is in {where}{shown}", flush=True)  # noqa: T201
 
 

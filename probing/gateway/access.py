@@ -55,7 +55,7 @@ class Access(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow h
         try:
             check_access(bearers, self._served, "it", "read")
         except ProbingError as error:
-            raise flight.FlightUnauthenticatedError(error.message) from None
+            raise flight.FlightUnauthenticatedError(error.message.rstrip(".")) from None
         return _Told(bearers[0] if bearers[0] not in given else None)
 
 

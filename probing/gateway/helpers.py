@@ -83,7 +83,7 @@ class Helpers:
             self._is_closed = True
             running, spare, self._spare = list(self._running), self._spare, None
         for helper in running:
-            helper.kill()  # who reads from it ends it
+            helper.stop()  # who reads from it ends it
         if spare is not None:
             spare.end()
 
@@ -103,6 +103,8 @@ class Helpers:
 
     def _take(self) -> _Helper:
         with self._lock:
+            if self._is_closed:
+                raise _stopped()
             helper, self._spare = self._spare, None
             if helper is None or not helper.is_alive():
                 if helper is not None:
@@ -116,6 +118,10 @@ class Helpers:
         with self._lock:
             if self._spare is None and not self._is_closed:
                 self._spare = _Helper()
+
+
+def _stopped() -> Unreachable:
+    return Unreachable("the gateway was stopped, and the answer with it.", help="Ask again later.")
 
 
 class _Helper:
@@ -132,7 +138,7 @@ class _Helper:
         self._limit_s = self._until = 0.0
         self._is_gone: Callable[[], bool] = bool
         self._timer: threading.Timer | None = None
-        self._is_unread = False
+        self._is_unread = self._is_stopped = False
         self.closed = False
 
     def is_alive(self) -> bool:
@@ -196,12 +202,19 @@ class _Helper:
                 raise QueryTimedOut(self._limit_s)
         return os.read(stdout.fileno(), size)
 
+    def stop(self) -> None:
+        """Have it end because the gateway does."""
+        self._is_stopped = True
+        self.kill()
+
     def _give_up(self) -> None:
         self._is_unread = True
         self.kill()
 
     def _failure(self, what: object) -> ProbingError:
         """Why there are no more rows."""
+        if self._is_stopped:
+            return _stopped()
         if self._is_unread:
             return Unreachable(
                 "nobody has read these rows for a minute, so they were given up.",

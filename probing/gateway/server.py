@@ -36,8 +36,10 @@ T = TypeVar("T")
 
 _CREATE, _CLOSE = "CreatePreparedStatement", "ClosePreparedStatement"
 _STATEMENT, _PREPARED = "CommandStatementQuery", "CommandPreparedStatementQuery"
+_UPDATE = "CommandPreparedStatementUpdate"
 _TICKET = "TicketStatementQuery"
-_READS_ONLY = "it would change something, and only statements that read are run"
+_READS_ONLY = "it was sent as a statement that changes something, and only those that read are run"
+_ONE_ROW = f"{_READS_ONLY}: execute one that reads, and not executemany, for one row of values"
 
 
 class Gateway(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
@@ -110,7 +112,7 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no 
         with _told():
             command = unpacked(descriptor.command)
             if command.name != _PREPARED:
-                raise SqlRefused(_READS_ONLY)
+                raise SqlRefused(_ONE_ROW if command.name == _UPDATE else _READS_ONLY)
             table = reader.read_all()
             columns = [column.to_pylist() for column in table.columns]
             rows = list(zip(*columns, strict=True)) if columns else [()]
@@ -120,7 +122,7 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no 
         """Prepare a statement, or close one."""
         with _told():
             if action.type not in {_CREATE, _CLOSE}:
-                raise pa.ArrowNotImplementedError(f"there is no action {action.type}.")
+                raise pa.ArrowNotImplementedError(f"there is no action {action.type}")
             command = unpacked(action.body.to_pybytes())
             if action.type == _CLOSE:
                 self._statements.forget(command.body.prepared_statement_handle)
@@ -194,7 +196,7 @@ def _told() -> Iterator[None]:
     try:
         yield
     except Gone:
-        raise flight.FlightCancelledError("the client has gone.") from None
+        raise flight.FlightCancelledError("the client has gone") from None
     except ProbingError as error:
         raise _translated(error) from None
 

@@ -34,7 +34,7 @@ from .files import Shelf, locked, read_state
 from .identity import environment_of, has_ended, last_step, process_row
 from .layout import Partition, day_pattern, look_name, part_name, quoted, state_file
 from .merged import is_look_merged, newest_books, place_of_look, told_before, with_later_files
-from .naming import process_name, run_of
+from .naming import called, process_name, run_of
 from .settled import Moment, are_settled, times_of
 from .swap import reading
 from .tables import EXPORTS, PROCESSES, stored
@@ -106,7 +106,8 @@ def export_process(folder: ProcessFolder, root: Path, *, project: str | None = N
     card = folder.read_card()
     if card is None:
         raise CardDamaged(str(folder.path))
-    with locked(root, state_file(root, process_name(card))):
+    busy = f"{called(card)} is being exported"
+    with locked(root, state_file(root, process_name(card)), busy=busy):
         return export_alone(folder, card, root, project=project)
 
 

@@ -45,6 +45,11 @@ def process_name(card: Card) -> str:
     return f"{quoted(card.host)}-{card.pid}-{card.start_time}-{boot}{_contained(card)}"
 
 
+def called(card: Card) -> str:
+    """What people call a process."""
+    return f"process {card.pid} of {card.host}"
+
+
 def run_of(root: Path, project: str, card: Card, process: str) -> str:
     """The run that a process belongs to; the same whenever it is asked.
 

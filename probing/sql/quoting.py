@@ -98,9 +98,9 @@ def with_values(sql: str, values: Sequence[Any]) -> str:
     left = list(values)
     marks = marks_in(sql)
     if marks != len(left):
-        raise SqlError(
-            f"the statement has {marks} question marks, and {len(left)} values were given"
-        )
+        there = f"{marks} question mark{'' if marks == 1 else 's'}"
+        given = f"{len(left)} value{' was' if len(left) == 1 else 's were'}"
+        raise SqlError(f"the statement has {there}, and {given} given")
     return put_in_code(sql, _MARK, lambda _: _literal(left.pop(0)))
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from probing import dbapi
 from probing.cli.main import run
+from probing.cli.render.errors import render_error
 from probing.cluster.node.__main__ import _start_beside
-from probing.errors import StoreTimedOut, StoreUnreachable, UsageError
+from probing.errors import NotProbed, StoreTimedOut, StoreUnreachable, UsageError
 from probing.gateway.__main__ import main as serve
 from probing.history.query import source_of
 from probing.history.stores.address import is_url, s3_endpoint
@@ -125,3 +126,22 @@ def test_a_store_that_hangs_is_waited_for_no_longer_than_the_limit(silent: str) 
     with pytest.raises(dbapi.OperationalError, match=at):
         dbapi.connect(history="s3://silent/runs", timeout_s=0.2)
     assert (StoreTimedOut.exit_code, StoreUnreachable.exit_code) == (5, 3)
+
+
+def test_the_folder_comes_before_the_runs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever gives it behind them is told so, and how many words are too few."""
+    for words in (["diff", "10915", "10916"], ["show", "10915"]):
+        assert run(["history", *words, str(tmp_path)]) == UsageError.exit_code
+        told = "there is no history in 10915: there is no such folder, and the folder comes first."
+        assert told in capfd.readouterr().err
+    assert run(["history", "diff", "10915"]) == UsageError.exit_code
+    assert "two runs are compared, but 1 was given." in capfd.readouterr().err
+
+
+def test_a_process_is_named_once() -> None:
+    """Where its own sentence names it, no other word stands before that."""
+    told = render_error(NotProbed(10915), endpoint="process 10915")
+    assert told.startswith("error: process 10915 is alive")
+    assert render_error(NotProbed(1), endpoint="rank 3").startswith("error: rank 3: process 1 is")

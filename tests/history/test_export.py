@@ -260,7 +260,7 @@ def test_two_exports_of_one_process_do_not_meet(ended: Made, root: Path) -> None
     exported = export_process(folder, root)
     with (
         locked(root, state_file(root, exported.process)),
-        pytest.raises(HistoryBusy, match="is being exported"),
+        pytest.raises(HistoryBusy, match=r"^process \d+ of .+ is being exported by"),
     ):
         export_process(folder, root)
 

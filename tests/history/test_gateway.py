@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from probing.cli.commands import gateway
+from probing.cli.main import run
 from probing.client.listing import summarize
-from probing.errors import DamagedHistory, NoHistory, ProbingError, SqlError
-from probing.gateway.__main__ import _parser, _place
+from probing.errors import DamagedHistory, NoHistory, ProbingError, SqlError, Unreachable
+from probing.gateway.__main__ import _parser, _place, _token_place
 from probing.gateway.asked import HISTORY, LIVE, ROWS, TABLES, Asked, Place, meant
 from probing.gateway.helper import _answer
 from probing.gateway.helpers import Gone, Helpers
@@ -160,9 +162,15 @@ def test_kept_runs_are_asked_and_a_wrong_token_is_refused(
         with pytest.raises(dbapi.Error, match="there is no column nope") as failed:
             rows(connection, "SELECT nope FROM steps")
         assert "Traceback" not in str(failed.value)
+        with pytest.raises(dbapi.Error, match="has 1 question mark, and 0 values were given"):
+            rows(connection, "SELECT ? + 1")
+        many = pytest.raises(dbapi.Error, match="execute one that reads, and not executemany")
+        with connection.cursor() as cursor, many:
+            cursor.executemany("SELECT ? + 1", [[1], [2]])
     wrong = pytest.raises(dbapi.Error, match=r"UNAUTHENTICATED.*the token is wrong")
-    with connect(address, "wrong") as stranger, wrong:
+    with connect(address, "wrong") as stranger, wrong as refused:
         rows(stranger, "SELECT 1")
+    assert ".." not in str(refused.value)
     with dbapi.connect(address, db_kwargs={"username": "me", "password": _TOKEN}) as named:
         assert rows(named, "SELECT 1") == [(1,)]
 
@@ -211,6 +219,33 @@ def test_who_gives_no_answer_in_time_is_ended(kept: Path) -> None:
     with pytest.raises(Gone):
         list(helpers.answer(asked, lambda: True))
     helpers.close()
+
+
+def test_who_asks_a_gateway_that_is_stopped_is_told(kept: Path) -> None:
+    """It is not the statement's fault, whether it has begun or not."""
+    helpers = Helpers()
+    endless = Asked(kind=ROWS, place=Place(history=str(kept)), sql="FROM range(1000000000)")
+    answer = helpers.answer(endless, lambda: False)
+    next(answer)
+    helpers.close()
+    for rest in (answer, helpers.answer(endless, lambda: False)):
+        with pytest.raises(Unreachable, match="the gateway was stopped"):
+            list(rest)
+
+
+def test_the_token_is_where_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the file of an option, in a variable, or where node servers keep it."""
+    file = tmp_path / "token"
+    file.write_text(_TOKEN)
+    became: list[tuple[str, ...]] = []
+    monkeypatch.setattr(gateway, "become", lambda *words, **_: became.append(words))
+    assert run(["--token-file", str(file), "-t", "all", "gateway"]) == 0
+    options, directory = _parser().parse_args(became[0][1:]), RunDirectory(tmp_path)
+    given = Settings.from_env({"PROBING_TOKEN": _TOKEN})
+    assert _token_place(options, given, directory) == str(file)
+    options.token_in = ""
+    assert _token_place(options, given, directory) == "PROBING_TOKEN"
+    assert _token_place(options, Settings(), directory) == str(tmp_path / "node.token")
 
 
 def test_ranks_that_are_missing_are_named(

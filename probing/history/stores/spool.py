@@ -43,7 +43,7 @@ from ..layout import (
     states_in,
     unquoted,
 )
-from ..naming import process_name
+from ..naming import called, process_name
 from ..tables import PROCESSES
 from .holding import claim
 from .naming import run_in
@@ -85,7 +85,8 @@ class Spool:
         process = process_name(card)
         with saying_what_failed(self.root):
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locked(self.root, state_file(self.root, process)):
+        busy = f"{called(card)} is being exported"
+        with locked(self.root, state_file(self.root, process), busy=busy):
             self._begin(card, process)
             with contextlib.suppress(StoreUnreachable):
                 self._copy(process)
@@ -155,7 +156,7 @@ class Spool:
             if read_state(path) is not None:
                 return
         path.unlink(missing_ok=True)
-        busy = f"{process} is exported to {self.store.url} from another spool"
+        busy = f"{called(card)} is exported to {self.store.url} from another spool"
         with self._asking():
             claim(self.store, exporters_of(process), self._who, busy=busy)
             self._restore(card, process)
