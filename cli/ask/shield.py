@@ -64,6 +64,7 @@ def go_on_in_a_child() -> None:
             terminal.start_waiting()
         return
     status = _wait(child)
+    terminal.ways.output = None  # the child has written that file, or had nothing for it
     if os.WIFSIGNALED(status):
         raise SqlWorkerDied(f"signal {os.WTERMSIG(status)}")
     raise LeftToChild(os.WEXITSTATUS(status))

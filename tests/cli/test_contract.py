@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import probing
+from probing.cli.group import probing as probing_command
 from probing.cli.help.contract import EXIT_CODES, OUTPUTS, OWN_CODES
 from probing.cli.main import run
 from probing.cli.tasks import COMMANDS
@@ -34,6 +36,13 @@ NO_JSON = {
     *("repl", "report", "run", "serve", "top", "web", "mcp", "gateway"),
 }
 """Groups, and commands whose answer is a sentence, a prompt, a screen, a page or the script's."""
+ACTS = {
+    *("act clip", "act checkpoint", "act cleanup", "act nan-guard", "act keep-layers"),
+    *("act skip-attention", "act run"),
+}
+"""Commands that answer as `act lr` does, and would leave their mark on the training of all."""
+OF_FILES = {"file memory-viz", "file checkpoint"}
+"""Commands that ask no process."""
 AFTER_AN_ACTION = {"act list", "act undo"}
 
 
@@ -41,6 +50,13 @@ AFTER_AN_ACTION = {"act list", "act undo"}
 @pytest.mark.parametrize("name", [name for name in OUTPUTS if name != "jobs"])
 def test_json_has_the_promised_keys(name: str, training: Target) -> None:
     """One value on stdout, whole and nothing else, with each key and no other."""
+    done = training.run(*_words(name, training), "--json")
+    assert done.returncode == 0, done.stderr
+    _verify(name, json.loads(done.stdout))
+
+
+def _words(name: str, training: Target) -> list[str]:
+    """A command that a training answers, with what it needs to be there before."""
     if name in AFTER_AN_ACTION:
         acted = training.run(str(training.pid), "act", "lr", "--scale", "1.0")
         assert acted.returncode == 0, acted.stderr
@@ -56,9 +72,52 @@ def test_json_has_the_promised_keys(name: str, training: Target) -> None:
         words += [str(training.pid), str(training.pid)]
     elif name != "list":
         words.insert(0, str(training.pid))
-    done = training.run(*words, "--json")
-    assert done.returncode == 0, done.stderr
-    _verify(name, json.loads(done.stdout))
+    return words
+
+
+def _with_file() -> set[str]:
+    """Every command, at any depth, that takes ``-o FILE``."""
+    context = click.Context(probing_command)
+    found: set[str] = set()
+    for name in COMMANDS:
+        command = probing_command.get_command(context, name)
+        assert command is not None
+        inner = command.commands if isinstance(command, click.Group) else {}
+        each = {name: command, **{f"{name} {word}": one for word, one in inner.items()}}
+        found |= {words for words, one in each.items() if any("-o" in p.opts for p in one.params)}
+    return found
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", sorted(_with_file() - ACTS - OF_FILES - {"jobs"}))
+def test_a_file_has_all_of_the_answer(name: str, training: Target, tmp_path: Path) -> None:
+    """What stdout would have, and nothing there; it is written once, though some commands fork."""
+    file = tmp_path / ("answer.html" if name == "report" else "answer.json")
+    done = training.run(*_words(name, training), "-o", str(file))
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert done.stderr.count("written to") <= 1
+    if name in OUTPUTS:
+        _verify(name, json.loads(file.read_text()))
+    assert file.stat().st_size
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["history show", "history diff", "history runs"])
+def test_no_answer_is_no_file(name: str, training: Target, tmp_path: Path) -> None:
+    """Of a command that fails in the child that it forks, either."""
+    runs = ["run"] * {"history runs": 0, "history show": 1, "history diff": 2}[name]
+    file = tmp_path / "answer.txt"
+    done = training.run(*name.split(), str(tmp_path / "nothing"), *runs, "-o", str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no history in" in done.stderr
+    assert "written to" not in done.stderr
+    assert not file.exists()
+
+
+@pytest.mark.anypython
+def test_every_command_with_a_file_is_known() -> None:
+    """Those that are left out above change a training, or take a file of their own."""
+    assert _with_file() == {*OUTPUTS, *ACTS, *OF_FILES, "report"}
 
 
 @pytest.mark.torch
