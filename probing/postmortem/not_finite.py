@@ -47,16 +47,21 @@ class NotFinite:
     is_nan: bool
     is_whole: bool
 
-    def sentence(self) -> str:
-        """It in words: of which kind it has been, where it is the same from first to last."""
+    def sentence(self, of: str = "") -> str:
+        """It in words: of which kind it has been, where it is the same from first to last.
+
+        Args:
+            of: The run whose loss it is; empty where that is clear.
+        """
+        whose = f" of {of}" if of else ""
         now = _WORDS[self.is_nan]
         since = f"since step {self.step}"
         if not self.is_whole:
             since += ", the first on record, or longer"
         if self.was_nan == self.is_nan:
-            return f"the loss has been {now} {since}"
+            return f"the loss{whose} has been {now} {since}"
         there = "" if self.was_nan is None else f"{_WORDS[self.was_nan]} there, "
-        return f"the loss has not been finite {since}: {there}{now} now"
+        return f"the loss{whose} has not been finite {since}: {there}{now} now"
 
 
 def since_of(rows: Iterable[Mapping[str, Any]]) -> NotFinite | None:

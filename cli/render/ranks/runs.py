@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....diagnosis.runs.levels import first_words
+from ....diagnosis.runs.levels import first_words, lost_words
+from ....diagnosis.runs.record import not_finite_in, not_finite_since
 from ....units import duration, figure, size
 from ..process.doctor import render_finding
 from ..text import escape_controls, plural
@@ -79,14 +80,7 @@ def plain_comparison(compared: RunComparison) -> dict[str, Any]:
     lost = compared.losses
     return {
         "runs": [
-            {
-                "name": run.name.removeprefix("run "),
-                "command": run.command,
-                "state": run.state,
-                "steps": len(run.steps),
-                "compared": count,
-                "not_committed": None if changed is None else list(changed),
-            }
+            _plain_run(run, count, changed)
             for run, count, changed in zip(
                 (compared.before, compared.after),
                 compared.steps,
@@ -101,6 +95,7 @@ def plain_comparison(compared: RunComparison) -> dict[str, Any]:
         "loss": None
         if lost is None
         else {
+            "compared_steps": lost.compared,
             "common_steps": lost.common,
             "first_other_step": lost.same_until,
             "before": lost.before,
@@ -108,6 +103,21 @@ def plain_comparison(compared: RunComparison) -> dict[str, Any]:
             "gap": lost.gap,
         },
         "not_looked_at": [{"what": what, "why": why} for what, why in compared.not_looked_at],
+    }
+
+
+def _plain_run(run: Run, count: int, changed: tuple[str, ...] | None) -> dict[str, Any]:
+    bad, since = not_finite_in(run.losses), not_finite_since(run.losses)
+    return {
+        "name": run.name.removeprefix("run "),
+        "command": run.command,
+        "state": run.state,
+        "steps": len(run.steps),
+        "compared": count,
+        "not_finite_steps": len(bad),
+        "first_not_finite_step": bad[0]["step"] if bad else None,
+        "not_finite_since": None if since is None else since.step,
+        "not_committed": None if changed is None else list(changed),
     }
 
 
@@ -225,9 +235,12 @@ def _foot(compared: RunComparison) -> Iterator[str]:
     if compared.losses is not None:
         lost = compared.losses
         same = first_words(lost)
-        if lost.same_until is not None:
-            same += f"; {figure(lost.before)} and {figure(lost.after)} in the last quarter of them"
+        if lost.same_until is not None and lost.before is not None and lost.after is not None:
+            which = f"the {lost.common} finite ones" if lost.common < lost.compared else "them"
+            levels = f"{figure(lost.before)} and {figure(lost.after)}"
+            same += f"; {levels} in the last quarter of {which}"
         yield same
+    yield from filter(None, map(lost_words, (compared.before, compared.after)))
     first, second = compared.steps
     which = "the same" if compared.has_common else "not the same"
     yield f"{first} and {second} steps compared, {which}; the start, checkpoints and such left out"

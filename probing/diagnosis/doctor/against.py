@@ -75,6 +75,20 @@ _OF_EFFECTS: dict[Kind, Rule] = {
         next=_NEXT,
         look=of_several,
     ),
+    "not_finite": Rule(
+        name="loss-lost-unlike-before",
+        group="numbers",
+        subject="earlier run",
+        symptom="The loss of the same script is NaN or infinite, and was not the last time.",
+        evidence="Only with `--against`. `loss` of python.steps: not finite in the newest step that"
+        " has one, and since an earlier step than in the other run, or in that one not at all.",
+        certainty="certain",
+        gravity=70,
+        fix="Look at what is named as changed; with the same seed, at the step in which the losses"
+        " first differ.",
+        next=_NEXT,
+        look=of_several,
+    ),
 }
 _SET_UP = Rule(
     name="other-set-up",

@@ -10,7 +10,7 @@ from ...messages.frozen import InNotebooks, dataclass
 from .commits import not_committed
 from .effects import Effect, Measure
 from .interval import LEAST_STEPS
-from .levels import Losses, higher_loss, losses, memory, more_memory
+from .levels import Losses, higher_loss, losses, lost_loss, memory, more_memory
 from .record import Name, Run, together
 from .setup import Difference, differences
 from .speed import modules, phases, slower
@@ -68,9 +68,9 @@ def compare_runs(before: Run, after: Run, secrets: frozenset[Name]) -> RunCompar
     held, lost = memory(before, after), losses(before, after)
     missed += _missed(before, after, held, lost)
     effects = [
+        *_of_losses(lost_loss(before, after, found), higher_loss(before, lost, found)),
         slower(before, after, measured, of_modules, found),
         more_memory(before, held, found),
-        higher_loss(before, lost, found),
     ]
     told = [effect for effect in effects if effect is not None]
     told.sort(key=lambda effect: (effect.certainty == "possible", -effect.weight))
@@ -89,6 +89,12 @@ def compare_runs(before: Run, after: Run, secrets: frozenset[Name]) -> RunCompar
     )
 
 
+def _of_losses(lost: Effect | None, level: Effect | None) -> tuple[Effect | None, ...]:
+    """What is told of losses: that one is lost goes first, and a lost run has no better loss."""
+    is_told = lost is None or level is None or lost.is_worse == level.is_worse
+    return lost, level if is_told else None
+
+
 def _missed(
     before: Run, after: Run, held: Measure | None, lost: Losses | None
 ) -> list[tuple[str, str]]:
@@ -100,6 +106,6 @@ def _missed(
     ]
     if held is None:
         found.append(("memory", "it was measured in too few steps of one of them"))
-    if lost is None:
+    if lost is None or lost.before is None:
         found.append(("loss", "there are too few steps of which both have a finite loss"))
     return found

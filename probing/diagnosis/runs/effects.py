@@ -13,7 +13,7 @@ from ..doctor.findings import Certainty
 from .reach import Reach
 from .setup import Difference
 
-Kind = Literal["speed", "memory", "loss"]
+Kind = Literal["speed", "memory", "loss", "not_finite"]
 
 MOST_TOLD = 4
 """Causes that are told with an effect, the first in its sentence."""

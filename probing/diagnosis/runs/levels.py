@@ -1,12 +1,12 @@
-"""Whether the second run takes more memory, and whether its loss is higher, at the same steps.
+"""Whether the second run takes more memory, and whether its loss is higher or lost.
 
 Rules of this file: pure. Only the same steps are compared: memory and loss change as a training
-goes on. How far apart losses are is told by how far the loss of the first run has fallen.
+goes on. How far apart losses are is told by how far the loss of the first run has fallen. A loss
+that is NaN or infinite has no level, and is never passed over in silence.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,8 +15,8 @@ from ...messages.frozen import dataclass
 from ...units import figure, size
 from ..doctor.findings import Certainty
 from .effects import Effect, Measure, cause_words, causes_of, explained
-from .interval import LEAST_STEPS, compare
-from .record import Row, Run, column, together
+from .interval import LEAST_STEPS, Floats, compare
+from .record import Run, column, not_finite_in, not_finite_since, together
 from .setup import Difference
 
 _MEMORY_TOLD, _MEMORY_LIKELY = 1.15, 1.3
@@ -30,20 +30,24 @@ class Losses:
     """The losses of both runs at the same steps.
 
     Attributes:
+        compared: How many steps both have a loss of, finite or not.
         common: How many steps both have a finite loss of.
-        same_until: The first step in which they are not the same to the last bit; None where all
-            are the same.
-        before: The level of the first run in the last quarter of them.
+        last_step: The last of these.
+        same_until: The first step in which they are not the same to the last bit, where NaN is the
+            same as NaN; None where all are.
+        before: The level of the first run in the last quarter of those with a finite loss; None
+            where these are too few.
         gap: By how much the second is higher there at least, of what the first has fallen by, or
             lower where negative; 0 where that may be chance.
     """
 
+    compared: int
     common: int
     first_step: int
     last_step: int
     same_until: int | None
-    before: float
-    after: float
+    before: float | None
+    after: float | None
     gap: float
 
 
@@ -91,12 +95,30 @@ def more_memory(
 
 def losses(before: Run, after: Run) -> Losses | None:
     """The losses at the same steps; None where there are too few."""
-    pairs = _pairs(before, after)
+    rows = {row["step"]: row for row in after.losses}
+    pairs = [(row, rows[row["step"]]) for row in before.losses if row["step"] in rows]
     if len(pairs) < _LEAST_LOSSES:
         return None
     old, new = (np.array([pair[n]["loss"] for pair in pairs], dtype=np.float64) for n in (0, 1))
-    other = np.flatnonzero(old != new)
-    quarter = len(pairs) // 4
+    other = np.flatnonzero((old != new) & ~(np.isnan(old) & np.isnan(new)))
+    finite = np.flatnonzero(np.isfinite(old) & np.isfinite(new))
+    levels = _levels(old[finite], new[finite]) if len(finite) >= _LEAST_LOSSES else None
+    level, other_level, gap = levels or (None, None, 0.0)
+    return Losses(
+        compared=len(pairs),
+        common=len(finite),
+        first_step=pairs[0][0]["step"],
+        last_step=pairs[finite[-1] if len(finite) else -1][0]["step"],
+        same_until=int(pairs[other[0]][0]["step"]) if len(other) else None,
+        before=level,
+        after=other_level,
+        gap=gap,
+    )
+
+
+def _levels(old: Floats, new: Floats) -> tuple[float, float, float]:
+    """The levels of both in the last quarter of some steps, and the gap between them."""
+    quarter = len(old) // 4
     found = compare(old[-quarter:], new[-quarter:]) if quarter >= LEAST_STEPS else None
     start = float(np.median(old[: max(1, len(old) // 20)]))
     end = float(np.median(old[-quarter:]))
@@ -104,14 +126,34 @@ def losses(before: Run, after: Run) -> Losses | None:
     gap = 0.0
     if found is not None and found.is_different:
         gap = (found.low if found.low > 0 else found.high) / fallen
-    return Losses(
-        common=len(pairs),
-        first_step=pairs[0][0]["step"],
-        last_step=pairs[-1][0]["step"],
-        same_until=int(pairs[other[0]][0]["step"]) if len(other) else None,
-        before=end,
-        after=float(np.median(new[-quarter:])),
-        gap=gap,
+    return end, float(np.median(new[-quarter:])), gap
+
+
+def lost_loss(before: Run, after: Run, differences: Sequence[Difference]) -> Effect | None:
+    """That the loss of one is NaN or infinite from some step on, and that of the other is not."""
+    runs = {False: before, True: after}
+    since = {is_after: not_finite_since(run.losses) for is_after, run in runs.items()}
+    steps = {is_after: found.step for is_after, found in since.items() if found is not None}
+    if not steps or steps.get(False) == steps.get(True):
+        return None
+    is_worse = min(steps, key=lambda is_after: steps[is_after])
+    first, second, other = since[is_worse], since[not is_worse], runs[not is_worse]
+    assert first is not None
+    said = first.sentence(runs[is_worse].name)
+    if second is not None:
+        said += f"; {second.sentence(other.name)}"
+    elif other.losses:
+        said += f"; the last of {other.name}, in step {other.losses[-1]['step']}, is finite"
+    causes = causes_of(differences, lambda reach: reach.loss)
+    return Effect(
+        kind="not_finite",
+        is_worse=is_worse,
+        certainty="certain",
+        summary=explained(said[0].upper() + said[1:], causes),
+        evidence=("`loss` of python.steps", *cause_words(causes)),
+        causes=causes,
+        weight=1.0,
+        since_step=first.step,
     )
 
 
@@ -119,7 +161,9 @@ def higher_loss(
     before: Run, found: Losses | None, differences: Sequence[Difference]
 ) -> Effect | None:
     """That the loss is higher, or lower."""
-    if found is None or abs(found.gap) < _LOSS_TOLD:
+    if found is None or found.before is None or found.after is None:
+        return None
+    if abs(found.gap) < _LOSS_TOLD:
         return None
     causes = causes_of(differences, lambda reach: reach.loss)
     is_strong = bool(causes) and causes[0].reach.strength >= 2
@@ -149,19 +193,19 @@ def higher_loss(
 def first_words(found: Losses) -> str:
     """Up to where losses are the same."""
     if found.same_until is None:
-        return f"the losses of all {found.common} common steps are the same to the last bit"
+        also = ", NaN or infinite as they are" if found.common < found.compared else ""
+        return f"the losses of all {found.compared} common steps are the same to the last bit{also}"
     if found.same_until == found.first_step:
         return f"the losses differ from step {found.first_step} on, the first that both have"
     return f"the losses are the same to the last bit up to step {found.same_until - 1}"
 
 
-def _pairs(before: Run, after: Run) -> list[tuple[Row, Row]]:
-    """The rows of the same steps with finite losses."""
-    rows = {row["step"]: row for row in after.steps if _is_finite(row)}
-    return [
-        (row, rows[row["step"]]) for row in before.steps if row["step"] in rows and _is_finite(row)
-    ]
-
-
-def _is_finite(row: Row) -> bool:
-    return row["loss"] is not None and math.isfinite(row["loss"])
+def lost_words(run: Run) -> str | None:
+    """Where the loss of a run is NaN or infinite; None where it never is."""
+    since, bad = not_finite_since(run.losses), not_finite_in(run.losses)
+    if since is not None:
+        return since.sentence(run.name)
+    if not bad:
+        return None
+    steps = "1 step" if len(bad) == 1 else f"{len(bad)} steps"
+    return f"the loss of {run.name} is NaN or infinite in {steps}, first in step {bad[0]['step']}"

@@ -6,6 +6,7 @@ something else than training: a checkpoint, the return from an evaluation, someb
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 
 from ...errors import ProbingError
 from ...messages.frozen import dataclass
+from ...postmortem.not_finite import NotFinite, since_of
 from ...tables import STEP_PHASES
 from .interval import Floats
 
@@ -26,8 +28,8 @@ WARM_UP = 5
 """The first steps of a training load libraries, allocate and compile."""
 _COLUMNS = ", ".join(
     (
-        "step, start_ns, duration_ns, duration, loss, lr, samples, tokens, micro_batches, cpu_s,"
-        " involuntary_switches, allocated_bytes, failed",
+        "step, start_ns, duration_ns, duration, loss, not_finite_since, lr, samples, tokens,"
+        " micro_batches, cpu_s, involuntary_switches, allocated_bytes, failed",
         *(f"{phase}_s" for phase in PHASES),
     )
 )
@@ -67,6 +69,26 @@ class Run:
     settled: tuple[Row, ...]
     environment: Mapping[Name, str | None]
     query: Query
+
+    @property
+    def losses(self) -> tuple[Row, ...]:
+        """The steps whose loss is on record, finite or not."""
+        return tuple(row for row in self.steps if row["loss"] is not None)
+
+
+def not_finite_in(losses: Sequence[Row]) -> tuple[Row, ...]:
+    """Those of some steps whose loss is NaN or infinite."""
+    return tuple(row for row in losses if not math.isfinite(row["loss"]))
+
+
+def not_finite_since(losses: Sequence[Row]) -> NotFinite | None:
+    """Since when the loss has not been finite any more; None where the last one is.
+
+    Args:
+        losses: All steps whose loss is on record, oldest first.
+    """
+    ends = (at for at in range(len(losses) - 1, -1, -1) if math.isfinite(losses[at]["loss"]))
+    return since_of(losses[next(ends, 0) :])
 
 
 def read_run(
