@@ -449,6 +449,16 @@ def run_program(name: str, tmp_path: Path, *words: object) -> dict[str, Any]:
     return told
 
 
+def test_a_bucket_that_is_not_there_is_no_empty_history(url: str) -> None:
+    """Whoever mistypes its name is told so, whether he asks or compacts: exit code 3."""
+    missing = "s3://no-such-bucket/x"
+    with pytest.raises(StoreUnreachable, match="NO_SUCH_BUCKET") as caught:
+        History(missing)
+    assert caught.value.exit_code == 3
+    with pytest.raises(StoreUnreachable, match="NO_SUCH_BUCKET"):
+        bucket_of(missing, os.environ).compact()
+
+
 def test_commands_say_what_is_wrong(url: str, line: Line, ended: Made, tmp_path: Path) -> None:
     """No traceback, and the exit code that says whose fault it is."""
     with pytest.raises(NoHistory, match="no process was exported"):

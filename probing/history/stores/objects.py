@@ -132,9 +132,13 @@ class Store:
             self.fs.delete_file(self.path(name))
 
     def _infos(self, folder: str, *, recursive: bool) -> list[Any]:
-        chosen = fs.FileSelector(self.path(folder), recursive=recursive, allow_not_found=True)
+        # What is not there is told apart from a bucket that is not, without a request more.
+        chosen = fs.FileSelector(self.path(folder), recursive=recursive, allow_not_found=False)
         with self.saying_what_failed():
-            return sorted(self.fs.get_file_info(chosen), key=lambda info: str(info.path))
+            try:
+                return sorted(self.fs.get_file_info(chosen), key=lambda info: str(info.path))
+            except FileNotFoundError:
+                return []
 
     @contextlib.contextmanager
     def saying_what_failed(self) -> Iterator[None]:
