@@ -144,7 +144,7 @@ class _Kept:
             return
         is_over = has_ended(folder)  # before its rows are read, so that the last are among them
         try:
-            self._place.export(folder, project=self._project)
+            done = self._place.export(folder, project=self._project)
         except StoreUnreachable as error:  # which is told once, and not of each process
             self._tell(self._place.name, error)
             return
@@ -155,6 +155,9 @@ class _Kept:
             self._tell(name, InternalError(f"{type(error).__name__}: {error}"), endpoint=name)
             return
         self._told.pop(name, None)
+        if done.lost:
+            self._whole.clear()  # what the store had of those who have ended may be lost as well
+            terminal.note(f"{name}: {done.notes[-1]}")
         if is_over:
             self._whole.add(name)
 

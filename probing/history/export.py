@@ -77,6 +77,8 @@ class Exported:
         job: Under which its rows are there: that of its first export.
         has_ended: Whether it had ended, so that nothing will come any more.
         notes: What is missing, and why, one sentence each.
+        lost: Rows that were exported before and are not there any more; those of them that are on
+            record still are among the new ones.
     """
 
     run: str
@@ -89,6 +91,7 @@ class Exported:
     has_ended: bool
     tables: tuple[ExportedTable, ...]
     notes: tuple[str, ...]
+    lost: int = 0
 
 
 def export_process(folder: ProcessFolder, root: Path, *, project: str | None = None) -> Exported:
@@ -168,7 +171,8 @@ class _Export:
             monotonic_ns=time.perf_counter_ns() if is_here else None,
         )
         self._tell_who(moment)
-        done = [self._table(path, moment) for path in self._rings()]
+        rings = sorted(self._folder.path.glob("[!.]*.ring"))
+        done = [self._table(path, moment) for path in rings]
         tables = tuple(table for table in done if table is not None)
         self._was_whole &= not (is_new := any(table.new for table in tables))
         self._put_look(EXPORTS, _export_rows(tables, self._state["tables"]))
@@ -233,10 +237,6 @@ class _Export:
         row = process_row(self._folder, self._card, self._process, moment, environment)
         self._put_look(PROCESSES, _table_of(PROCESSES, [row]))
         self._put_look(ENVIRONMENT, environment)
-
-    def _rings(self) -> list[Path]:
-        """Its rings."""
-        return sorted(self._folder.path.glob("[!.]*.ring"))
 
     def _table(self, path: Path, moment: Moment) -> ExportedTable | None:
         """Export what is new in a ring."""

@@ -12,6 +12,8 @@ from pyarrow import fs
 
 from probing.cli.questions.library import QUESTIONS
 from probing.cli.questions.records import put_in
+from probing.cli.reports.run.kept import screen_of
+from probing.diagnosis.runs.kept import find_kept
 from probing.errors import UsageError
 from probing.history.compaction import merge as merging
 from probing.history.compaction.keep import Keep
@@ -60,7 +62,7 @@ def exported(
     ended: Callable[..., ProcessFolder], place: Place
 ) -> Callable[[int, int], ProcessFolder]:
     """Exports so many steps of a day, a file for each ten."""
-    folder, writer = ended(), trace_writer(capacity=4096)
+    folder, writer = ended(started_ns=CLOCK_OFFSET_NS), trace_writer(capacity=4096)
     now_ns = int(dt.datetime.now(dt.timezone.utc).timestamp() * 1e9)
 
     def export(steps: int, days_ago: int) -> ProcessFolder:
@@ -108,6 +110,8 @@ def test_medians_stay_and_no_call_is_lost(
     assert place.compact(Keep(whole_days=2)).rolled_rows == 10 * CALLS * 2
     assert place.export(folder).notes == ()
     assert ask("SELECT sum(coalesce(calls, 1)) AS n FROM torch_trace") == [{"n": 240}]
+    (kept,) = find_kept(place.name, ("node1",), timeout_s=60, notes=[])
+    assert [row for row in screen_of(kept, rank=None).not_kept if row["gone"]] == []
     if is_url(place.name):  # a store is told once what a process is that has ended
         return
     assert ask("SELECT exported FROM exports WHERE name = 'torch_trace'") == [{"exported": 240}]

@@ -15,6 +15,7 @@ from probing.cli.reports.run.kept import RunOnOneScreen, screen_of
 from probing.diagnosis.runs.kept import find_kept
 from probing.errors import NoSuchRun
 from probing.history.export import export_process
+from probing.ring.format import NULL_INT
 from probing.rundir.folders import ProcessFolder
 from probing.tables import TABLES_BY_NAME
 from tests.harness.ring_writer import CLOCK_OFFSET_NS, RingWriter, trace_values
@@ -129,7 +130,7 @@ def test_the_screen_is_narrow_and_safe(shown: Callable[..., RunOnOneScreen]) -> 
         "2 of 3, on node1; nothing was exported of 2",
         "rank 0: 10 ms each (median of 55), 10,000 tokens/s",
         "rank 1 is slowest: 20 ms a step, 2.00 times the median rank's",
-        "NaN or infinite in 1 step",
+        "NaN or infinite in 1 step, first in step 51",
         "at most 3.00 GiB resident, of rank 0",
         "8 rows overwritten before they were exported: torch_trace 8",
         "probing history diff '/a b/runs' llm-",
@@ -147,6 +148,39 @@ def test_a_run_of_which_little_is_known_is_shown(
     assert "none on record" in text
     assert "every row that was recorded is kept" in text
     assert dataclasses.asdict(found)["not_kept"] == ()
+
+
+@pytest.mark.parametrize(
+    ("steps", "told", "words"),
+    [
+        ((0, 30), NULL_INT, "NaN or infinite since step 30: in 30 steps on record"),
+        ((510, 510), 300, "NaN or infinite since step 300: in 60 steps on record"),
+        ((510, 510), NULL_INT, "since step 510, the first on record, or longer: in 60 steps"),
+    ],
+)
+def test_a_lost_loss_is_told_with_its_first_step(
+    steps: tuple[int, int], told: int, words: str, ended: Made, root: Path
+) -> None:
+    """Also where that step is not on record any more, but a later one tells of it."""
+    (first, lost), folder = steps, ended(started_ns=CLOCK_OFFSET_NS)
+    writer = RingWriter(TABLES_BY_NAME["steps"], capacity=64)
+    for step in range(first, first + 60):
+        is_lost = step >= lost
+        writer.write(
+            step=step,
+            start_ns=step * 100 * MS,
+            duration_ns=10 * MS,
+            loss=math.nan if is_lost else 1.0,
+            not_finite_since=told if is_lost else NULL_INT,
+        )
+    writer.save(folder.ring("steps"))
+    export_process(folder, root)
+    (kept,) = find_kept(str(root), ("node1",), timeout_s=60, notes=[])
+    found = screen_of(kept, rank=None)
+    assert found.loss is not None
+    assert found.loss.not_finite_since == (lost if told == NULL_INT else told)
+    text = render_kept_run(found, "runs", found.run, width=100, color=False)
+    assert words in " ".join(text.split()), text
 
 
 def test_it_is_one_word_to_type(shown: Callable[..., Any], root: Path) -> None:

@@ -42,6 +42,7 @@ _MISSING = {
     "overwritten": "overwritten before they were exported",
     "damaged": "damaged",
     "waiting": "still to come",
+    "gone": "exported, and not there any more",
 }
 
 
@@ -233,9 +234,22 @@ def _loss(loss: LossCourse, room: int) -> Iterator[str]:
     words = [f"last at step {loss.last_step:,}"]
     if loss.lowest is not None and loss.lowest_step != loss.last_step:
         words.append(f"lowest {_number(loss.lowest)} at step {loss.lowest_step:,}")
-    if loss.not_finite:
-        words.append(f"NaN or infinite in {plural(loss.not_finite, 'step')}")
     yield _named("", ", ".join(words))
+    yield from _lines("", _not_finite(loss), room)
+
+
+def _not_finite(loss: LossCourse) -> str:
+    """Where the loss was no number, and since when it is none any more."""
+    if not loss.not_finite:
+        return ""
+    steps = plural(loss.not_finite, "step")
+    if loss.not_finite_since is None:
+        return f"NaN or infinite in {steps}, first in step {loss.first_not_finite:,}"
+    longer = ", the first on record, or longer" if loss.since_or_longer else ""
+    text = f"NaN or infinite since step {loss.not_finite_since:,}{longer}: in {steps} on record"
+    if loss.first_not_finite is not None and loss.first_not_finite < loss.not_finite_since:
+        text += f", first in step {loss.first_not_finite:,}"
+    return text
 
 
 def _number(value: float) -> str:

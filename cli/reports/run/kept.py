@@ -14,8 +14,11 @@ import numpy as np
 
 from ....client.recent_steps import PHASES
 from ....diagnosis.runs.commits import not_committed
-from ....diagnosis.runs.record import Run as Record, column
+from ....diagnosis.runs.record import Run as Record, column, not_finite_in, not_finite_since
+from ....history.tables import CALLS
 from ....messages.frozen import dataclass
+from ....sql.quoting import identifier, text_literal
+from ....tables import TORCH_TRACE
 from ...questions.library import OWN_TIMES
 from ...questions.records import put_in
 
@@ -43,13 +46,13 @@ FROM probing.processes p LEFT JOIN s ON p.rank IS NOT DISTINCT FROM s.rank
   LEFT JOIN m ON p.rank IS NOT DISTINCT FROM m.rank
 ORDER BY p.rank NULLS FIRST
 """
-_NOT_KEPT = """
+_EXPORTED = """
 SELECT name, CAST(sum(exported) AS BIGINT) AS exported,
   CAST(sum(overwritten) AS BIGINT) AS overwritten, CAST(sum(damaged) AS BIGINT) AS damaged,
   CAST(sum(waiting) AS BIGINT) AS waiting
-FROM probing.exports GROUP BY name HAVING sum(overwritten) + sum(damaged) + sum(waiting) > 0
-ORDER BY sum(overwritten) + sum(damaged) + sum(waiting) DESC, name
+FROM probing.exports GROUP BY name ORDER BY name
 """
+_MISSING = ("overwritten", "damaged", "waiting", "gone")
 _WITH_CALLS = f"""
 WITH last AS (SELECT step, row_number() OVER (ORDER BY seq DESC) AS place FROM python.steps
   WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT {_LAST})
@@ -113,6 +116,10 @@ class LossCourse:
 
     Attributes:
         not_finite: In how many steps it was NaN or infinite.
+        first_not_finite: The first of them.
+        not_finite_since: Since which step it has not been finite any more; of a step that is not
+            kept, where one that is tells. None where the last is finite.
+        since_or_longer: Whether that is the first step on record, so that it may be longer.
         curve: Losses in the order of their steps; of many each is the last of its stretch.
     """
 
@@ -123,6 +130,9 @@ class LossCourse:
     lowest_step: int | None
     lowest: float | None
     not_finite: int
+    first_not_finite: int | None
+    not_finite_since: int | None
+    since_or_longer: bool
     curve: tuple[float, ...]
 
 
@@ -136,7 +146,8 @@ class RunOnOneScreen:
         modules: The slowest by their own code: `module`, `class`, `model`, how many `models`
             have one of that name, `calls`, `own_s` of a step and which `share` of it that is.
         not_committed: Files that were not as the commit has them; None where that is not known.
-        not_kept: Of each table that lacks rows: how many were overwritten, damaged, or wait.
+        not_kept: Of each table that lacks rows: how many were overwritten, damaged, wait, or were
+            exported and are gone.
         missing_ranks: Those of which nothing was exported.
     """
 
@@ -192,11 +203,34 @@ def screen_of(kept: KeptRun, *, rank: int | None) -> RunOnOneScreen:
         ranks=tuple(KeptRank(**row) for row in kept.query(_RANKS)),
         of_rank=one["rank"],
         speed=_speed(record.settled),
-        loss=_loss(record.steps),
+        loss=_loss(record.losses),
         module_steps=steps,
         modules=tuple(record.query(own_times)) if steps else (),
-        not_kept=tuple(kept.query(_NOT_KEPT)),
+        not_kept=_not_kept(kept),
     )
+
+
+def _not_kept(kept: KeptRun) -> tuple[Row, ...]:
+    """What each table lacks, the one first that lacks most; by the rows that are there."""
+    told = kept.query(_EXPORTED)
+    there = _rows_there(kept, [row["name"] for row in told if row["exported"]])
+    found = [{**row, "gone": max(0, row["exported"] - there.get(row["name"], 0))} for row in told]
+    lacking = {row["name"]: sum(row[what] for what in _MISSING) for row in found}
+    found.sort(key=lambda row: -lacking[row["name"]])
+    return tuple(row for row in found if lacking[row["name"]])
+
+
+def _rows_there(kept: KeptRun, tables: Sequence[str]) -> dict[str, int]:
+    """How many rows some tables have; one that stands for several counts as these."""
+    if not tables:
+        return {}
+    counted = {TORCH_TRACE.name: f"CAST(sum(coalesce({CALLS}, 1)) AS BIGINT)"}
+    counts = (
+        f"SELECT {text_literal(name)} AS name, {counted.get(name, 'count(*)')} AS n"  # noqa: S608
+        f" FROM {identifier(name)}"  # names, quoted
+        for name in tables
+    )
+    return {row["name"]: row["n"] or 0 for row in kept.query(" UNION ALL ".join(counts))}
 
 
 def _steps_with_calls(record: Record) -> int:
@@ -228,10 +262,10 @@ def _rate(steps: Sequence[Row], name: str, total_s: float) -> float | None:
     return None if np.isnan(amounts).any() or not total_s else float(amounts.sum()) / total_s
 
 
-def _loss(steps: Sequence[Row]) -> LossCourse | None:
-    known = [row for row in steps if row["loss"] is not None]
+def _loss(known: Sequence[Row]) -> LossCourse | None:
     if not known:
         return None
+    bad, since = not_finite_in(known), not_finite_since(known)
     finite = [row for row in known if math.isfinite(row["loss"])]
     lowest = min(finite, key=lambda row: row["loss"], default=None)
     apart = -(-len(known) // _CURVE)
@@ -242,6 +276,9 @@ def _loss(steps: Sequence[Row]) -> LossCourse | None:
         last=known[-1]["loss"],
         lowest_step=None if lowest is None else lowest["step"],
         lowest=None if lowest is None else lowest["loss"],
-        not_finite=len(known) - len(finite),
+        not_finite=len(bad),
+        first_not_finite=bad[0]["step"] if bad else None,
+        not_finite_since=None if since is None else since.step,
+        since_or_longer=since is not None and not since.is_whole,
         curve=tuple(row["loss"] for row in known[::-1][::apart][::-1]),
     )

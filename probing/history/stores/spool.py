@@ -3,20 +3,25 @@
 An export goes into the spool as into any history, with its books there. What the books count is
 copied to the store, and only then removed from the spool; last of all the books are copied, too.
 So whoever is killed at any moment has copied a file again at worst, the same under the same name.
-Who compacts leaves alone what the books in the store do not count. Rules of this file: while the
-store is away rows wait in the spool until that is full, then in their rings.
+Who compacts leaves alone what the books in the store do not count. A store that has other books
+than were copied to it has lost something, which is exported again: see `lost`. Rules of this file:
+while the store is away rows wait in the spool until that is full, then in their rings.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import glob
 import hashlib
 import json
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pyarrow.parquet as pq
 
 from ...errors import CardDamaged, DamagedHistory, HistoryBusy, HistoryUnwritable, StoreUnreachable
 from ...messages.card import Card
@@ -44,8 +49,9 @@ from ..layout import (
     unquoted,
 )
 from ..naming import called, process_name
-from ..tables import PROCESSES
+from ..tables import EXPORTS, PROCESSES
 from .holding import claim
+from .lost import rows_lost, tables_again
 from .naming import run_in
 from .objects import Store
 
@@ -88,6 +94,7 @@ class Spool:
         busy = f"{called(card)} is being exported"
         with locked(self.root, state_file(self.root, process), busy=busy):
             self._begin(card, process)
+            lost = self._find_lost(folder, process)
             with contextlib.suppress(StoreUnreachable):
                 self._copy(process)
             self._check_room()
@@ -104,7 +111,7 @@ class Spool:
             except StoreUnreachable as error:
                 error.help = f"{self._waits()}{StoreUnreachable.help}"
                 raise
-        return exported
+        return self._with_lost(exported, lost)
 
     def drain(self) -> None:
         """Copy what is left here of processes that nobody exports any more.
@@ -176,6 +183,62 @@ class Spool:
                 self._fetch(one.name)
         Shelf(self.root, process).put_json(state_file(self.root, process), state)
 
+    def _find_lost(self, folder: ProcessFolder, process: str) -> int:
+        """Have exported again what the store had of a process, and has no more; how many rows.
+
+        Raises:
+            HistoryBusy: Another spool exports it meanwhile.
+        """
+        path, note = state_file(self.root, process), shipped_file(self.root, process)
+        state, left = _known(path), (_known(note) or {}).get("tables")
+        if state is None or left is None:  # nothing was copied, or by an earlier version
+            return 0
+        with contextlib.suppress(StoreUnreachable, DamagedHistory), self._asking():
+            there = self._tables_there(process)
+            if there == left:
+                return 0
+            busy = f"{process} is exported to {self.store.url} from another spool"
+            claim(self.store, exporters_of(process), self._who, busy=busy)
+            waiting = self._rows_waiting(process, state)
+            tables = tables_again(folder, state["tables"], left, there, waiting)
+            state |= {"tables": tables, "told": bool(there), "whole": False}
+            Shelf(self.root, process).put_json(path, state)
+            note.unlink()  # last: whoever is killed before does the same again
+            return rows_lost(left, there)
+        return 0
+
+    def _tables_there(self, process: str) -> dict[str, Any]:
+        """The books that the store has of a process; none where it has lost them.
+
+        Raises:
+            StoreUnreachable: It is not known: a bucket that is away has lost nothing.
+            DamagedHistory: They are not what this version knows.
+        """
+        name = self._name(state_file(self.root, process))
+        data = self.store.get(name)
+        if data is None and name not in {one.name for one in self.store.objects(f"{OWN}/state")}:
+            return {}
+        tables: dict[str, Any] = self._state_in(data or b"", process)["tables"]
+        return tables
+
+    def _rows_waiting(self, process: str, state: dict[str, Any]) -> dict[str, int]:
+        """How many rows of each table are in files here."""
+        found: dict[str, int] = defaultdict(int)
+        for file in self._files(process, state):
+            if part_of(file.name):
+                found[_table_of(Path(self._name(file)))] += pq.read_metadata(file).num_rows
+        return found
+
+    def _with_lost(self, exported: Exported, lost: int) -> Exported:
+        """What was exported, and what the store had lost of it."""
+        if not lost:
+            return exported
+        told = (
+            f"{lost:,} rows that were exported before are not in {self.store.url} any more: what is"
+            " on record of them still was exported again"
+        )
+        return dataclasses.replace(exported, lost=lost, notes=(*exported.notes, told))
+
     def _state_in(self, data: bytes, process: str) -> dict[str, Any]:
         """The books that an object has.
 
@@ -214,7 +277,7 @@ class Spool:
                 self._copy_file(file, state, shipped["looks"])
             if shipped.get("books") != told_at:
                 self._put_books(process, state)
-        shipped |= {"is_begun": True, "books": told_at}
+        shipped |= {"is_begun": True, "books": told_at, "tables": state["tables"]}
         if json.dumps(shipped) != before:
             Shelf(self.root, process).put_json(note, shipped)
         if state.get("whole"):
@@ -234,7 +297,7 @@ class Spool:
             file.unlink()
 
     def _files(self, process: str, state: dict[str, Any]) -> Iterator[Path]:
-        """What is here of a process; who it is, before any row of it."""
+        """What is here of a process: who it is, its rows, and then how many of them there are."""
         project = f"project={glob.escape(quoted(state['project']))}"
         pattern = f"{project}/job=*/table=*/day=*/{glob.escape(process)}*.parquet"
         found = [
@@ -242,8 +305,10 @@ class Spool:
             for path in self.root.glob(pattern)
             if process in (look_of(path.name), (part_of(path.name) or ("",))[0])
         ]
-        first = f"table={PROCESSES.name}"
-        yield from sorted(found, key=lambda path: (path.parent.parent.name != first, path))
+        order = {PROCESSES.name: 0, EXPORTS.name: 2}
+        yield from sorted(
+            found, key=lambda path: (order.get(_table_of(Path(self._name(path))), 1), path)
+        )
 
     def _put_books(self, process: str, state: dict[str, Any]) -> None:
         self.store.put(self._name(state_file(self.root, process)), json.dumps(state).encode())
@@ -286,8 +351,13 @@ class Spool:
 
 def _counted(tables: dict[str, Any], path: Path) -> int:
     """How many files of rows the books count of the table of a file."""
-    books = tables.get(unquoted(path.parts[2].partition("=")[2]) or "")
+    books = tables.get(_table_of(path))
     return 0 if books is None else int(books["number"])
+
+
+def _table_of(path: Path) -> str:
+    """The table of a file in a history."""
+    return unquoted(path.parts[2].partition("=")[2]) or ""
 
 
 def _known(path: Path) -> dict[str, Any] | None:
