@@ -13,7 +13,7 @@ import click
 
 from ...errors import InternalError, ProbingError, StoreUnreachable, UsageError
 from ..command import AskCommand
-from ..keep_options import keep_of, keep_options
+from ..history_words import keep_of, keep_options
 from ..options import style_option
 from ..output import terminal
 from ..target import Target, target_options

@@ -18,8 +18,14 @@ from ..ask.shield import go_on_in_a_child
 from ..ask.statement import statement_of
 from ..ask.text_input import TextCommand
 from ..command import AskCommand, AskGroup
-from ..keep_options import keep_of, keep_options
-from ..kept_place import folder_and_sql, folder_before, given_words, place_named
+from ..history_words import (
+    folder_and_sql,
+    folder_before,
+    given_words,
+    keep_of,
+    keep_options,
+    place_named,
+)
 from ..options import choose_rows, limit_option, rows_options, statement_options, style_option
 from ..output import terminal
 from ..target import Target, refuse_target, target_options

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from ...errors import UsageError
 from ...plugins import Question, installed
-from ...sql.nearest import nearest
 from ...tables import STEP_PHASES
 from .course import COURSE
 from .resources import RESOURCES
@@ -283,6 +282,8 @@ def find_question(name: str) -> Question:
     known = {question.name: question for question in all_questions()}
     if name in known:
         return known[name]
+    from ...sql.nearest import nearest
+
     near = nearest(name, known, cutoff=0.5)
     hint = f" Did you mean @{near}?" if near else ""
     raise UsageError(

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ...errors import UsageError
-from ...sql.nearest import nearest
 from ...sql.quoting import put_in_code, text_literal
 
 _PARAMETER = r"\$(?P<name>[A-Za-z_]\w*)"
@@ -68,6 +67,8 @@ def put_in(sql: str, given: Mapping[str, str], defaults: Mapping[str, str] | Non
 
 
 def _no_parameter(name: str, used: set[str]) -> UsageError:
+    from ...sql.nearest import nearest
+
     near = nearest(name, sorted(used))
     hint = f" Did you mean {near}?" if near else ""
     names = ", ".join(f"${one}" for one in sorted(used)) or "none"

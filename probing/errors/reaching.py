@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .. import units
 from .root import Refused, Unreachable, UsageError
 
 
@@ -96,8 +95,8 @@ class NotAnswering(Unreachable):
     )
 
     def __init__(self, who: str, seconds: float, why: str = "") -> None:
-        within, because = units.figure(seconds, 3), f" ({why})" if why else ""
-        super().__init__(f"{who} did not answer within {within} s{because}.")
+        because = f" ({why})" if why else ""
+        super().__init__(f"{who} did not answer within {round(seconds, 2):g} s{because}.")
 
 
 class NotProbing(Unreachable):

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import InternalError, ProbingError, QueryTimedOut, SqlError, SqlRefused, SqlTooLarge
 from ..messages.frozen import dataclass
 from ..tables import Table
-from .nearest import nearest
 
 _PREFIX = re.compile(r"^(?:[A-Za-z_ ]*?Error: )+")
 _LINE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
@@ -106,7 +105,7 @@ def _statement_error(
         )
     if kind and "does not exist" in message:
         name = str(report.get("name", ""))
-        near = nearest(name, str(report.get("candidates", "")).split(", "))
+        near = _nearest(name, str(report.get("candidates", "")).split(", "))
         noun = kind.lower().replace("scalar ", "").replace("aggregate ", "")
         return SqlError(
             f"there is no {noun} {name}",
@@ -136,7 +135,7 @@ def _no_table(name: str, position: int | None, context: SqlContext) -> SqlError:
             sql=context.sql,
             position=position,
         )
-    near = short if short in by_name else nearest(short, by_name)
+    near = short if short in by_name else _nearest(short, by_name)
     found = None if near is None else f"{before}{by_name[near]}"
     return SqlError(
         f"there is no table {name}",
@@ -164,8 +163,14 @@ def _no_column(
         f"there is no column {name}",
         sql=context.sql,
         position=position,
-        suggestion=nearest(name, known),
+        suggestion=_nearest(name, known),
     )
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    from .nearest import nearest  # here: most statements are right
+
+    return nearest(name, known)
 
 
 def _parse(text: str, class_name: str) -> dict[str, Any]:
