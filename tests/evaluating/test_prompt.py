@@ -229,6 +229,7 @@ def test_cells_of_a_notebook_run_in_the_process(
         "print('in the training', cell.result)\n"
         "cell = shell.run_cell('%%probing {where}\\n2 * 21')\n"
         "print('at a variable', cell.result)\n"
+        f"shell.run_cell('%probing {training.pid}')\n"
         "shell.run_cell('%%probing --sql --into kept\\nSELECT 44 AS more')\n"
         "print('kept', shell.user_ns['kept'].rows())\n"
         "def offered(text, rest=''):\n"

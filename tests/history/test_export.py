@@ -23,7 +23,7 @@ from probing.history import export
 from probing.history.books import Books
 from probing.history.compaction.folder import compact_folder
 from probing.history.compaction.keep import Keep
-from probing.history.export import export_process
+from probing.history.export import Exported, export_process
 from probing.history.files import locked
 from probing.history.layout import quoted, state_file, unquoted
 from probing.history.naming import run_of
@@ -406,6 +406,14 @@ def test_a_job_whose_name_is_not_utf8_is_exported(ended: Made, root: Path, ask: 
     assert ask("SELECT DISTINCT job FROM torch_trace") == [{"job": "j?"}]
 
 
+def nothing_of(folder: ProcessFolder) -> Exported:
+    """What is told of a process that had nothing new."""
+    return Exported(
+        run="a run", process=folder.path.name, project="gpt", job=None, rank=None, host="a host",
+        pid=folder.pid, has_ended=True, tables=(), notes=(),
+    )  # fmt: skip
+
+
 class Failing:
     """A place that fails of one process, in a way that nobody has thought of."""
 
@@ -413,11 +421,12 @@ class Failing:
         self.name, self.taken = "a place", list[ProcessFolder]()
         self._fails_for = fails_for
 
-    def export(self, folder: ProcessFolder, *, project: str | None = None) -> None:
+    def export(self, folder: ProcessFolder, *, project: str | None = None) -> Exported:
         """Take it, or fail."""
         if folder == self._fails_for:
             raise ValueError("what is this?")
         self.taken.append(folder)
+        return nothing_of(folder)
 
 
 def test_one_process_does_not_end_the_export_of_all(
@@ -444,12 +453,13 @@ def test_what_is_asked_to_end_exports_once_more(
     class Place:
         name = "there"
 
-        def export(self, folder: ProcessFolder, *, project: str | None) -> None:
+        def export(self, folder: ProcessFolder, *, project: str | None) -> Exported:
             """Take it; meanwhile the signal comes, and then something ends."""
             taken.append(folder.path.name)
             if len(taken) == 1:
                 signal.raise_signal(signal.SIGTERM)
                 ended(start_time=2)
+            return nothing_of(folder)
 
         def drain(self) -> None:
             """Nothing waits."""
