@@ -95,9 +95,7 @@ def test_root_attaches_to_another_users_process_as_that_user(start: Start, place
     made = [home.parent, home, attached.folder.path, *attached.folder.path.iterdir()]
     owners = set()
     for path in made:
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # a new file is renamed once whole
+        with contextlib.suppress(FileNotFoundError):  # a new file is renamed once whole
             info = path.lstat()
             owners.add((info.st_uid, info.st_gid))
     assert owners == {(NOBODY.uid, NOBODY.gid)}

@@ -181,7 +181,7 @@ def _differences(compared: RunComparison) -> Iterator[str]:
         yield "set up alike, as far as it is on record"
         return
     yield "set up otherwise:"
-    width = min(44, max(len(f"{one.kind} {one.name}") for one in compared.differences))
+    width = min(44, max(len(one.label) for one in compared.differences))
     for one in compared.differences:
         if one.is_secret:
             values = "(a secret, another one)"
@@ -190,7 +190,7 @@ def _differences(compared: RunComparison) -> Iterator[str]:
         else:
             values = f"{_value(one.before)} -> {_value(one.after)}"
         since = f", since step {one.since_step}" if one.since_step is not None else ""
-        yield f"  {escape_controls(f'{one.kind} {one.name}'):{width}}  {values}{since}"
+        yield f"  {escape_controls(one.label):{width}}  {values}{since}"
 
 
 def _value(value: str | None) -> str:

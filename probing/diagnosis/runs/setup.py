@@ -67,6 +67,11 @@ class Difference:
         return (self.kind, self.name) == _SCRIPT
 
     @property
+    def label(self) -> str:
+        """Its kind and its name, as ``argument --lr`` or ``argument 1``."""
+        return self.name if self.name.startswith(f"{self.kind} ") else f"{self.kind} {self.name}"
+
+    @property
     def words(self) -> str:
         """It in words: ``num_workers of loader 0 is 0, and was 4``."""
         owner, dot, name = self.name.rpartition(".")
@@ -78,8 +83,9 @@ class Difference:
         if self.is_secret:
             return f"{shown} is another one"
         before, after = (value or _NOT_GIVEN for value in (self.before, self.after))
-        noun = {"argument": "argument ", "version": "version of ", "torch": "torch's "}
-        return f"{noun.get(self.kind, '')}{shown} is {after}, and was {before}"
+        nouns = {"version": "version of ", "torch": "torch's "}
+        shown = self.label if self.kind == "argument" else f"{nouns.get(self.kind, '')}{shown}"
+        return f"{shown} is {after}, and was {before}"
 
 
 def differences(before: Run, after: Run, secrets: frozenset[Name]) -> tuple[Difference, ...]:

@@ -160,6 +160,7 @@ PLANTED: list[tuple[tuple[str, str], str, dict[str, Any], str]] = [
     (("torch", "float32_matmul_precision"), "highest", _slower("forward"), "float32_matmul"),
     (("code", "train.py"), "b" * 40, _slower("forward"), "train.py has changed"),
     (("argument", "--nap"), "0.1", _slower("forward"), "argument --nap is 0.1, and was not given"),
+    (("argument", "argument 1"), "9", _slower("forward"), ": argument 1 is 9, and was not given"),
     (("environment", "OMP_NUM_THREADS"), "1", _slower("forward"), "OMP_NUM_THREADS is 1"),
     (("version", "torch"), "2.12", _slower("optimizer"), "version of torch is 2.12"),
     (("place", "host"), "there", _slower("forward"), "host is there, and was here"),
