@@ -30,11 +30,11 @@ from ..rundir.project import project_of
 from ..sql.process_columns import added_values
 from ..tables import ENVIRONMENT, TABLES_BY_NAME, Column, Table
 from .books import Books, Numbers
-from .files import Shelf, locked, read_state
+from .files import Shelf, read_state
 from .identity import environment_of, has_ended, last_step, process_row
 from .layout import Partition, day_pattern, look_name, part_name, quoted, state_file
 from .merged import is_look_merged, newest_books, place_of_look, told_before, with_later_files
-from .naming import called, process_name, run_of
+from .naming import exporting, process_name, run_of
 from .settled import Moment, are_settled, times_of
 from .swap import reading
 from .tables import EXPORTS, PROCESSES, stored
@@ -109,8 +109,7 @@ def export_process(folder: ProcessFolder, root: Path, *, project: str | None = N
     card = folder.read_card()
     if card is None:
         raise CardDamaged(str(folder.path))
-    busy = f"{called(card)} is being exported"
-    with locked(root, state_file(root, process_name(card)), busy=busy):
+    with exporting(root, card):
         return export_alone(folder, card, root, project=project)
 
 

@@ -13,6 +13,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import date
 from pathlib import Path
 from typing import TypedDict
@@ -20,7 +21,7 @@ from typing import TypedDict
 from ..messages.card import Card
 from ..rundir import numbers
 from .files import Shelf, locked, read_json
-from .layout import job_file, quoted
+from .layout import job_file, quoted, state_file
 
 
 class JobRun(TypedDict):
@@ -48,6 +49,17 @@ def process_name(card: Card) -> str:
 def called(card: Card) -> str:
     """What people call a process."""
     return f"process {card.pid} of {card.host}"
+
+
+def exporting(root: Path, card: Card) -> AbstractContextManager[None]:
+    """Be the only one who exports a process into a folder.
+
+    Raises:
+        HistoryBusy: Somebody does.
+        HistoryUnwritable: The folder cannot be written to.
+    """
+    busy = f"{called(card)} is being exported"
+    return locked(root, state_file(root, process_name(card)), busy=busy)
 
 
 def run_of(root: Path, project: str, card: Card, process: str) -> str:

@@ -106,7 +106,7 @@ def kill_again_and_again(python: str, kills: int) -> Counter[str]:
     draw = random.Random(SEED)
     tally: Counter[str] = Counter()
     with waiting(python) as target:
-        inject_in_time(target, draw)
+        as_soon_as_possible(lambda: inject(target, draw))
         target.wait_all_go_on()
         before = target.maps()
         while tally["killed"] + tally["killed, a thread on its way"] < kills:
@@ -114,18 +114,18 @@ def kill_again_and_again(python: str, kills: int) -> Counter[str]:
             delay_s = draw.random() * LONGEST_DELAY_S if way == "later" else 0.0
             tally[injected_and_killed(target, draw, way, at, delay_s)] += 1
             target.wait_all_go_on()
-        inject_in_time(target, draw)
+        as_soon_as_possible(lambda: inject(target, draw))
         target.wait_all_go_on()
         tally["mappings more"] = target.maps() - before
     return tally
 
 
-def inject_in_time(target: Waits, draw: random.Random) -> None:
-    """Inject as soon as one of its threads stays where it waits."""
+def as_soon_as_possible(inject: Callable[[], None]) -> None:
+    """Inject once one of the threads stays where it waits, and can be borrowed."""
 
     def is_done() -> bool:
         try:
-            inject(target, draw)
+            inject()
         except CannotInject as refusal:
             if "can be borrowed from" not in refusal.reason:
                 raise

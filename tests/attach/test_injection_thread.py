@@ -24,6 +24,7 @@ from probing.attach.injectors.borrowing.tracing import TracedThread, all_stopped
 from probing.attach.injectors.borrowing.victims import Waiting, choose, waiting_threads
 from probing.attach.injectors.holder import run_in_holder
 from probing.attach.injectors.refusal import CannotInject
+from tests.attach.kills import as_soon_as_possible
 from tests.harness.targets import program_path, wait_until
 
 pytestmark = pytest.mark.anypython
@@ -51,17 +52,11 @@ class Program:
     def inject(self, code: str, timeout_s: float = 2.0) -> None:
         """Inject code by a borrowed thread, as soon as one can be borrowed."""
 
-        def is_done() -> bool:
+        def inject() -> None:
             with contextlib.closing(find_interpreter(self.pid)) as interpreter:
-                try:
-                    thread.inject(interpreter, code, timeout_s=timeout_s)
-                except CannotInject as error:
-                    if "can be borrowed from" not in error.reason:
-                        raise
-                    return False
-            return True
+                thread.inject(interpreter, code, timeout_s=timeout_s)
 
-        wait_until(is_done, "a thread that can be borrowed")
+        as_soon_as_possible(inject)
 
     def state(self) -> str:
         """The kernel's letter for the state of the main thread."""

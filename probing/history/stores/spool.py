@@ -48,7 +48,7 @@ from ..layout import (
     states_in,
     unquoted,
 )
-from ..naming import called, process_name
+from ..naming import called, exporting, process_name
 from ..tables import EXPORTS, PROCESSES
 from .holding import claim
 from .lost import rows_lost, tables_again
@@ -91,10 +91,9 @@ class Spool:
         process = process_name(card)
         with saying_what_failed(self.root):
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        busy = f"{called(card)} is being exported"
-        with locked(self.root, state_file(self.root, process), busy=busy):
+        with exporting(self.root, card):
             self._begin(card, process)
-            lost = self._find_lost(folder, process)
+            lost = self._find_lost(folder, card, process)
             with contextlib.suppress(StoreUnreachable):
                 self._copy(process)
             self._check_room()
@@ -163,10 +162,18 @@ class Spool:
             if read_state(path) is not None:
                 return
         path.unlink(missing_ok=True)
-        busy = f"{called(card)} is exported to {self.store.url} from another spool"
         with self._asking():
-            claim(self.store, exporters_of(process), self._who, busy=busy)
+            self._claim(card, process)
             self._restore(card, process)
+
+    def _claim(self, card: Card, process: str) -> None:
+        """Be the only one who exports a process to the store.
+
+        Raises:
+            HistoryBusy: Another spool does.
+        """
+        busy = f"{called(card)} is exported to {self.store.url} from another spool"
+        claim(self.store, exporters_of(process), self._who, busy=busy)
 
     def _restore(self, card: Card, process: str) -> None:
         """Get the books of a process from the store, and the files that they do not count."""
@@ -183,7 +190,7 @@ class Spool:
                 self._fetch(one.name)
         Shelf(self.root, process).put_json(state_file(self.root, process), state)
 
-    def _find_lost(self, folder: ProcessFolder, process: str) -> int:
+    def _find_lost(self, folder: ProcessFolder, card: Card, process: str) -> int:
         """Have exported again what the store had of a process, and has no more; how many rows.
 
         Raises:
@@ -197,8 +204,7 @@ class Spool:
             there = self._tables_there(process)
             if there == left:
                 return 0
-            busy = f"{process} is exported to {self.store.url} from another spool"
-            claim(self.store, exporters_of(process), self._who, busy=busy)
+            self._claim(card, process)
             waiting = self._rows_waiting(process, state)
             tables = tables_again(folder, state["tables"], left, there, waiting)
             state |= {"tables": tables, "told": bool(there), "whole": False}
