@@ -152,6 +152,16 @@ def test_a_rate_set_by_an_eval_that_does_not_stay_is_told(
     assert connect(planned).eval("optimizer.param_groups[0]['weight_decay'] = 0.02").notes == ()
 
 
+def test_an_idle_scheduler_is_not_told_to_set_the_rate_that_the_script_sets(
+    program: Callable[..., Target], connect: Connect
+) -> None:
+    """Whose last rate it is says nothing: the one who set it has moved since."""
+    target = program("acted", "same", PROBING="1")
+    target.wait_for_step(3)
+    (note,) = connect(target).eval("optimizer.param_groups[0]['lr'] = 1e-7").notes
+    assert "did not stay: the script made it 0.5 by" in note
+
+
 def test_the_first_step_is_waited_for(program: Callable[..., Target], connect: Connect) -> None:
     """What is asked for before any optimizer has stepped comes with the first one that does."""
     target = program("acted", "late", PROBING="1")

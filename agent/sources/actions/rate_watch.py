@@ -171,6 +171,7 @@ class RatesSet:
         self._optimizer: Any = None
         self._own: list[float] = []
         self._set: list[float] = []
+        self._schedulers: list[tuple[LRScheduler, object]] = []
 
     def look_again(self) -> None:
         """The code has run, and the training still stands."""
@@ -178,6 +179,7 @@ class RatesSet:
             now = rates_of(optimizer)
             if len(now) == len(before) and not are_same(now, before):
                 self._optimizer, self._own, self._set = optimizer, before, now
+                self._schedulers = [(s, _moves_of(s)) for s in schedulers_of(optimizer)]
                 self._watch = RateWatch(self._recording, optimizer, self._is_nearer, steps=1)
                 self._watch.begin()
                 return
@@ -211,13 +213,15 @@ class RatesSet:
         )
 
     def _who(self) -> str:
-        """Who sets the rates: a scheduler whose last ones they are by now, else the script."""
-        schedulers = schedulers_of(self._optimizer)
+        """Who sets the rates: a scheduler that has moved and whose last they are, else the script.
+
+        One that stands still may have set the same rate long ago, by chance.
+        """
         for _ in range(_LOOKS):  # it may be setting them at this moment
             now = rates_of(self._optimizer)
-            for scheduler in schedulers:
+            for scheduler, moves in self._schedulers:
                 last = last_rates(scheduler)
-                if last and are_same(last, now):
+                if last and _moves_of(scheduler) != moves and are_same(last, now):
                     return type(scheduler).__name__
             time.sleep(_LOOK_S)
         return "the script"
@@ -238,6 +242,11 @@ def last_rates(scheduler: LRScheduler) -> list[float] | None:
     """What a scheduler has set last."""
     rates = vars(scheduler).get("_last_lr")
     return [number_of(rate) for rate in rates] if isinstance(rates, list) else None
+
+
+def _moves_of(scheduler: LRScheduler) -> object:
+    """What differs once a scheduler has set rates."""
+    return vars(scheduler).get("last_epoch")
 
 
 def are_same(one: list[float], other: list[float]) -> bool:

@@ -1,11 +1,12 @@
 """A training that actions are tried on; its arguments say how it sets its learning rate, and more.
 
 ``lambda``: by LambdaLR, in a function. ``own``: by itself, at each step, as nanoGPT does; it sets
-gradients to zero in place, by hand. ``even``: all parameters hold the same number after each step,
-so that a torn copy is seen; a plain thread makes copies until one of them is torn. ``bad``: every
-gradient is NaN from step 20 on. ``hangs``: stops after 5 steps. ``late``: waits for a file ``go``
-before its first step. ``pair``: two models with an optimizer each, and a third optimizer that never
-steps. Each step's line is its loss.
+gradients to zero in place, by hand. ``same``: by itself, to what an idle scheduler has set.
+``even``: all parameters hold the same number after each step, so that a torn copy is seen; a plain
+thread makes copies until one of them is torn. ``bad``: every gradient is NaN from step 20 on.
+``hangs``: stops after 5 steps. ``late``: waits for a file ``go`` before its first step. ``pair``:
+two models with an optimizer each, and a third optimizer that never steps. Each step's line is its
+loss.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ def main(kind: str) -> None:
         step = resume(model, optimizer, scheduler)
     with Path("losses.txt").open("a", encoding="ascii", buffering=1) as losses:
         while kind != "resumed" or step < int(sys.argv[3]):
-            if kind == "own":
+            if kind in {"own", "same"}:
                 for group in optimizer.param_groups:
-                    group["lr"] = BASE / (1 + step)
+                    group["lr"] = BASE / (1 + step) if kind == "own" else BASE
             loss = nn.functional.mse_loss(model(x), y)
             zero(model, optimizer, in_place=kind == "own" and step > 0)
             loss.backward()
@@ -87,7 +88,7 @@ def main(kind: str) -> None:
                 for parameter in model.parameters():
                     parameter.grad = torch.full_like(parameter, torch.nan)
             optimizer.step()
-            if kind != "own":
+            if kind not in {"own", "same"}:
                 scheduler.step()
             step += 1
             losses.write(f"{step} {loss.item()!r}\n")
