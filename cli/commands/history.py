@@ -338,7 +338,8 @@ def _history(
         ProbingError: It is not there.
     """
     from ...diagnosis.runs.kept import find_kept
-    from ...history.query import EVERY_RANK, History
+    from ...history.query import History
+    from ...history.scanning.chosen import EVERY_RANK
 
     if run is None:
         return History(place, notes, timeout_s=limit_s)

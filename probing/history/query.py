@@ -8,12 +8,10 @@ left out and told of, where that is known before the statement runs; else the qu
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import re
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -25,24 +23,21 @@ from ..sql.answer import Answer
 from ..sql.database import fresh_database, lock
 from ..sql.engine import Query, relation_of
 from ..sql.errors import SqlContext
-from ..sql.process_columns import literal
-from ..sql.quoting import identifier, text_literal
-from ..tables import OWN_SCHEMA, SCHEMA, Column, Table
+from ..tables import Table
 from .layout import job_folder
+from .scanning.chosen import Chosen
+from .scanning.failures import message_of, reason_of
 from .scanning.folder import FolderFiles
-from .scanning.source import Source, TornFile
+from .scanning.source import Source
+from .scanning.views import MEMORY, create_views
 from .stores.address import is_url
 from .tables import HISTORY_TABLES, KEPT_TABLES, in_history
 
 _MEMORY_MIB = 1024
 """What a statement may use, unless a setting allows it more."""
-_MEMORY = "memory"
-"""What DuckDB calls a database in memory."""
 _MOST_THREADS = 4
 _TRIES = 5
 R = TypeVar("R")
-_READS_ANY = re.compile(r"query", re.IGNORECASE)
-"""What a statement has in it that reads a table without naming it: `query`, `query_table`."""
 _LOOK_S = 5.0
 """How long the damaged file is looked for."""
 _OF_THE_STATEMENT = (
@@ -56,30 +51,6 @@ _OF_THE_STATEMENT = (
 )
 """What DuckDB raises whatever is in the files."""
 _FAILURES = (duckdb.Error, pa.ArrowException, OSError, MemoryError, RuntimeError)
-
-
-EVERY_RANK = -1
-
-
-class Chosen(NamedTuple):
-    """One run of a history, or of several ranks one.
-
-    Attributes:
-        rank: Which one; None of a process without one, EVERY_RANK for all.
-        first_day, last_day: Where all of its rows are, as far as that is known.
-    """
-
-    run: str
-    project: str
-    job: str | None
-    rank: int | None
-    first_day: str | None = None
-    last_day: str | None = None
-
-    def may_be_in(self, file: str) -> bool:
-        """Whether rows of it may be in a file, by the day of its folder."""
-        day = file.rpartition("/day=")[2].partition("/")[0]
-        return (self.first_day or day) <= day <= (self.last_day or day)
 
 
 class History:
@@ -112,7 +83,7 @@ class History:
     ) -> None:
         self.source: Source = source_of(place)
         self.chosen = chosen
-        self.catalog, self.is_alone = _MEMORY, True
+        self.catalog, self.is_alone = MEMORY, True
         self.notes = notes if notes is not None else []
         self._folders: dict[str, list[str]] = {}
         self._files: dict[str, list[str]] = {}
@@ -188,13 +159,17 @@ class History:
             self._files[table] = [name for name in found if name not in self._left_out]
         return self._files[table]
 
+    def keep(self, table: str, files: list[str]) -> None:
+        """Go on with some of the files of a table, until they are listed anew."""
+        self._files[table] = files
+
     def are_there(self) -> bool:
         """Whether the files that a statement reads are there still."""
         return self.source.are_there([name for files in self._files.values() for name in files])
 
     def file_in(self, error: BaseException) -> str | None:
         """The file that an error of DuckDB names."""
-        text = _message(error)
+        text = message_of(error)
         found = (name for files in self._files.values() for name in files if name in text)
         return next(found, None)
 
@@ -266,7 +241,7 @@ class _HistoryQuery(Query):
         self._connection = connection = fresh_database(self._context.memory_mib, threads=threads)
         with contextlib.suppress(duckdb.Error):  # a version that has no such setting
             connection.execute("SET parquet_metadata_cache = true")  # read thrice otherwise
-        _create_views(connection, self.history, self._context.sql)
+        create_views(connection, self.history, self._context.sql)
         lock(connection, self.history.source.allowed)
         self._run(connection)
 
@@ -293,7 +268,7 @@ class _HistoryQuery(Query):
                     path = self.history.damaged_file()
                 if path is None:
                     raise
-                raise DamagedHistory(path, _reason(error, path)) from None
+                raise DamagedHistory(path, reason_of(error, path)) from None
 
         try:
             return super()._step(checked)
@@ -310,77 +285,3 @@ class _HistoryColumns(_HistoryQuery):
 
 
 Q = TypeVar("Q", bound=_HistoryQuery)
-
-
-def _create_views(connection: duckdb.DuckDBPyConnection, history: History, sql: str) -> None:
-    """One view for each table that a statement may read, in its schema."""
-    catalog = identifier(history.catalog)
-    if history.catalog != _MEMORY:
-        connection.execute(f"ATTACH ':memory:' AS {catalog}")
-    for schema in (SCHEMA, OWN_SCHEMA):
-        connection.execute(f"CREATE SCHEMA {catalog}.{schema}")
-    words, is_any = set(re.findall(r"\w+", sql.lower())), _READS_ANY.search(sql)
-    for table in history.tables():
-        is_read = is_any or table.name.lower() in words
-        while True:
-            files = history.files(table.name) if is_read else []
-            try:
-                rows = history.source.rows(connection, table.name, files) if files else None
-            except TornFile as torn:
-                history.leave_out(torn.name, torn.reason)
-            except duckdb.Error as error:
-                path = history.file_in(error)
-                if path is None:
-                    raise
-                history.leave_out(path, _reason(error, path))
-            else:
-                break
-        select = _select(in_history(table), rows, history.chosen)
-        name = f"{catalog}.{table.schema}.{identifier(table.name)}"
-        connection.execute(f"CREATE VIEW {name} AS {select}")
-    own = [f"{catalog}.{SCHEMA}", f"{catalog}.{OWN_SCHEMA}"] if history.is_alone else []
-    path = ",".join([*own, f"{_MEMORY}.main"])
-    connection.execute(f"SET search_path = {text_literal(path)}")
-
-
-def _select(table: Table, rows: tuple[str, list[str]] | None, chosen: Chosen | None) -> str:
-    """The declared columns of a table, then others that its files have; NULL what they lack."""
-    source, there = rows or ("", [])
-    declared = [_column(column, is_there=column.name in there) for column in table.columns]
-    names = {column.name for column in table.columns}
-    others = [identifier(name) for name in there if name not in names and name != "table"]
-    from_ = f"FROM {source}{rows_chosen(chosen)}" if source else "WHERE false"
-    return " ".join(("SELECT", ", ".join([*declared, *others]), from_))
-
-
-def rows_chosen(chosen: Chosen | None) -> str:
-    """What stands behind FROM to keep the rows of one run or process alone; nothing for all."""
-    if chosen is None:
-        return ""
-    of_run = f" WHERE run = {text_literal(chosen.run)}"
-    if chosen.rank == EVERY_RANK:
-        return of_run
-    rank = "IS NULL" if chosen.rank is None else f"= {chosen.rank}"
-    return f"{of_run} AND rank {rank}"
-
-
-def _column(column: Column, *, is_there: bool) -> str:
-    """A column in the list of a SELECT."""
-    name = identifier(column.name)
-    return name if is_there else f"{literal(column, None)} AS {name}"
-
-
-def _message(error: BaseException) -> str:
-    """What DuckDB says."""
-    text = str(error)
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        text = str(json.loads(text[text.index("{") :])["exception_message"])
-    return text
-
-
-def _reason(error: BaseException, path: str) -> str:
-    """What DuckDB says of a file, without its name."""
-    text = _message(error)
-    for name in (f"file '{path}'", f'file "{path}"', f"'{path}'", f'"{path}"', path):
-        text = text.replace(name, "it")
-    return " ".join(text.split()).rstrip(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 from collections.abc import Callable, Iterator
@@ -34,14 +35,15 @@ def root(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 @pytest.fixture
 def ended(tmp_path: Path) -> Callable[..., ProcessFolder]:
     """Makes the run folder of a process that has ended."""
+    return functools.partial(ended_in, tmp_path)
 
-    def make(start_time: int = 77, **card: Any) -> ProcessFolder:
-        folder = RunDirectory(tmp_path / "home").create_folder(NOBODY, start_time)
-        folder.write_card(card_of(NOBODY, start_time, **card))
-        save_names(folder.names, ["encoder", "decoder", "head", "Block"])
-        return folder
 
-    return make
+def ended_in(place: Path, start_time: int = 77, **card: Any) -> ProcessFolder:
+    """The run folder of a process that has ended, in a home there."""
+    folder = RunDirectory(place / "home").create_folder(NOBODY, start_time)
+    folder.write_card(card_of(NOBODY, start_time, **card))
+    save_names(folder.names, ["encoder", "decoder", "head", "Block"])
+    return folder
 
 
 @pytest.fixture

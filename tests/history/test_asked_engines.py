@@ -17,7 +17,8 @@ import pytest
 from probing.cli.questions.library import QUESTIONS
 from probing.errors import DamagedHistory, MissingLibrary, SqlError, SqlRefused, UsageError
 from probing.history.export import export_process
-from probing.history.query import Chosen, History
+from probing.history.query import History
+from probing.history.scanning.chosen import Chosen
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from tests.harness.ring_writer import trace_writer
 from tests.harness.targets import ROOT, clean_env, program_path

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from probing.errors import DamagedHistory, HistoryBusy, SqlError, StoreUnreachable, UsageError
-from probing.history.query import Chosen, History
+from probing.history.query import History
+from probing.history.scanning.chosen import Chosen
 from probing.history.stores.bucket import bucket_of
 from probing.history.stores.objects import open_store
 from probing.rundir.folders import ProcessFolder

@@ -27,7 +27,7 @@ from probing.history.export import Exported, export_process
 from probing.history.files import locked
 from probing.history.layout import quoted, state_file, unquoted
 from probing.history.naming import run_of
-from probing.history.query import EVERY_RANK
+from probing.history.scanning.chosen import EVERY_RANK
 from probing.linux import process
 from probing.messages.codec import with_checksum
 from probing.ring.format import NULL_INT

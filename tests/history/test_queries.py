@@ -22,8 +22,9 @@ from probing.errors import DamagedHistory, NoHistory, NoSuchRun, SqlError, SqlRe
 from probing.history.export import export_process
 from probing.history.layout import quoted, unquoted
 from probing.history.naming import began_on
-from probing.history.query import EVERY_RANK, Chosen, History
+from probing.history.query import History
 from probing.history.runs import runs_of
+from probing.history.scanning.chosen import EVERY_RANK, Chosen
 from probing.rundir.folders import ProcessFolder
 from tests.harness.ring_writer import trace_writer
 

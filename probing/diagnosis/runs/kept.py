@@ -6,14 +6,14 @@ Rules of this file: finds what is meant and reads it; nothing is judged here.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import field
-from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 from ...errors import NoSuchRun, ProbingError
-from ...history.naming import began_on
-from ...history.query import EVERY_RANK, Chosen, History
+from ...history.query import History
+from ...history.scanning.chosen import EVERY_RANK, Chosen
+from ...history.scanning.narrowing import days_of
 from ...messages.frozen import dataclass
 from ...sql.quoting import text_literal
 from .comparison import RunComparison, compare_runs
@@ -68,7 +68,7 @@ class KeptRun:
         row = self.processes[0]
         rank = rank if len(self.processes) > 1 else EVERY_RANK
         chosen = Chosen(
-            self.name, row["project"], row["job"], rank, *_days(self.name, self.processes)
+            self.name, row["project"], row["job"], rank, *days_of(self.name, self.processes)
         )
         return History(self.place, self.notes, chosen=chosen, timeout_s=self.timeout_s)
 
@@ -182,27 +182,6 @@ def compare_kept(
     which = common[0] if rank is None else rank
     first, second = before.read(which), after.read(which)
     return compare_runs(first[0], second[0], first[1] | second[1]), (before.asked, after.asked)
-
-
-def _days(run: str, processes: Sequence[Row]) -> tuple[str | None, str | None]:
-    """The first and the last day that rows of a run may be of; None where that is not known.
-
-    None is of before the run began, which its name says: an agent that came into a process again
-    says it of itself alone. None is of after its last export, where all had ended by then. A day is
-    added at both ends, for clocks that are set.
-    """
-    named, last = began_on(run), None
-    first = None if named is None else min(named, *(_day(row["started_ns"]) for row in processes))
-    if all(row["has_ended"] and (row["exported_ns"] or 0) > row["started_ns"] for row in processes):
-        last = max(_day(row["exported_ns"]) for row in processes)
-    return (
-        None if first is None else str(first - timedelta(days=1)),
-        None if last is None else str(last + timedelta(days=1)),
-    )
-
-
-def _day(at_ns: int) -> date:
-    return datetime.fromtimestamp(at_ns // 1_000_000_000, tz=timezone.utc).date()
 
 
 def _ranked(rows: Iterable[Row]) -> tuple[Row, ...]:

@@ -22,7 +22,8 @@ from ...errors import (
 )
 from ...sql import gate
 from ...tables import Table
-from ..query import History, again_if_replaced, rows_chosen
+from ..query import History, again_if_replaced
+from ..scanning.chosen import rows_chosen
 from ..scanning.source import Source
 from ..stores.address import is_url
 from ..stores.objects import unreachable

@@ -20,7 +20,8 @@ from probing.cli.questions.library import QUESTIONS
 from probing.cli.questions.records import put_in
 from probing.errors import SqlError
 from probing.history.engines.asking import ask, started
-from probing.history.query import Chosen, History
+from probing.history.query import History
+from probing.history.scanning.chosen import Chosen
 
 
 @contextlib.contextmanager
