@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 _RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _WORLD_SIZE = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_MPI_JOB = ("OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE")
+"""What Open MPI calls what one mpirun has started: up to its version 4, and since version 5."""
 _MOST_DIGITS = 9
 _ATTEMPT = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 
@@ -99,6 +101,10 @@ def job_in(env: Mapping[str, str]) -> str | None:
         return run
     if env.get("SLURM_JOB_ID"):
         return env["SLURM_JOB_ID"]
+    if not run:  # torchrun, started by mpirun, makes a job of its own
+        for name in _MPI_JOB:
+            if env.get(name):
+                return env[name]
     if env.get("RANK") and env.get("MASTER_ADDR") and env.get("MASTER_PORT"):
         return f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
     return None

@@ -234,8 +234,9 @@ class Settings:
     )
     job: str = _setting(
         "",
-        "The job's name, as in `-t job:NAME`. Unset: torchrun's run id, SLURM's job id, else"
-        " where the ranks meet (`MASTER_ADDR:MASTER_PORT`).",
+        "The job's name, as in `-t job:NAME`. Unset: torchrun's run id, SLURM's job id, Open MPI's"
+        " job id, else where the ranks meet (`MASTER_ADDR:MASTER_PORT`, with `RANK` or in"
+        " torch's process group).",
     )
     job_dir: str = _setting(
         "",

@@ -231,7 +231,22 @@ PLACES = [
     ),
     ({"SLURM_PROCID": "0", "SLURM_NTASKS": "16", "SLURM_JOB_ID": "7"}, (None, None, None, "7", 0)),
     ({"JOB_COMPLETION_INDEX": "4"}, (4, None, None, None, 0)),
-    ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, (1, None, 2, None, 0)),
+    (
+        {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2",
+         "OMPI_MCA_ess_base_jobid": "2345271297", "PMIX_NAMESPACE": "2345271297"},
+        (1, None, 2, "2345271297", 0),
+    ),
+    (
+        {"OMPI_COMM_WORLD_RANK": "1", "PMIX_NAMESPACE": "prterun-node1-4242@1", "RANK": "1",
+         "MASTER_ADDR": "h", "MASTER_PORT": "29500"},
+        (1, None, None, "prterun-node1-4242@1", 0),
+    ),
+    (
+        {"OMPI_COMM_WORLD_RANK": "1", "PMIX_NAMESPACE": "prterun-node1-4242@1", "RANK": "5",
+         "TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "h", "MASTER_PORT": "29500"},
+        (5, None, None, "h:29500", 0),
+    ),
+    ({"PMI_RANK": "1", "PMI_SIZE": "2"}, (1, None, 2, None, 0)),
     (
         {"RANK": "0", "TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "h", "MASTER_PORT": "29500"},
         (0, None, None, "h:29500", 0),
