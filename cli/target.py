@@ -251,7 +251,7 @@ _TIMEOUT_OPTION = click.option(
     metavar="SECONDS",
     expose_value=False,
     callback=_set_timeout,
-    help=f"How long an answer may take.  [default: {DEFAULT_TIMEOUT_S:g}]",
+    help=f"How long an answer may take.  [default: {DEFAULT_TIMEOUT_S:g}; some commands differ]",
 )
 _TOKEN_OPTION = click.option(
     "--token-file",

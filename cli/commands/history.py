@@ -261,7 +261,8 @@ def query(
     rank, host, pid and job in front; probing.processes says who each process was,
     probing.exports how much of its tables is there. Most saved questions are of one process, which
     --run and --rank choose. --engine has Spark, Daft, or Daft on Ray answer, by the settings that
-    they have here, of a folder or s3://BUCKET/PREFIX; Spark needs its hadoop-aws for that.
+    they have here, of a folder or s3://BUCKET/PREFIX; Spark needs its hadoop-aws for that. They
+    have ten minutes, or --timeout.
     """
     refuse_target(context)
     if rank is not None and run is None:

@@ -34,8 +34,8 @@ def command(context: click.Context, *, depth: int, style: str) -> None:
     """Show the model: its modules with parameters, shapes and FLOPs.
 
     Shapes and FLOPs are those of the model's next call in the training, left out when none comes
-    within ten seconds, or --timeout SECONDS. `≥` stands before a sum that may be too small, since a
-    module's own code may compute more than the layers in it whose formula is known.
+    within ten seconds, or four fifths of --timeout. `≥` stands before a sum that may be too small,
+    since a module's own code may compute more than the layers in it whose formula is known.
     """
     target = asked_target(context)
 
