@@ -27,9 +27,10 @@ def command(context: click.Context, *, steps: int, style: str) -> None:
     """Say which ranks hold up the others, and in what.
 
     Waiting ranks are no stragglers: compared is each rank's own time per step, without time blocked
-    in collectives, and the order in which ranks enter collectives. A straggler needs more than its
-    like in at least half of the steps. Clocks are aligned by the ends of collectives; nothing is
-    sent between ranks. Where accelerators do the collectives, their clocks count.
+    in collectives, and the order in which ranks enter collectives. A straggler's own time
+    exceeds its cohort's in at least half of the steps. Clocks are aligned by the ends of
+    collectives; nothing is sent between ranks. Where accelerators do the collectives, their clocks
+    count.
     """
     from ...cluster.ranks.slow.gather_times import gather_times
     from ...cluster.ranks.slow.stragglers import find_stragglers

@@ -54,8 +54,8 @@ class Settings:
     )
     home: str = _setting(
         "",
-        "The run directory. Unset: `$XDG_RUNTIME_DIR/probing`, else `/dev/shm/probing-<uid>`;"
-        " commands then look into all such places.",
+        "The run directory. Unset: `$XDG_RUNTIME_DIR/probing`, else `/dev/shm/probing-<uid>`,"
+        " else `/tmp/probing-<uid>`; commands then look into all such places.",
     )
     listen: str = _setting(
         "",
@@ -96,8 +96,10 @@ class Settings:
         "The folder, or s3://BUCKET/PREFIX, that `probing export` and `probing history` mean where"
         " none is named. A node server keeps all of its machine there, in a process of its own.",
     )
-    history_every_s: float = _setting(600.0, "How often a node server does so.", minimum=1)
-    history_keep_days: int = _setting(0, "How many days of it a node server keeps; 0: all.")
+    history_every_s: float = _setting(
+        600.0, "How often a node server exports to PROBING_HISTORY.", minimum=1
+    )
+    history_keep_days: int = _setting(0, "Days of history that a node server keeps; 0: all.")
     history_keep_mib: int = _setting(0, "How much of it a node server keeps; 0: all of it.")
     history_spool: str = _setting(
         "",
@@ -155,7 +157,7 @@ class Settings:
     )
     batch_rows: int = _setting(16_384, "Rows of python.batches; 96 bytes each.", minimum=64)
     gradients_every: int = _setting(
-        0, "Write python.gradients of one step in so many; 0: only when asked.", live=True
+        0, "Record python.gradients every N steps; 0: only on request.", live=True
     )
     gradient_rows: int = _setting(16_384, "Rows of python.gradients; 168 bytes each.", minimum=64)
     memory_rows: int = _setting(16_384, "Rows of python.memory; 176 bytes each.", minimum=64)

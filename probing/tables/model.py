@@ -16,7 +16,7 @@ _MODEL = text("model", "The name of the root, as in `python.models`.")
 _CLASS = text("class", "The module's class.")
 _TRAINING = flag("training", "Whether it is in training mode.")
 _TRAINABLE = count("trainable", "How many of `parameters` require gradients.")
-_BUFFERS = count("buffers", "How many numbers its buffers hold.")
+_BUFFERS = count("buffers", "Number of elements in its buffers.")
 _BUFFER_BYTES = size("buffer_bytes", "What they take.")
 _DTYPE = text("dtype", "The types of its parameters, else of its buffers.")
 _DEVICE = text("device", "The devices of those.")
@@ -162,7 +162,7 @@ PARAMETERS = Table(
             "Its qualified name in the root, as `experts[0].weight` of what is in a list; else its"
             " place in the optimizer.",
         ),
-        count("numel", "How many numbers it holds; NULL while it has no shape yet."),
+        count("numel", "Number of elements in it; NULL while it has no shape yet."),
         size("bytes", "What they take."),
         text("dtype", "Its type."),
         text("device", "Where it is."),
@@ -231,7 +231,7 @@ OPTIMIZERS = Table(
             " of the script's last `clip_grad_norm_` on its parameters.",
         ),
         count("tensors", "How many parameter tensors are in the group."),
-        count("parameters", "How many numbers they hold; NULL while one has no shape yet."),
+        count("parameters", "Number of elements in them; NULL while one has no shape yet."),
         _TRAINABLE,
         size("parameter_bytes", "What they take."),
         size("state_bytes", "What the optimizer's tensors for them take, such as Adam's moments."),
