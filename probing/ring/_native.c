@@ -28,8 +28,12 @@ static struct {
     Known entries[CACHED];
 } cache;
 
+/* Raised with each recording, and with each state of a thread that is freed: what is kept of such
+ * states is valid if it carries it. */
+static uint64_t states;
+
 static _Thread_local struct {
-    uint64_t installed;
+    uint64_t states;
     uint64_t state_id;
     Thread *thread;
 } here;
@@ -136,7 +140,7 @@ static inline Thread *this_thread(PyThreadState *state)
     uint64_t id = PyThreadState_GetID(state);
     if (!hot.is_installed)
         return NULL;
-    if (here.installed == hot.installed && here.state_id == id)
+    if (here.states == states && here.state_id == id)
         return here.thread;
     uint64_t installed = hot.installed;
     PyObject *state_of_thread = Py_NewRef(hot.state_of_thread);
@@ -147,15 +151,15 @@ static inline Thread *this_thread(PyThreadState *state)
             PyErr_Clear();
         return NULL;
     }
-    /* The thread's own dictionary keeps it for as long as its state of Python lives. */
+    /* The thread's own dictionary keeps it; one that nobody keeps is no longer valid here. */
     int is_one = PyObject_TypeCheck(found, thread_type) && goes_on(installed);
     if (is_one) {
-        here.installed = hot.installed;
+        here.states = states;
         here.state_id = id;
         here.thread = (Thread *)found;
     }
     Py_DECREF(found);
-    return is_one ? here.thread : NULL;
+    return is_one && here.states == states ? here.thread : NULL;
 }
 
 Thread *find_thread(PyThreadState *state)
@@ -436,6 +440,7 @@ static PyObject *install(PyObject *Py_UNUSED(module), PyObject *args, PyObject *
     Py_XSETREF(hot.is_programs, Py_NewRef(is_programs));
     hot.python = ((PyFunctionObject *)function)->vectorcall;
     forget();
+    states++;
     hot.installed++;
     hot.is_installed = 1;
     Py_RETURN_NONE;
@@ -606,6 +611,7 @@ static int thread_clear(PyObject *self)
 static void thread_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
+    states++;
     PyObject_GC_UnTrack(self);
     thread_clear(self);
     free_open((Thread *)self);

@@ -12,10 +12,14 @@ from typing import Any
 
 from ....ring.native import IN_C
 from ....safety.handlers import is_of_handler
+from ...genuine import genuine
 from ..memory.sampler import MemorySampler
 from ..shared.recording import Recording
 from .backward.module_backward import ModuleBackward
 from .names.module_names import ModuleNames
+
+_PER_THREAD: Any = genuine("_thread", "_local")
+"""What `threading.local` is, unless gevent or eventlet has one per greenlet in its place."""
 
 
 class NativeCalls:
@@ -36,6 +40,9 @@ class NativeCalls:
         self._backward = backward
         self._part: Any = IN_C if is_wanted else None
         self._why_python = "the C part was not built for it" if is_wanted else "PROBING_NATIVE is 0"
+        if self._part is not None and not isinstance(recording.threads, _PER_THREAD):
+            self._part = None  # it keeps what it has asked for, by threads of the kernel
+            self._why_python = "threading.local is of greenlets here, as gevent has it"
         self._has_handed = False
 
     def way(self) -> str:

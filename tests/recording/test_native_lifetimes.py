@@ -1,0 +1,106 @@
+"""The C part of the recorder keeps nothing beyond its time: no state of a thread, no exception."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import probing
+from probing.ring import native
+from tests.harness.targets import Target, clean_env
+
+in_c = pytest.mark.skipif(native.IN_C is None, reason="the C part is not built for this Python")
+
+SET_UP = """
+import gc, sys, weakref
+from types import SimpleNamespace
+from probing.ring.native import IN_C, Words, Moment
+from probing.ring.format import HEADER_SIZE, layout_of
+from probing.tables import TORCH_TRACE
+
+class State(IN_C.Thread):
+    __slots__ = ("__weakref__",)
+
+def new_state():
+    state = State()
+    state.depth = 1
+    state.facts = state.backward_facts = [bytes(24)] * 256
+    return state
+
+class Module:
+    def forward(self, *args, **kwargs):
+        return 1
+
+    def __call__(self, *args, **kwargs):
+        return "by Python"
+
+def install(**other):
+    IN_C.install(**{**dict(
+        function=Module.__call__, original=Module.forward, is_direct=False,
+        layout=tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE).fields),
+        ring=memoryview(bytearray(HEADER_SIZE + 64 * 64)), words=Words(4), now=Moment(),
+        known={id(module): bytes(12)}, state_of_thread=new_state, sample=lambda: None,
+        note_failure=lambda *given: None, fault=lambda: print("fault"),
+        is_programs=lambda error: False,
+    ), **other})
+
+module = Module()
+"""
+
+FREED = """
+asked = []
+
+def state():
+    asked.append(1)
+    return holder[0] if holder else new_state()
+
+holder = [new_state()]
+install(state_of_thread=state)
+IN_C.run(is_on=True)
+print(module(), module(), len(asked))
+for _ in range(3):
+    holder[:] = [new_state()]
+print(module(), module(), len(asked))
+holder.clear()
+print(module(), module(), len(asked))
+"""
+
+def run(script: str, home: Path) -> list[str]:
+    """What a script prints, in an interpreter of its own in which what is freed is written over."""
+    done = subprocess.run(
+        [sys.executable, "-c", SET_UP + script],
+        env={**clean_env(home), "PYTHONMALLOC": "debug"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.anypython
+@in_c
+def test_a_freed_state_of_a_thread_is_asked_for_anew(tmp_path: Path) -> None:
+    """It may end before its thread does; one that nobody keeps leaves the call to Python."""
+    assert run(FREED, tmp_path) == ["1 1 1", "1 1 2", "by Python by Python 4"]
+
+
+@pytest.mark.torch
+@in_c
+def test_where_greenlets_have_own_locals_calls_are_recorded_in_python(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under gevent: what one has of a thread ends with it, and C would go on with that."""
+    target = program("greenlets", PROBING="1")
+    target.wait_for_output("ready")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    process = probing.connect(target.pid)
+    notes = {row[0]: str(row[-1]) for row in process.live("sources").rows}
+    assert notes["modules"].startswith("in Python: threading.local is of greenlets here")
+    (row,) = process.query("SELECT count(*) AS n FROM python.torch_trace").to_pylist()
+    assert row["n"] > 10
