@@ -86,12 +86,16 @@ int is_interrupt(void)
  * an interrupt, which is raised in the place of the other: then -1. */
 int handle(PyObject *callable, PyObject *const *args, size_t count, int again)
 {
-    PyObject *type, *value, *trace, *old_type, *old_value, *old_trace;
+    PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
     if (trace != NULL && value != NULL)
         PyException_SetTraceback(value, trace);
-    PyErr_GetExcInfo(&old_type, &old_value, &old_trace);
+    /* In a place of its own, as a generator has one: what those around us have in hand stays in
+     * theirs, and nothing of it comes into that of a generator which we run in. */
+    PyThreadState *state = PyThreadState_Get();
+    _PyErr_StackItem own = {.previous_item = state->exc_info};
+    state->exc_info = &own;
     Py_XINCREF(type);
     Py_XINCREF(value);
     Py_XINCREF(trace);
@@ -101,7 +105,8 @@ int handle(PyObject *callable, PyObject *const *args, size_t count, int again)
     if (done == NULL && !interrupted)
         PyErr_Clear();
     Py_XDECREF(done);
-    PyErr_SetExcInfo(old_type, old_value, old_trace);
+    PyErr_SetExcInfo(NULL, NULL, NULL);
+    state->exc_info = own.previous_item;
     if (again && !interrupted) {
         PyErr_Restore(type, value, trace);
     } else {

@@ -69,6 +69,46 @@ holder.clear()
 print(module(), module(), len(asked))
 """
 
+IN_HAND = """
+def fails(self):
+    raise ValueError
+
+class Big:
+    pass
+
+def train():
+    yield
+    try:
+        module()
+    except ValueError:
+        pass
+    yield
+    print("in hand", sys.exc_info()[1])
+    yield
+
+def step(training):
+    big = Big()
+    try:
+        raise KeyError
+    except KeyError:
+        next(training)
+        print("around", repr(sys.exc_info()[1]))
+    return weakref.ref(big)
+
+kept = new_state()
+install(
+    original=fails, state_of_thread=lambda: kept,
+    note_failure=lambda *given: print("told", repr(sys.exc_info()[1]), sys.exc_info()[2].tb_lineno)
+)
+IN_C.run(is_on=True)
+training = train()
+next(training)
+left = step(training)
+gc.collect()
+print("alive", left() is not None)
+next(training)
+"""
+
 def run(script: str, home: Path) -> list[str]:
     """What a script prints, in an interpreter of its own in which what is freed is written over."""
     done = subprocess.run(
@@ -88,6 +128,15 @@ def run(script: str, home: Path) -> list[str]:
 def test_a_freed_state_of_a_thread_is_asked_for_anew(tmp_path: Path) -> None:
     """It may end before its thread does; one that nobody keeps leaves the call to Python."""
     assert run(FREED, tmp_path) == ["1 1 1", "1 1 2", "by Python by Python 4"]
+
+
+@pytest.mark.anypython
+@in_c
+def test_an_exception_in_hand_around_a_generator_stays_out_of_it(tmp_path: Path) -> None:
+    """A module fails in a generator, which is run while its caller handles another exception."""
+    told, *others = run(IN_HAND, tmp_path)
+    assert told.startswith("told ValueError() ")
+    assert others == ["around KeyError()", "alive False", "in hand None"]
 
 
 @pytest.mark.torch
