@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ..messages.frozen import dataclass
 from .format import FAILED, RingHeader
-from .ring_file import ATTEMPTS, RingFile
+from .ring_file import ATTEMPTS, MOST_CONTRADICTED, RingFile, fullest
 
 CHUNK_BYTES = 1 << 19
 
@@ -110,6 +110,7 @@ class _Scan:
         self._empty = np.zeros(count, np.bool_)
         wanted = [f.name for f in ring.header.fields if columns is None or f.name in columns]
         self._columns = {name: np.empty(count, ring.dtype[name]) for name in wanted}
+        self._is_forged = False
         self._step = max(1, CHUNK_BYTES // self._row_size)
         self._first = np.empty(self._step * self._row_size, np.uint8)
         self._second = np.empty(self._step * self._row_size, np.uint8)
@@ -165,11 +166,21 @@ class _Scan:
 
     def _found(self) -> tuple[int, npt.NDArray[np.bool_]]:
         """The newest number, and which rows are among the last `capacity` up to it."""
+        newest = self._newest()
+        return newest, self._numbers > max(0, newest - self._capacity)
+
+    def _newest(self) -> int:
+        """The newest number that the rows before it do not contradict."""
         newest = int(self._numbers.max(initial=0))
-        while newest > self._capacity and not self._ring.can_hold(newest):
+        for _ in range(0 if self._is_forged else MOST_CONTRADICTED):
+            if newest <= self._capacity or self._ring.can_hold(newest):
+                return newest
             self._numbers[self._numbers == newest] = 0
             newest = int(self._numbers.max(initial=0))
-        return newest, self._numbers > max(0, newest - self._capacity)
+        self._is_forged = True
+        newest = fullest(self._numbers.tolist(), self._capacity)
+        self._numbers[self._numbers > newest] = 0
+        return newest
 
     def _missing(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Where a row should be that was not found: places in the order of reading, and slots."""

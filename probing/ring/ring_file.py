@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 """How often a row is read until two readings agree."""
+MOST_CONTRADICTED = 64
+"""How many numbers that the rows before them contradict are asked about one by one."""
 _NEWER = 4
 """How many rows behind one are asked whether they are newer: some may be in the making."""
 _NEAR = 64
@@ -209,6 +211,21 @@ class RingFile:
     def _number(self, slot: int) -> int:
         row = self.read_row(slot)
         return _markers(row)[0] >> 2 if row else 0
+
+
+def fullest(numbers: Iterable[int], capacity: int) -> int:
+    """The number up to which a ring's worth of numbers has the most rows; 0 where there are none.
+
+    For a ring in which so many numbers are nonsense that somebody must have written them.
+    """
+    ordered = sorted([number for number in numbers if number])
+    newest = oldest = most = 0
+    for place, number in enumerate(ordered, 1):
+        while ordered[oldest] <= number - capacity:
+            oldest += 1
+        if place - oldest >= most:
+            newest, most = number, place - oldest
+    return newest
 
 
 def check_rows(header: RingHeader, source: str) -> None:

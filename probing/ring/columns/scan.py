@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..format import RingHeader, StoredField, width_of
 from ..native import IN_C
-from ..ring_file import ATTEMPTS, RingFile
+from ..ring_file import ATTEMPTS, MOST_CONTRADICTED, RingFile, fullest
 
 _CHUNK_BYTES = 1 << 18
 _LARGE_BYTES = 4 << 20
@@ -125,6 +125,7 @@ class _Scan:
             [(raw.field.offset, raw.width, raw.data) for raw in self._raw.values()]
         )
         self._step, self._is_still = max(1, _CHUNK_BYTES // ring.header.row_size), is_still
+        self._is_forged = False
         self._threads = max(1, min(threads, count * ring.header.row_size // _THREAD_BYTES))
 
     def read_all(self) -> None:
@@ -172,9 +173,17 @@ class _Scan:
     def _newest(self) -> int:
         """The newest number that the rows before it do not contradict."""
         newest: int = IN_C.most(self._numbers)
-        while newest > self._capacity and not self._ring.can_hold(newest):
+        for _ in range(0 if self._is_forged else MOST_CONTRADICTED):
+            if newest <= self._capacity or self._ring.can_hold(newest):
+                return newest
             IN_C.forget(self._numbers, newest)
             newest = IN_C.most(self._numbers)
+        self._is_forged = True
+        numbers = memoryview(self._numbers).cast("q")
+        newest = fullest(numbers, self._capacity)
+        for place, number in enumerate(numbers):
+            if number > newest:
+                numbers[place] = 0
         return newest
 
     def _read(self, at: int, slot: int, count: int) -> None:

@@ -27,7 +27,7 @@ from probing.ring.columns import scan
 from probing.ring.columns.scan import Columns, read_columns
 from probing.ring.native import IN_C
 from probing.ring.reader import RingRows, RingSnapshot, read_ring as read_by_numpy
-from probing.ring.ring_file import RingFile
+from probing.ring.ring_file import MOST_CONTRADICTED, RingFile
 from probing.tables import STEPS
 from tests import faults
 from tests.harness.large_rings import large_ring
@@ -274,6 +274,28 @@ def test_a_row_of_an_impossible_number_hides_no_other(tmp_path: Path, laps: int)
     assert_balanced(snapshot)
     assert snapshot.rows.numbers.tolist() == [n for n in range(25, 41) if n not in (30, 39)]
     assert (snapshot.written, snapshot.torn) == (40, 2)
+
+
+@pytest.mark.parametrize("forged", [100, 251])
+def test_many_impossible_numbers_hide_no_other_and_cost_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forged: int
+) -> None:
+    """Each is of a lap of its own: only a few are asked about, however many there are."""
+    writer = trace_writer(capacity=256, rows=600)
+    for number in range(350, 350 + forged):
+        writer.written = number + number * 256 - 1
+        writer.write(**trace_values(0))
+    path, asked, can_hold = writer.save(tmp_path / "x.ring"), [], RingFile.can_hold
+
+    def count(ring: RingFile, newest: int) -> bool:
+        asked.append(newest)
+        return can_hold(ring, newest)
+
+    monkeypatch.setattr(RingFile, "can_hold", count)
+    snapshot = read_ring(path)
+    assert len(asked) <= 3 * MOST_CONTRADICTED
+    assert_balanced(snapshot)
+    assert snapshot.rows.numbers.tolist() == [*range(345, 350), *range(350 + forged, 601)]
 
 
 @pytest.mark.parametrize("data", [b"", b"PRBRING1", b"x" * 9000, bytes(20_000)])
