@@ -346,7 +346,8 @@ static int collect(PyObject *value, int levels, Nodes *found)
     return 0;
 }
 
-/* Adds the nodes of what a call was given: by position, or by name if there are none. */
+/* Adds the nodes of what a call was given: by position, or by name if there are none. The
+ * dictionary of names is no container of the caller's, nor is the tuple of the others. */
 static int collect_given(const Given *given, Nodes *found)
 {
     for (Py_ssize_t at = 0; at < given->positional && found->count < MOST_TENSORS; at++)
@@ -357,7 +358,7 @@ static int collect_given(const Given *given, Nodes *found)
     for (Py_ssize_t at = 0; at < given->named && found->count < MOST_TENSORS; at++)
         if (collect(given->values[given->positional + at], LEVELS, found) != 0)
             return -1;
-    return given->kwargs == NULL ? 0 : collect(given->kwargs, LEVELS, found);
+    return given->kwargs == NULL ? 0 : collect(given->kwargs, LEVELS + 1, found);
 }
 
 /* When a node was made; -1 where Python raised. */

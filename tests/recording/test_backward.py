@@ -27,6 +27,7 @@ KINDS: dict[str, dict[str, int]] = {
     "several_losses": dict.fromkeys(LAYERS, 2),
     "twice": dict.fromkeys(LAYERS, 2),
     "many_outputs": {"rnn": 1, "split": 1},
+    "deep_inputs": {"0": 1, "0.cell": 1, "1": 1, "1.cell": 1},
     "in_parallel": {"Layers": 1, **LAYERS},
     "watched": LAYERS,
     "odd_names": {"?": 1, **{f"?.{name}": 1 for name in LAYERS}},
@@ -95,11 +96,11 @@ def test_each_call_has_one_row(kind: str, ran: Callable[[str], tuple[Any, Ask]])
 @pytest.mark.parametrize(
     "kind",
     [
-        *("tree", "shared", "several_losses"),
+        *("tree", "shared", "several_losses", "deep_inputs"),
         *(
             pytest.param(kind, marks=pytest.mark.nightly)
             for kind in (*KINDS, "user_hooks", "compiled")
-            if kind not in {"shared", "several_losses"}
+            if kind not in {"shared", "several_losses", "deep_inputs"}
         ),
     ],
 )

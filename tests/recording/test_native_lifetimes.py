@@ -109,6 +109,49 @@ print("alive", left() is not None)
 next(training)
 """
 
+DEEP = """
+class Tensor:
+    made = 0
+
+    def __init__(self):
+        Tensor.made += 1
+        self.number = Tensor.made
+
+    @property
+    def grad_fn(self):
+        return self
+
+    def _sequence_nr(self):
+        return self.number
+
+    def _register_hook_dict(self, carrier):
+        hooked.append(self.number)
+
+kept, hooked = new_state(), []
+install(original=lambda self, *args, **kwargs: Tensor(), state_of_thread=lambda: kept)
+IN_C.hook_backward(
+    tensor=Tensor, hook=lambda gradient, place=None: None, hooked={},
+    make=lambda key: IN_C.Hooked(bytes(12), "0:name"), carrier=SimpleNamespace,
+    is_mode_on=lambda: False, without_modes=print, fault=lambda: print("fault"),
+)
+IN_C.run_backward(is_on=True)
+IN_C.run(is_on=True)
+own = IN_C.Hooked(bytes(12), "0:name")
+for args, kwargs in [
+    (([[Tensor()]],), {}), (([[[Tensor()]]],), {}),
+    ((), {"x": [[Tensor()]]}), ((), {"x": [[[Tensor()]]]}),
+]:
+    counts = []
+    hooked.clear()
+    module(*args, **kwargs)
+    counts.append(len(hooked))
+    hooked.clear()
+    IN_C.attach(own, args, kwargs, Tensor(), 1)
+    counts.append(len(hooked))
+    print(*counts)
+"""
+
+
 def run(script: str, home: Path) -> list[str]:
     """What a script prints, in an interpreter of its own in which what is freed is written over."""
     done = subprocess.run(
@@ -137,6 +180,13 @@ def test_an_exception_in_hand_around_a_generator_stays_out_of_it(tmp_path: Path)
     told, *others = run(IN_HAND, tmp_path)
     assert told.startswith("told ValueError() ")
     assert others == ["around KeyError()", "alive False", "in hand None"]
+
+
+@pytest.mark.anypython
+@in_c
+def test_inputs_are_looked_into_as_deep_in_every_way(tmp_path: Path) -> None:
+    """By position and by name, in a call that C records and in one that the wrapper does."""
+    assert run(DEEP, tmp_path) == ["2 2", "1 1", "2 2", "1 1"]
 
 
 @pytest.mark.torch

@@ -190,6 +190,38 @@ def many_outputs() -> tuple[nn.Module, Callable[[nn.Module], None]]:
     return ManyOutputs(), lambda model: model(example())["right"].sum().backward()
 
 
+class Cell(nn.Module):
+    """Takes tensors in containers of containers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, inputs: Any = (), state: Any = ()) -> Tensor:
+        (found,) = (*inputs, *state)
+        return torch.stack([*found]).sum(0) * self.weight
+
+
+class Holder(nn.Module):
+    """Goes on in its backward pass after its cell has ended."""
+
+    def __init__(self, *, by_name: bool) -> None:
+        super().__init__()
+        self.cell = Cell()
+        self.by_name = by_name
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = (x * self.cell.weight).tanh()
+        out: Tensor = self.cell(state=((x, x.sin()),)) if self.by_name else self.cell([[x]])
+        return out.cos()
+
+
+def deep_inputs() -> tuple[nn.Module, Callable[[nn.Module], None]]:
+    """Tensors that are given in containers, two in one another."""
+    model = nn.Sequential(Holder(by_name=False), Holder(by_name=True))
+    return model, lambda model: model(example()).sum().backward()
+
+
 def user_hooks() -> tuple[nn.Module, Callable[[nn.Module], None]]:
     """Hooks of the user's, which change gradients, stay what they are."""
 

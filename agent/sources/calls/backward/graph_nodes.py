@@ -12,6 +12,8 @@ from ...torch_types import Node
 
 _MOST_TENSORS = 4
 """How many of a module's outputs, and of its inputs, are looked at."""
+_LEVELS = 2
+"""Of containers, one in another, in which they are looked for."""
 
 
 def nodes_of(value: Any, tensor: Any) -> list[Any]:
@@ -20,7 +22,17 @@ def nodes_of(value: Any, tensor: Any) -> list[Any]:
         node = value.grad_fn
         return [] if node is None else [node]
     found: list[Any] = []
-    _collect(value, found, tensor, levels=2)
+    _collect(value, found, tensor, levels=_LEVELS)
+    return found
+
+
+def nodes_given(args: tuple[object, ...], kwargs: dict[str, object], tensor: Any) -> list[Any]:
+    """The same of what a call was given: by position, or by name if there are none."""
+    found: list[Any] = []
+    # Neither is a container of the caller's.
+    _collect(args, found, tensor, levels=_LEVELS + 1)
+    if not found:
+        _collect(kwargs, found, tensor, levels=_LEVELS + 1)
     return found
 
 

@@ -32,7 +32,7 @@ from ...shared.thread_state import CLOSE_ROW, MAX_DEPTH, OPEN_ROW, ThreadState
 from .. import dynamo
 from ..device_times import BACKWARD as DEVICE_BACKWARD, DeviceTimes
 from ..names.module_names import ModuleNames
-from .graph_nodes import nodes_of, sequence_nr
+from .graph_nodes import nodes_given, nodes_of, sequence_nr
 from .hooked import Hook, Hooked, Open
 from .pass_roots import PassRoots
 
@@ -237,7 +237,7 @@ class ModuleBackward:
         carrier._backward_hooks = hooked.starts
         for node in outputs:
             node._register_hook_dict(carrier)
-        inputs = nodes_of(args, self._torch.Tensor) or nodes_of(kwargs, self._torch.Tensor)
+        inputs = nodes_given(args, kwargs, self._torch.Tensor)
         if inputs:
             # The last that the pass comes to: the first that was made.
             last = min(inputs, key=sequence_nr) if len(inputs) > 1 else inputs[0]
