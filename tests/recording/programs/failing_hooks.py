@@ -7,6 +7,7 @@ argument says which of the calls: one in so many.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import os
@@ -28,6 +29,9 @@ from probing.safety import guard
 STEPS = 5
 OURS = os.path.join(os.path.dirname(os.path.realpath(agent_package.__file__)), "")
 PACKAGE = os.path.join(os.path.dirname(os.path.realpath(probing.__file__)), "")
+RIM = os.path.realpath(guard.__file__)
+real_path = functools.cache(os.path.realpath)
+"""Asked at each call and return of Python, of a few hundred files."""
 Site = tuple[str, int, str]
 
 
@@ -100,10 +104,9 @@ def site_of(frame: FrameType, event: str, arg: Any) -> Site | None:
         return None
     if event == "call" and frame.f_code.co_flags & inspect.CO_GENERATOR:
         return None  # it may go on only to be closed, of which Python itself prints a failure
-    path = os.path.realpath(caller.f_code.co_filename)
+    path = real_path(caller.f_code.co_filename)
     # The guard is the rim: it catches what others let through, once it has been entered.
-    rim = os.path.realpath(guard.__file__)
-    if not path.startswith(OURS) or rim in {path, os.path.realpath(frame.f_code.co_filename)}:
+    if not path.startswith(OURS) or RIM in {path, real_path(frame.f_code.co_filename)}:
         return None
     if event == "c_call":
         called = getattr(arg, "__qualname__", str(arg))
@@ -123,7 +126,7 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def is_in(folder: str, frame: FrameType) -> bool:
-    return os.path.realpath(frame.f_code.co_filename).startswith(folder)
+    return real_path(frame.f_code.co_filename).startswith(folder)
 
 
 class Failing(nn.Module):
