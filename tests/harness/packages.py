@@ -68,7 +68,9 @@ def install(wheel: Path, folder: Path) -> Installed:
         site_packages=site_packages,
         before=frozenset(path.name for path in site_packages.iterdir()),
     )
-    run(*pip(installed), "install", "--no-deps", "--no-index", wheel, cwd=ROOT)
+    # Python compiles what is imported, which is a small part of it.
+    options = ("--no-deps", "--no-index", "--no-compile")
+    run(*pip(installed), "install", *options, wheel, cwd=ROOT)
     return installed
 
 
