@@ -25,7 +25,7 @@ from tests.harness.targets import wait_until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DEADLINE_S = 60.0
-_PAUSE_S = 0.03
+_PAUSE_S = 0.1
 """Between two looks at a page: each has a processor of its own to take from what is waited for."""
 _OPTIONS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0",

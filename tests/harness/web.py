@@ -17,6 +17,8 @@ import pytest
 
 from tests.harness.targets import DEADLINE_S, ROOT, Target, clean_env, start_program, wait_until
 
+REST_S = 0.1
+"""How long steps of both ranks rest: they go on for minutes, beside the browser that is tested."""
 _STATIC = ROOT / "probing" / "page" / "static"
 _NOTE = _STATIC / "missing.txt"
 needs_page = pytest.mark.skipif(
@@ -128,8 +130,8 @@ def two_ranks(folder: Path, *, job: str) -> Iterator[list[Target]]:
     """Both ranks of a training whose names are markup, each fifty steps on."""
     started = [
         start_program(
-            "hostile_names", home=folder / "home", cwd=folder, PROBING="1", RANK=str(rank),
-            PROBING_JOB=job, WORLD_SIZE="2", PROBING_SAMPLING_HZ="10",
+            "hostile_names", str(REST_S), home=folder / "home", cwd=folder, PROBING="1",
+            RANK=str(rank), PROBING_JOB=job, WORLD_SIZE="2", PROBING_SAMPLING_HZ="10",
         )
         for rank in range(2)
     ]  # fmt: skip

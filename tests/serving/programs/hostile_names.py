@@ -1,7 +1,11 @@
-"""Trains for ever, and calls all that it can by names that a page must not take for markup."""
+"""Trains for ever, and calls all that it can by names that a page must not take for markup.
+
+Its argument says how long a step rests, in seconds.
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from typing import Any
@@ -19,6 +23,7 @@ def wait() -> None:
 
 
 if __name__ == "__main__":
+    rest_s = float(sys.argv[1]) if sys.argv[1:] else 0.04
     torch.manual_seed(0)
     names = [name for name in ("co_name", "co_qualname") if hasattr(wait.__code__, name)]
     named: dict[str, Any] = dict.fromkeys(names, MARKUP.format("function"))
@@ -35,4 +40,4 @@ if __name__ == "__main__":
         model(torch.randn(4, 8)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-        time.sleep(0.04)
+        time.sleep(rest_s)
