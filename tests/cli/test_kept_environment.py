@@ -30,8 +30,8 @@ def test_it_answers_after_the_end(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a training that has ended, all that it was set up with can still be asked."""
-    target = program(
-        "compared", *GIVEN, NCCL_SECRET=SECRETS[1], TORCH_HOME=f"s3://me:{SECRETS[2]}@x"
+    target = program(  # no variable that torch reads as it is imported: it is imported already
+        "compared", *GIVEN, NCCL_SECRET=SECRETS[1], TRITON_CACHE_DIR=f"s3://me:{SECRETS[2]}@x"
     )
     assert target.process.wait(DEADLINE_S) == 0, target.output
     rows = environment_of(target, monkeypatch)
