@@ -9,10 +9,11 @@ import pytest
 import probing
 from probing.ring import native
 from tests.harness.targets import DEADLINE_S, Target
-from tests.recording.programs import small_layers
 
 pytestmark = pytest.mark.torch
 
+STEPS = 150
+LAYERS = 60
 TinyModules = Callable[..., tuple[Target, probing.Process]]
 
 
@@ -114,8 +115,9 @@ def test_hooks_rest_in_most_steps_where_they_cost_too_much(
     overhead: str, program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then few steps have the backward passes of modules, each all; all have calls, pass, loss."""
-    target = program("small_layers", PROBING="1", PROBING_OVERHEAD=overhead)
-    target.wait_for_output("ready", 2 * DEADLINE_S)  # it imports torch
+    variables = {"PROBING": "1", "PROBING_OVERHEAD": overhead}
+    target = program("small_layers", str(STEPS), str(LAYERS), **variables)
+    target.wait_for_output("ready", 2 * DEADLINE_S)
     monkeypatch.setenv("PROBING_HOME", str(target.home))
     process = probing.connect(target.pid)
     assert process.status().problems == ()
@@ -128,15 +130,15 @@ def test_hooks_rest_in_most_steps_where_they_cost_too_much(
         " JOIN probing.overhead o USING (step)"
         " WHERE s.duration IS NOT NULL GROUP BY t.step ORDER BY t.step"
     ).to_pylist()
-    layers, note = small_layers.LAYERS, _note_of(process, "backward")
-    assert [row["step"] for row in rows] == list(range(small_layers.STEPS))
+    note = _note_of(process, "backward")
+    assert [row["step"] for row in rows] == list(range(STEPS))
     assert {(row["calls"], row["passes"], row["loss"] is None) for row in rows} == {
-        (layers, 1, False)
+        (LAYERS, 1, False)
     }
-    assert {row["modules"] for row in rows[:7]} == {layers}
+    assert {row["modules"] for row in rows[:7]} == {LAYERS}
     few = [row["step"] for row in rows if row["modules"]]
     if overhead == "1":
-        assert {row["modules"] for row in rows} == {0, layers}
+        assert {row["modules"] for row in rows} == {0, LAYERS}
         assert {row["hooked"] > 0 for row in rows if row["modules"] == 0} == {False}
         assert 0 < len([step for step in few if step >= 50]) <= 50
         # Ranks that rest for longer or shorter have steps in common.

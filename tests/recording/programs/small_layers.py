@@ -1,20 +1,22 @@
-"""Trains many small layers, whose hooks cost far more than a percent; prints `ready` at the end."""
+"""Trains many small layers, whose hooks cost far more than a percent; prints `ready` at the end.
+
+Its arguments say how many steps, and how many layers.
+"""
 
 from __future__ import annotations
 
 import signal
+import sys
 
-STEPS = 150
-LAYERS = 60
+import torch
+from torch import nn
 
 if __name__ == "__main__":
-    import torch
-    from torch import nn
-
+    steps, layers = map(int, sys.argv[1:])
     torch.set_num_threads(1)
-    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(LAYERS)))
+    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(layers)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(STEPS):
+    for _ in range(steps):
         model(torch.ones(2, 4)).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
