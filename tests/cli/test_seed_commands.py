@@ -52,6 +52,7 @@ class Job:
             cwd.mkdir()
             self.ranks.append(
                 start_training(
+                    *("--checkpoint-every", "2"),  # the document loads it
                     home=tmp / "home",
                     cwd=cwd,
                     PROBING_LISTEN=f"{host}:8080",

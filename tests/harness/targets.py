@@ -219,9 +219,13 @@ def start_program(
 
 
 def start_training(*args: str, home: Path, cwd: Path, **extra: str) -> Target:
-    """Start the bundled training, small, and wait for its third step."""
-    small = ["--layers", "2", "--dim", "64", "--context", "32", "--checkpoint-every", "2"]
-    small += ["--pause", "0.1"]  # other tests want to run, too
+    """Start the bundled training, small, and wait for its third step.
+
+    It rests most of the time, as other tests want to run, too: who waits for many steps gives
+    `--pause`, and who needs a checkpoint soon `--checkpoint-every`.
+    """
+    small = ["--layers", "2", "--dim", "64", "--context", "32"]
+    small += ["--checkpoint-every", "20", "--pause", "0.3"]
     script = str(ROOT / "examples" / "train_gpt.py")
     argv = [sys.executable, "-m", "probing._run", script, *small, *args]
     target = Target(argv, home, cwd, **extra)

@@ -7,12 +7,13 @@ Python's allocator takes ever more memory meanwhile.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import probing
-from tests.harness.targets import Target, wait_until
+from tests.harness.targets import Target, start_training, wait_until
 
 pytestmark = pytest.mark.torch
 
@@ -41,11 +42,20 @@ print(_json.dumps([_kinds, _kept]))
 
 
 @pytest.fixture(scope="module")
-def left(training: Target) -> tuple[list[str], list[int]]:
+def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[str], list[int]]]:
     """What recording has left for the collector, by kind, and of the last step's graph, by thread.
 
     The latter is looked at as a step has ended.
     """
+    cwd = tmp_path_factory.mktemp("garbage")
+    training = start_training("--pause", "0.02", home=cwd / "home", cwd=cwd)
+    try:
+        yield _collected(training)
+    finally:
+        training.reap()
+
+
+def _collected(training: Target) -> tuple[list[str], list[int]]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PROBING_HOME", str(training.home))
         process = probing.connect(training.pid)

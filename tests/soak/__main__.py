@@ -60,7 +60,8 @@ def main(argv: list[str] | None = None) -> int:
 def _soak(seconds: float, reached: faults.Reached) -> None:
     """Ask for so long, then compare."""
     with tempfile.TemporaryDirectory() as folder:
-        target = start_training(home=Path(folder) / "home", cwd=Path(folder))
+        often = ("--checkpoint-every", "2", "--pause", "0.1")
+        target = start_training(*often, home=Path(folder) / "home", cwd=Path(folder))
         try:
             watch, questions = Watch(target.pid), Questions(target)
             questions.warm_up()

@@ -33,7 +33,7 @@ FILLED = {
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """A training that stands still after some steps, so that all answers are of one record."""
     cwd = tmp_path_factory.mktemp("asked")
-    target = start_training(home=cwd / "home", cwd=cwd)
+    target = start_training("--pause", "0.05", home=cwd / "home", cwd=cwd)
     target.wait_for_step(40)
     os.kill(target.pid, signal.SIGSTOP)
     yield target
