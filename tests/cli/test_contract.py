@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -43,31 +44,59 @@ ACTS = {
 """Commands that answer as `act lr` does, and would leave their mark on the training of all."""
 OF_FILES = {"file memory-viz", "file checkpoint"}
 """Commands that ask no process."""
+REWRITES = {"history compact", "history iceberg"}
+"""Commands that write into the history that they are given."""
 AFTER_AN_ACTION = {"act list", "act undo"}
+
+
+@pytest.fixture(scope="module")
+def kept(training: Target, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A history with the training in it."""
+    history = tmp_path_factory.mktemp("kept") / "history"
+    done = training.run(str(training.pid), "export", str(history))
+    assert done.returncode == 0, done.stderr
+    return history
+
+
+@pytest.fixture
+def words(
+    training: Target, tmp_path: Path, request: pytest.FixtureRequest
+) -> Callable[[str], list[str]]:
+    """Tells the words of a command that a training answers; what it needs is there then."""
+
+    def told(name: str) -> list[str]:
+        if not name.startswith("history"):
+            return _words(name, training, str(tmp_path / "history"))
+        history: Path = request.getfixturevalue("kept")
+        if name in REWRITES:
+            history = shutil.copytree(history, tmp_path / "history")
+        return _words(name, training, str(history))
+
+    return told
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("name", [name for name in OUTPUTS if name != "jobs"])
-def test_json_has_the_promised_keys(name: str, training: Target) -> None:
+def test_json_has_the_promised_keys(
+    name: str, training: Target, words: Callable[[str], list[str]]
+) -> None:
     """One value on stdout, whole and nothing else, with each key and no other."""
-    done = training.run(*_words(name, training), "--json")
+    done = training.run(*words(name), "--json")
     assert done.returncode == 0, done.stderr
     _verify(name, json.loads(done.stdout))
 
 
-def _words(name: str, training: Target) -> list[str]:
+def _words(name: str, training: Target, history: str) -> list[str]:
     """A command that a training answers, with what it needs to be there before."""
     if name in AFTER_AN_ACTION:
         acted = training.run(str(training.pid), "act", "lr", "--scale", "1.0")
         assert acted.returncode == 0, acted.stderr
     words = [*name.split(), *ARGUMENTS.get(name, ())]
-    kept = str(training.home / "history")
     if name == "export":
-        words.append(kept)
+        words.append(history)
     if name.startswith("history"):
-        words.insert(2, kept)
+        words.insert(2, history)
         words += [f"{training.pid}-"] * {"history show": 1, "history diff": 2}.get(name, 0)
-        assert training.run(str(training.pid), "export", kept).returncode == 0
     elif name == "diff":
         words += [str(training.pid), str(training.pid)]
     elif name != "list":
@@ -90,10 +119,12 @@ def _with_file() -> set[str]:
 
 @pytest.mark.torch
 @pytest.mark.parametrize("name", sorted(_with_file() - ACTS - OF_FILES - {"jobs"}))
-def test_a_file_has_all_of_the_answer(name: str, training: Target, tmp_path: Path) -> None:
+def test_a_file_has_all_of_the_answer(
+    name: str, training: Target, words: Callable[[str], list[str]], tmp_path: Path
+) -> None:
     """What stdout would have, and nothing there; it is written once, though some commands fork."""
     file = tmp_path / ("answer.html" if name == "report" else "answer.json")
-    done = training.run(*_words(name, training), "-o", str(file))
+    done = training.run(*words(name), "-o", str(file))
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert done.stderr.count("written to") <= 1
     if name in OUTPUTS:
