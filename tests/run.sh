@@ -10,7 +10,8 @@
 #
 # Goes on after a failure, and fails at the end if anything did. scripts/nightly has the rest.
 # WORKERS says how many tests run at once: most of them wait for processes most of the time. They
-# run in the order in which they stand; ORDER=-prandomly, as at night, shuffles them.
+# run in the order in which they stand, but for the longest files, which come first (LONGEST in
+# tests/conftest.py); ORDER=-prandomly, as at night, shuffles them all.
 set -eu
 cd "$(dirname "$0")/.."
 TESTS_ROOT=$(pwd -P)

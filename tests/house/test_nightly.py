@@ -1,10 +1,13 @@
-"""What is left to the night is there."""
+"""What is left to the night is there, and what takes longest is begun first."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from tests.conftest import NIGHTLY
+from tests.conftest import LONGEST, NIGHTLY, begin_with_the_longest
 
 
 def test_the_list_of_the_night_names_files_that_there_are(request: pytest.FixtureRequest) -> None:
@@ -21,3 +24,12 @@ def test_each_line_of_the_list_has_a_test(request: pytest.FixtureRequest) -> Non
     files = {name.partition("::")[0] for name in names}
     asked = [prefix for prefix in NIGHTLY if prefix.partition("::")[0] in files]
     assert [prefix for prefix in asked if not any(n.startswith(prefix) for n in names)] == []
+
+
+def test_the_longest_files_are_begun_first(request: pytest.FixtureRequest) -> None:
+    """Each is there; the other files follow, and tests of a file stay in their order."""
+    assert [file for file in LONGEST if not (request.config.rootpath / file).exists()] == []
+    names = ["tests/a.py::z", f"{LONGEST[1]}::z", f"{LONGEST[1]}::a", "tests/a.py::a"]
+    items: Any = [SimpleNamespace(nodeid=name) for name in [*names, f"{LONGEST[0]}::b"]]
+    begin_with_the_longest(items)
+    assert [item.nodeid for item in items] == [f"{LONGEST[0]}::b", *names[1:3], names[0], names[3]]
