@@ -46,14 +46,33 @@ other_versions() {
     done
 }
 
-# Runs what needs no torch on other Pythons.
+# Makes the environment of another Python, and has compiled once what all workers would compile.
+# Lists the files with tests that need no torch: no other is collected, by any worker.
+make_venv() {
+    VENV=.venv-$1 PYTHON=$(find_python "$1") WITHOUT_TORCH=1 sh examples/venv.sh dev || return
+    grep -rlw anypython --include='test_*.py' tests | sort >".venv-$1/anypython.txt"
+    {
+        ".venv-$1/bin/python" -m compileall -q probing agent cli
+        ".venv-$1/bin/python" -m pytest --collect-only -q -p no:randomly "@.venv-$1/anypython.txt"
+    } >/dev/null 2>&1 || true
+}
+
+# Runs what needs no torch on other Pythons, whose environments are made at once.
 on_pythons() {
     versions=$1
     shift
+    making=
     for version in $versions; do
-        venv=.venv-$version
-        VENV=$venv PYTHON=$(find_python "$version") WITHOUT_TORCH=1 sh examples/venv.sh dev
-        check "$venv/bin/python" -m pytest -q -n "${WORKERS:-3}" --dist loadfile -p no:cacheprovider "$@"
+        make_venv "$version" &
+        making="$making $!"
+    done
+    for one in $making; do
+        wait "$one" || failed="$failed
+  an environment of another Python: see above"
+    done
+    for version in $versions; do
+        check ".venv-$version/bin/python" -m pytest -q -n "${WORKERS:-3}" --dist loadfile -p no:cacheprovider \
+            "$@" "@.venv-$version/anypython.txt"
     done
     [ -z "$failed" ]
 }

@@ -1,7 +1,8 @@
-"""What is left to the night is there, and what takes longest is begun first."""
+"""Which tests run at night and on other Pythons, and which are begun first."""
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,3 +34,10 @@ def test_the_longest_files_are_begun_first(request: pytest.FixtureRequest) -> No
     items: Any = [SimpleNamespace(nodeid=name) for name in [*names, f"{LONGEST[0]}::b"]]
     begin_with_the_longest(items)
     assert [item.nodeid for item in items] == [f"{LONGEST[0]}::b", *names[1:3], names[0], names[3]]
+
+
+def test_a_file_that_other_pythons_run_says_so(request: pytest.FixtureRequest) -> None:
+    """For them tests/run.sh collects only files that name the mark; of those collected here."""
+    marked = {item.path for item in request.session.items if item.get_closest_marker("anypython")}
+    unnamed = [path for path in marked if not re.search(r"\banypython\b", path.read_text("utf-8"))]
+    assert unnamed == []
