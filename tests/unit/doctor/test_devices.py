@@ -73,6 +73,21 @@ def test_files_of_which_more_are_open_than_at_first_are_no_parts(tmp_path: Path)
     assert (sign.certainty, sign.summary[:8]) == ("likely", "30 files")
 
 
+def test_the_parameters_of_a_shared_model_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a file in shared memory; that nobody lets go of them is said where more come."""
+    names = [Open(f"/dev/shm/torch_7_{1000 + n}_{n} (deleted)") for n in range(30)]
+    monkeypatch.setattr(piling, "open_files", lambda pid: names)
+    for before, certainty, words in (
+        (30, "possible", "in shared memory; the limit"),
+        (24, "likely", "in shared memory that nobody lets go of; the limit"),
+    ):
+        made = facts({})
+        made.first.open_files = names[:before]
+        (sign,) = signs("descriptors", made)
+        assert (sign.certainty, words in sign.summary) == (certainty, True), sign
+        assert ("Nothing, if" in sign.fix) == (certainty == "possible")
+
+
 @pytest.mark.parametrize(
     ("links", "told"),
     [

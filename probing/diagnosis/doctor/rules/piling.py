@@ -30,6 +30,7 @@ _FEW_TIMES = 2
 _SHARDS = (
     "each is another file, which can be read: parts of a data set that stay open look the same"
 )
+_SHARED_MODEL = "a model with `share_memory()` keeps one for each parameter, and looks the same"
 _SHARED = "/dev/shm"  # noqa: S108 - looked at, never written to
 _NO_FILES = ("/dev/", "/proc")
 """Devices are as often open as their driver wants: CUDA opens its own 25 times."""
@@ -63,14 +64,16 @@ def _descriptors(facts: Facts) -> Iterator[Sign]:
     yield Sign(
         certainty="likely" if is_sure else "possible",
         summary=f"{number} files like {name} are open"
-        + (": tensors in shared memory that nobody lets go of" if shared else "")
+        + (": tensors in shared memory" if shared else "")
+        + (" that nobody lets go of" if shared and is_sure else "")
         + (f"; the limit is {limit:,} open files" if limit else ""),
         evidence=(
             f"{sum(kind.total() for kind in kinds.values())} open files in all",
-            *(() if is_sure else (_SHARDS,)),
+            *(() if is_sure else (_SHARED_MODEL if shared else _SHARDS,)),
         ),
         weight=0.4 if is_sure else 0.1,
-        fix="Let go of tensors in shared memory once they were taken; end the queue that nobody"
+        fix=("" if is_sure else "Nothing, if their number stays. ")
+        + "Let go of tensors in shared memory once they were taken; end the queue that nobody"
         " reads." if shared else "",
     )  # fmt: skip
 
@@ -87,10 +90,10 @@ def _kinds(links: Iterable[Open]) -> defaultdict[str, Counter[Open]]:
 
 
 def _is_leak(files: Counter[Open], before: Counter[Open], limit: int | None) -> bool:
-    """Whether files that are named alike are more than the parts of a data set that stay open.
+    """Whether files that are named alike are more than some that are meant to stay open.
 
-    Most of these can be read, hardly any is open twice, their number stays, and is no great part of
-    what may be open.
+    Of the parts of a data set most can be read, hardly any is open twice, their number stays, and
+    is no great part of what may be open. So it is with the parameters of a model in shared memory.
 
     Args:
         before: Those that were open at the first look.
@@ -99,7 +102,7 @@ def _is_leak(files: Counter[Open], before: Counter[Open], limit: int | None) -> 
     number = files.total()
     is_near = limit is not None and 2 * number >= limit
     grows = 0 < before.total() < number
-    return next(iter(files)).path.startswith(_SHARED) or 2 * few <= number or is_near or grows
+    return 2 * few <= number or is_near or grows
 
 
 def _open_files(pid: int) -> Sequence[Open]:
@@ -266,7 +269,7 @@ RULES = (
         evidence=f"{_SAME_FILE} or more open descriptors of one file, or of files named alike. Only"
         " possible where most are of files that can be read, none open more than twice, they are"
         " below half of the limit, and no more than at the first look: a data set in parts may stay"
-        " open.",
+        " open, and so may the parameters of a model in shared memory.",
         certainty="likely",
         gravity=54,
         fix="Close what is opened: `with open(...) as file:`.",
