@@ -307,6 +307,11 @@ CASES = (
          loader(sampler="SequentialSampler")), "likely"),
     Case("same-first-batch", lambda: facts({"steps": steps(60), "batches": batches(60)},
          loader()), None),
+    Case("same-first-batch", lambda: facts(  # another loader evaluates
+        {"steps": steps(60), "batches": batches(60, batch=0)},
+        {"dataloaders": [*loader()["dataloaders"],
+                         *loader(loader=1, sampler="SequentialSampler")["dataloaders"]]}),
+        "possible", None, "a new iterator over the loader"),
     Case("same-order", lambda: facts({}, loader(sampler="SequentialSampler")), "possible"),
     Case("same-order", lambda: facts({}, loader(sampler="DistributedSampler", sampler_epoch=0)),
          "likely"),

@@ -263,10 +263,10 @@ def _same_first_batch(facts: Facts) -> Iterator[Sign]:
     steps = {row["step"] for row in newest}
     if len(steps) < _REPEATS:
         return
-    sampler = _samplers(facts)
-    same = not sampler or "SequentialSampler" in sampler
+    sampler = _samplers(facts, {row["loader"] for row in newest})
+    same = sampler <= {"SequentialSampler"}
     yield Sign(
-        certainty="likely" if "SequentialSampler" in sampler else "possible",
+        certainty="likely" if sampler and same else "possible",
         summary="Each step takes the first batch of a new iterator over the loader"
         + (", so that the model sees the same batch for ever" if same else ""),
         evidence=(
@@ -277,8 +277,8 @@ def _same_first_batch(facts: Facts) -> Iterator[Sign]:
     )
 
 
-def _samplers(facts: Facts) -> set[str]:
-    return {row["sampler"] for row in _loaders(facts) if row.get("sampler")}
+def _samplers(facts: Facts, loaders: set[int]) -> set[str]:
+    return {r["sampler"] for r in _loaders(facts) if r["loader"] in loaders and r.get("sampler")}
 
 
 def _same_order(facts: Facts) -> Iterator[Sign]:
@@ -355,7 +355,7 @@ RULES = (
         subject="data",
         symptom="The loss falls to nothing and the model has learned one batch.",
         evidence=f"`batch` of python.batches: the last {_MANY_BATCHES} batches of as many steps are"
-        " all the first of their epoch; likely where the sampler does not shuffle.",
+        " all the first of their epoch; likely where no sampler of their loaders shuffles.",
         certainty="likely",
         gravity=66,
         fix="Make the iterator once for each epoch, outside of the loop: `for batch in loader`.",
