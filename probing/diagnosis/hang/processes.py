@@ -13,7 +13,7 @@ from ...stacks.waits import BY_DEBUGGER
 from .case import Case
 from .evidence import Cause, Kind, RankEvidence, Verdict
 from .seen.device_waits import WAITS_FOR_DEVICE
-from .seen.work import is_asleep, is_at_work, is_held_up, work_words
+from .seen.work import how_sure, is_asleep, is_at_work, is_held_up, work_words
 from .words.texts import (
     UNRECORDED,
     at,
@@ -53,7 +53,8 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
     is_hang = still_s >= case.threshold_s
     if is_hang and not is_held_up(evidence) and (is_at_work(evidence) or is_asleep(evidence)):
         text = f"{name} {work_words(evidence)}."
-        return _verdict(evidence, case, text, is_hang=False, kind="slow")
+        found = _verdict(evidence, case, text, is_hang=False, kind="slow")
+        return dataclasses.replace(found, confidence=how_sure([evidence]))
     since = f"has not moved for {seconds(still_s)}" + ("" if is_hang else " so far")
     lost = f"; {evidence.ending}" if evidence.ending else ""  # a thread, as it is alive
     text = f"{name} {since}, in step {evidence.step}: it {doing}{lost}."

@@ -12,15 +12,12 @@ from .case import Case
 from .ends import gone
 from .evidence import Verdict
 from .joining import Finding
-from .seen.work import is_asleep, is_at_work, is_beside, is_held_up, progress, work_words
+from .seen.work import how_sure, is_asleep, is_at_work, is_held_up, progress, work_words
 from .words import wording
 from .words.texts import UNRECORDED, at, call_text, ranks_text, sentence
 
 _MOST_NAMED = 3
-_BY_KERNEL = "medium: the kernel counts what they do, and not how much of it is left"
-_BY_OTHERS = "low: that it waits for the thread that computes is a guess, as its agent was silent"
 _BY_RECORD = "high: its record grows"
-_BY_STACKS = "medium: they sleep, and nothing tells for how long yet"
 
 
 def getting_on(case: Case, ranks: Sequence[int]) -> set[int]:
@@ -43,7 +40,8 @@ def as_slow(case: Case, verdict: Verdict) -> Verdict:
     who = "it" if len(causes) == 1 else "them"
     verb = "waits" if len(verdict.victims) == 1 else "wait"
     rest = f"; {ranks_text(verdict.victims)} {verb} for {who}{where}" if verdict.victims else ""
-    by_record = all(progress(case.ranks[rank]) is None for rank in causes)
+    late = [case.ranks[rank] for rank in causes]
+    by_record = all(progress(evidence) is None for evidence in late)
     return dataclasses.replace(
         verdict,
         kind="slow",
@@ -54,7 +52,7 @@ def as_slow(case: Case, verdict: Verdict) -> Verdict:
             for cause in verdict.causes
             if cause.rank is not None
         ),
-        confidence=_BY_RECORD if by_record else _by_kernel(case, causes),
+        confidence=_BY_RECORD if by_record else how_sure(late),
     )
 
 
@@ -71,7 +69,6 @@ def slow_alone(case: Case) -> Verdict | None:
     held = [evidence.rank for evidence in still if is_held_up(evidence)]
     if held:
         return _held_up(case, [rank for rank in held if rank is not None])
-    sleeps = any(not is_at_work(evidence) for evidence in still)
     return Verdict(
         kind="slow",
         is_hang=False,
@@ -79,7 +76,7 @@ def slow_alone(case: Case) -> Verdict | None:
         causes=tuple(wording.cause(case, rank) for rank in case.stuck),
         still_s=still_s,
         threshold_s=case.threshold_s,
-        confidence=_BY_STACKS if sleeps else _by_kernel(case, case.stuck),
+        confidence=how_sure(still),
     )
 
 
@@ -115,11 +112,6 @@ def _held_up(case: Case, ranks: Sequence[int]) -> Verdict:
         threshold_s=case.threshold_s,
         confidence="medium: by the stacks, and nothing tells for how long those threads sleep yet",
     )
-
-
-def _by_kernel(case: Case, ranks: Sequence[int]) -> str:
-    """How sure it is that ranks get on of which the kernel alone tells."""
-    return _BY_OTHERS if any(is_beside(case.ranks[rank]) for rank in ranks) else _BY_KERNEL
 
 
 def _names(case: Case, ranks: Sequence[int]) -> str:

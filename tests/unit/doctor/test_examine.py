@@ -104,6 +104,29 @@ def test_each_verdict_has_its_rule(change: dict[str, object], rule: str, certain
     assert found[rule][0].certainty == certainty
 
 
+@pytest.mark.parametrize(
+    ("still_s", "columns", "saved_s", "certainty"),
+    [
+        (30.0, {}, None, "likely"),
+        (30.0, {"start_ns": lambda s: 10**9 * (s + 18 * (s >= 15))}, None, "possible"),
+        (39.0, {"start_ns": lambda s: 10**9 * (s + 18 * (s >= 15))}, None, "likely"),
+        (30.0, {"start_ns": lambda s: 10**9 * (s + 18 * (s >= 2))}, None, "likely"),  # at its start
+        (30.0, {}, 16.0, "possible"),
+    ],
+)
+def test_a_pause_that_was_there_before_is_possible(
+    still_s: float, columns: dict[str, Any], saved_s: float | None, certainty: str
+) -> None:
+    """A process at work between two steps may evaluate or save, as it did for as long before."""
+    verdict = dataclasses.replace(
+        HANG, is_hang=False, outcome="slow", still_s=still_s, confidence="medium: the kernel counts"
+    )
+    record = {"steps": steps(20, **columns), "checkpoints": [{"step": 9, "duration": saved_s}]}
+    (sign,) = signs("stands-still", facts(record, verdict=verdict))
+    assert sign.certainty == certainty
+    assert ("is on record" in sign.evidence[0]) == (certainty == "possible")
+
+
 def test_a_wait_without_any_step_is_possible() -> None:
     """Of a process that was attached to as it waited, that is told; not of one that computes."""
     waiting = Cause(rank=None, pid=1, host="here", what="is waiting for an event")

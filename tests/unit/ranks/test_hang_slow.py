@@ -129,6 +129,9 @@ def test_one_process_that_gets_on() -> None:
     one = evidence(0, (), world_size=None, groups=(), doing=RUNNING, work=Work(cpu=0.9))
     verdict = judge([dataclasses.replace(one, rank=None)])
     assert (verdict.kind, verdict.outcome) == ("slow", "slow")
+    assert verdict.confidence.startswith("medium: the kernel counts")  # as of ranks
+    naps = dataclasses.replace(one, rank=None, doing=SLEEPING, work=Work())
+    assert judge([naps]).confidence.startswith("medium: by the stacks")
     assert judge([dataclasses.replace(one, rank=None, work=None)]).outcome == "hang"
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import takewhile
+from dataclasses import replace
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from ....rundir.folders import RunDirectory
+from ....units import duration
 from ...hang.words.known import plain_lines
 from ..facts import Facts, may_hang
 from ..findings import Certainty, Rule, Sign
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 _SURE: dict[str, Certainty] = {"high": "certain", "medium": "likely", "low": "possible"}
 
 
+_AS_BEFORE = 2.0
+"""A pause that is no more than so many times as long as one before it may be over like that one."""
+_SAVED = "SELECT max(duration) AS longest_s FROM python.checkpoints"
 _FEW = 4
 _WAITS = re.compile(r"\bwait(?:s|ing) (?!for the device)|holds the interpreter lock \((?!running)")
 """Who runs Python code and so holds that lock need not wait for anything, and who asks a device for
@@ -41,7 +46,31 @@ def _hangs(facts: Facts) -> Iterator[Sign]:
 
 def _slow(facts: Facts) -> Iterator[Sign]:
     """It stands still, and those that are waited for get on."""
-    yield from _told(facts, "slow")
+    verdict = facts.verdict
+    for sign in _told(facts, "slow"):
+        longest_s = _longest_pause_s(facts)
+        still_s = verdict.still_s if verdict is not None else None
+        if still_s is None or still_s > _AS_BEFORE * longest_s:
+            yield sign
+            continue
+        words = f"a pause of {duration(longest_s)} is on record that was over by itself"
+        yield replace(sign, certainty="possible", evidence=(words, *sign.evidence))
+
+
+def _longest_pause_s(facts: Facts) -> float:
+    """How long it took once from the beginning of a step to that of the next; 0 if not known.
+
+    That is as long as an evaluation or a checkpoint between them, or in the first of them.
+    """
+    try:
+        steps, saved = facts.steps, facts.rows(_SAVED)
+    except NotLookedAt:
+        return 0.0
+    starts = [row["start_ns"] for row in steps.settled().rows]
+    if steps.open is not None:
+        starts.append(steps.open["start_ns"])
+    pauses = [(end - start) * 1e-9 for start, end in pairwise(starts)]
+    return max([*pauses, *(row["longest_s"] or 0.0 for row in saved)], default=0.0)
 
 
 def _need_progress(facts: Facts) -> None:
@@ -239,7 +268,9 @@ RULES = (
         subject="progress",
         symptom="No step ends, though something is being done.",
         evidence="The verdict of `hang`: longer than a hang takes, and the kernel counts what it"
-        " reads, writes or computes.",
+        " reads, writes or computes. Likely where the record itself does not grow: nothing tells"
+        " how much is left. Only possible until it is twice as long as a checkpoint on record, or"
+        " as it took once from one step to the next: an evaluation comes again.",
         certainty="certain",
         gravity=92,
         fix="",

@@ -8,6 +8,7 @@ is not believed any more, and who sleeps or waits for a lock gets nothing done.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ....messages.common import Backtrace, Frame, ThreadStack, WorkDone
 from ....units import percent, size
@@ -45,6 +46,9 @@ _FROM_A_THREAD = re.compile(
     r"|an item from a queue|room in a queue|a thread to end)(?! between))"
 )
 """What another thread of the process may be to give."""
+_BY_KERNEL = "medium: the kernel counts what is done, and not how much of it is left"
+_BY_OTHERS = "low: that it waits for the thread that computes is a guess, as its agent was silent"
+_BY_STACKS = "medium: by the stacks, which do not tell how long a sleep is"
 _SYNCS = "is waiting for data to reach the disk"
 
 
@@ -156,6 +160,13 @@ def is_asleep(evidence: RankEvidence) -> bool:
     if doing is None or doing.is_deadlock:
         return False
     return (doing.holder or doing.kind) == "sleep"
+
+
+def how_sure(ranks: Sequence[RankEvidence]) -> str:
+    """How sure it is that ranks whose record does not grow get on, or that they only sleep."""
+    if not all(is_at_work(evidence) for evidence in ranks):
+        return _BY_STACKS
+    return _BY_OTHERS if any(is_beside(evidence) for evidence in ranks) else _BY_KERNEL
 
 
 def is_held_up(evidence: RankEvidence) -> bool:
