@@ -8,6 +8,7 @@ import pytest
 
 from probing.diagnosis.doctor.rules.memory.growth import _FILLED, _growth
 from probing.diagnosis.doctor.rules.piling import _RECORD
+from probing.diagnosis.leaks.report import report_of
 from tests.unit.memory.leak_samples import KEPT_GRAPH
 
 from .records import MIB, memory
@@ -41,3 +42,32 @@ def test_what_was_kept_in_a_watch_has_to_be_what_memory_grew_by(
     (sign,) = _growth(of, lambda _: (report, ""), lambda *_: None)
     assert sign.certainty == says
     assert (_FILLED in sign.evidence) == is_filled
+
+
+@pytest.mark.parametrize(
+    ("kept", "says", "words"),
+    [
+        (2 * MIB, "possible", "a collection with a limit is filling in replay.memory (dqn.py:3)"),
+        (MIB, "possible", "a collection with a limit is filling"),
+        (MIB // 2, "likely", "no tensor that is kept was seen"),  # something else is what grows
+    ],
+)
+def test_a_replay_memory_that_fills_is_named(kept: int, says: str, words: str) -> None:
+    """A queue with a limit ends to grow by itself, if it is what makes most of the growth."""
+    row = {
+        "path": "replay.memory", "place": "here", "holder": "container", "name": "tensors",
+        "category": "tensors", "bound": 100_000, "bytes_per_step": float(kept),
+        "tensors_per_step": 4.0, "shape": "[4,84,84]", "has_graph": False, "was_input": False,
+        "file": "/home/me/dqn.py", "lineno": 3,
+    }  # fmt: skip
+    looks = [
+        {"step": step, "category": "tensors", "bytes": 500 * MIB + step * kept,
+         "tensors": 100 + 4 * step, "modules": 1, "stale_gradients": None}
+        for step in range(9)
+    ]  # fmt: skip
+    report = report_of([row], looks, [])
+    of = memory(lambda step: 500 * MIB + 2 * step * MIB)
+    (sign,) = _growth(of, lambda _: (report, ""), lambda *_: None)
+    assert sign.certainty == says
+    assert words in sign.summary
+    assert ("its limit is 100,000 items" in sign.evidence) == (says == "possible")

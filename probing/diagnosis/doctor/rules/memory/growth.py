@@ -18,6 +18,7 @@ from ...not_looked_at import NotLookedAt
 from .standing import Standing, standing_graphs
 
 if TYPE_CHECKING:
+    from ....leaks.mistakes import Finding
     from ....leaks.report import LeakReport
 
 
@@ -86,6 +87,9 @@ def _growth(
     leaks = report.leaks if report is not None else ()
     name = series_words(trends[0].name, trends[0].device) if trends else SERIES[RESIDENT]
     trend = trends[0].trend if trends else resident
+    if trends and report is not None and not leaks and (queues := _queues(report, trend)):
+        yield _of_queues(name, trend, queues)
+        return
     standing = look(facts, trend) if not leaks else None
     is_seen = bool(leaks) or standing is not None
     if not is_seen and not trends:
@@ -101,7 +105,7 @@ def _growth(
         since_step=trend.first_step,
         evidence=(
             f"{name} has grown by {size(trend.rise)} since step {trend.first_step}",
-            *(_leak_words(report) if report is not None else ()),
+            *_leak_words(leaks),
             *((_FILLED,) if is_filled else ()),
             *((standing.evidence,) if standing is not None else (note,) if note else ()),
         ),
@@ -163,6 +167,30 @@ def _of_filled(trend: Trend, what: str) -> Sign:
     )
 
 
+def _queues(report: LeakReport, trend: Trend) -> tuple[Finding, ...]:
+    """The collections with a limit that are filling, where they make half of a growth."""
+    found = tuple(one for one in report.findings if one.mistake == "bounded")
+    sizes = sum(one.bytes_per_step or 0.0 for one in found)
+    return found if sizes >= _REST * trend.slope else ()
+
+
+def _of_queues(name: str, trend: Trend, queues: Sequence[Finding]) -> Sign:
+    """A growth that ends by itself, as that of a replay memory."""
+    limits = [row["bound"] for one in queues for row in one.rows if row["bound"] is not None]
+    return Sign(
+        certainty="possible",
+        summary=f"Memory grows: {size(trend.slope)} a step in {name};"
+        f" {TITLES[queues[0].mistake]}{_where(queues[0])}",
+        since_step=trend.first_step,
+        evidence=(
+            f"{name} has grown by {size(trend.rise)} since step {trend.first_step}",
+            *_leak_words(queues),
+            *(f"its limit is {limit:,} items" for limit in limits[:1]),
+        ),
+        fix="Nothing, if there is memory enough for it once it is full; else lower its limit.",
+    )
+
+
 def _fix(text: str) -> str:
     return text[:1].upper() + text[1:]
 
@@ -179,23 +207,22 @@ def _growth_words(
     if not leaks:
         seen = f"no tensor that is kept was seen in the {report.steps} steps that were watched"
         return f"{what}; {seen}"
-    return f"{what}; {TITLES[leaks[0].mistake]}{_where(report)}"
+    return f"{what}; {TITLES[leaks[0].mistake]}{_where(leaks[0])}"
 
 
-def _where(report: LeakReport | None) -> str:
-    rows = report.leaks[0].rows if report is not None else ()
-    row = next((row for row in rows if row["path"]), None)
+def _where(finding: Finding) -> str:
+    row = next((row for row in finding.rows if row["path"]), None)
     if row is None:
         return ""
     line = f" ({row['file'].rpartition('/')[2]}:{row['lineno']})" if row["lineno"] else ""
     return f" in {row['path']}{line}"
 
 
-def _leak_words(report: LeakReport) -> tuple[str, ...]:
+def _leak_words(findings: Sequence[Finding]) -> tuple[str, ...]:
     return tuple(
         f"{TITLES[one.mistake]}: "
         + (f"{size(one.bytes_per_step)} a step" if one.bytes_per_step else "seen in several steps")
-        for one in report.leaks[:3]
+        for one in findings[:3]
     )
 
 
@@ -322,7 +349,8 @@ RULES = (
         " resident set by 48 MiB, or by less where a watch of 8 to 64 steps sees what is kept,"
         " or a look at all tensors graphs of earlier steps that are half of it. Without that only"
         " possible below 256 MiB or a fifth: allocators keep some pieces; and where only pages of"
-        " mapped files come (`mapped_bytes`), or what was allocated before (`virtual_bytes`).",
+        " mapped files come (`mapped_bytes`), or what was allocated before (`virtual_bytes`); and"
+        " where a collection with a limit, such as a replay memory, makes half of it.",
         certainty="likely",
         gravity=48,
         fix="Watch more steps: what is kept now and then takes more of them.",
