@@ -96,6 +96,18 @@ CASES = (
         200, loss=after(100, _NOISE, lambda s: 1.1 ** (s - 100))),
         "evaluations": [{"step": s, "start_ns": s, "calls": 1} for s in range(200)]}),
         "likely"),  # each step is an epoch, with its validation
+    *(
+        Case("diverging", lambda every=every, each=each: facts({
+            "steps": steps(900, samples=64, loss=after(500, _NOISE, lambda s: 1.01 ** (s - 500))),
+            "evaluations": [{"step": s, "start_ns": s, "calls": 128, "samples": each * 128}
+                            for s in range(0, 900, every)]}),
+            says, None, words)
+        for every, each, says, words in (
+            (250, 8, "possible", "that of a policy grows, too"),  # its rollouts
+            (400, 8, "likely", ""),
+            (250, 64, "likely", ""),  # batches of a tensor of validation
+        )
+    ),
     Case("diverging", of_steps(loss=after(100, _NOISE, lambda s: min(30.0, 1.1 ** (s - 100)))),
          "possible"),  # a policy's, whose values have come to stand
     Case("loss-spike", of_steps(loss=after(150, _NOISE, lambda s: 9.0 if s == 150 else _NOISE(s))),

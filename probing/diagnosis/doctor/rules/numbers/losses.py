@@ -40,9 +40,11 @@ _STAYED, _UNSETTLED = 40, 100
 """A loss that has not come back in so many steps stays up."""
 _DIVERGED = 10.0
 _ASKED = (
-    "SELECT step FROM python.evaluations WHERE step >= {first} AND data_wait_s IS NULL"
-    " GROUP BY step HAVING sum(calls) > 1"
+    "SELECT step, sum(samples) / sum(calls) AS samples FROM python.evaluations"
+    " WHERE step >= {first} AND data_wait_s IS NULL GROUP BY step HAVING sum(calls) > 1"
 )
+_OFTEN, _FEWER = 3, 0.5
+"""Who collects what it trains on has so many phases of it; it then asks for fewer at once."""
 _STANDS = 1.1
 _POLICY = "that of a policy grows, too, with the rewards that it comes to expect"
 _TOO_GOOD = 0.05
@@ -158,8 +160,7 @@ def _diverging(facts: Facts) -> Iterator[Sign]:
     noise = _noise(losses[: place + 10])
     if now - best[place] < _SPIKE * noise:
         return
-    asked = facts.rows(_ASKED.format(first=steps.numbers[-FEW_STEPS]))
-    acts = 2 * len(asked) > FEW_STEPS or _stands(losses[place:])
+    acts = _acts(facts, steps) or _stands(losses[place:])
     yield Sign(
         certainty="possible" if acts else "likely",
         summary=f"The loss diverges: {figure(now)} now, {figure(best[place])} at step"
@@ -169,6 +170,21 @@ def _diverging(facts: Facts) -> Iterator[Sign]:
         evidence=(*rate_words(steps), *((_POLICY,) if acts else ())),
         fix=steadier(steps),
     )
+
+
+def _acts(facts: Facts, steps: Steps) -> bool:
+    """Whether models are asked for what to do: before most steps, or now and then for many.
+
+    What is asked now and then for as many samples as a step trains on evaluates: so it is where
+    batches are cut out of one tensor, without a loader.
+    """
+    asked = facts.rows(_ASKED.format(first=steps.numbers[0]))
+    if 2 * sum(row["step"] >= steps.numbers[-FEW_STEPS] for row in asked) > FEW_STEPS:
+        return True
+    given = steps.column("samples") / np.maximum(steps.column("micro_batches", missing=1.0), 1.0)
+    known = given[np.isfinite(given)]
+    most = _FEWER * float(np.median(known)) if len(known) else math.inf
+    return sum(row["samples"] is None or row["samples"] < most for row in asked) >= _OFTEN
 
 
 def _stands(losses: Floats) -> bool:
@@ -339,7 +355,8 @@ RULES = (
         evidence="`loss` of python.steps: ten times its best running median, 8 robust standard"
         " deviations above it, and above what it was at first. Only possible where it grows no"
         " more, or models are asked several times before most steps without gradients and without a"
-        " loader: so it is in reinforcement learning.",
+        f" loader, or before {_OFTEN} steps or more, of less than half of the samples that a step"
+        " has: so it is in reinforcement learning.",
         certainty="likely",
         gravity=80,
         fix=STEADIER,
