@@ -227,6 +227,19 @@ CASES = (
     Case("never-steps", lambda: facts({"steps": [*steps(90, micro_batches=2), OPEN_STEP],
          "micro_batches": [{"step": 90, "backward_s": 0.1, "start_ns": n} for n in range(100)]}),
          "likely", 90, "since step 89"),
+    *(
+        Case("never-steps", lambda modes=modes: facts({
+            "steps": [*steps(90, micro_batches=1), OPEN_STEP],
+            "micro_batches": [{"step": 90, "backward_s": 0.1}] * 100,
+            "torch_trace": trace(*({"step": 90, "training": modes[n % 2]} for n in range(100)),
+                                 {"step": 89, "training": True},
+                                 {"step": 90, "training": True, "stage": "backward"})}),
+            says, 90, words)
+        for modes, says, words in (
+            ((False, False), "possible", "made, in evaluation mode"),  # an attack on the model
+            ((True, False), "likely", "nothing is learned any more"),
+        )
+    ),
     Case("never-steps", lambda: facts({"steps": [*steps(90, micro_batches=64), OPEN_STEP],
          "micro_batches": [{"step": 90, "backward_s": 0.1, "start_ns": n} for n in range(70)]}),
          None),

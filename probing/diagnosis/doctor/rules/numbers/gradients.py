@@ -37,21 +37,10 @@ _TRAINS = ("backward_s", "gradients_s", "optimizer_s", "optimizer")
 """What a step has one of where something is trained."""
 _VANISHED = 1e-7
 _VANISHING_PART = 0.25
-_NO_STEPS = 64
-_FAR_MORE = 8
 _LEFT_TIMES = 2
 _OWN_ZERO = (
     "Call zero_grad() of their optimizer right before their own backward pass, not behind its step;"
     " or freeze them (requires_grad_(False)) in the pass for the other one."
-)
-_PASSES_OF = (
-    "SELECT count(*) AS number FROM python.micro_batches WHERE step = {step}"
-    " AND backward_s IS NOT NULL"
-)
-_PASSES_AND_STEPS = (
-    "SELECT (SELECT count(*) FROM python.micro_batches WHERE backward_s IS NOT NULL) AS passes,"
-    " (SELECT count(*) FROM python.steps WHERE duration IS NOT NULL) AS steps,"
-    " (SELECT count(*) FROM python.optimizer_steps) AS optimizer_steps"
 )
 _OF_THE_TIME = 0.25
 """What part of the time that is left the wait for these steps may take, if somebody gave more."""
@@ -249,49 +238,6 @@ def _whose(older: Sequence[str], found: Mapping[str, Any]) -> str:
     return f"The gradients of {', '.join(named[:MOST_NAMED])}{more}"
 
 
-def _never_steps(facts: Facts) -> Iterator[Sign]:
-    """Backward passes are made, and no optimizer steps."""
-    if len(facts.steps):  # also steps that a script makes by hand end
-        yield from _steps_no_more(facts)
-        return
-    found = facts.rows(_PASSES_AND_STEPS)[0]  # of one moment: the first step may come any time
-    number = found["passes"]
-    if number < _NO_STEPS or found["steps"] or found["optimizer_steps"]:
-        return
-    scaled = facts.steps.open and facts.steps.open["amp_scale"]
-    yield Sign(
-        certainty="likely",
-        summary=f"{number} backward passes have been made, and no optimizer has stepped: nothing is"
-        " learned, or the script updates its parameters by itself, which was not seen",
-        since_step=0,
-        evidence=(
-            "no step of an optimizer is on record",
-            *(("a scaler is in use",) if scaled else ()),
-        ),
-        weight=1.0,
-    )
-
-
-def _steps_no_more(facts: Facts) -> Iterator[Sign]:
-    """Backward passes are made, and no optimizer steps any more."""
-    open_step = facts.steps.open
-    if open_step is None or not facts.is_alive:
-        return
-    rows = facts.rows(_PASSES_OF.format(step=open_step["step"]))
-    most = float(np.nanmax(facts.steps.column("micro_batches", missing=1.0)))
-    number = rows[0]["number"]
-    if number < _NO_STEPS or number < _FAR_MORE * most:
-        return
-    yield Sign(
-        certainty="likely",
-        summary=f"No optimizer has stepped since step {facts.steps.numbers[-1]}, though {number}"
-        " backward passes have been made: nothing is learned any more",
-        since_step=open_step["step"],
-        evidence=(f"no step before had more than {most:.0f} backward passes",),
-        weight=1.0,
-    )
-
-
 def _exploding(facts: Facts) -> Iterator[Sign]:
     """The gradients are far larger than they were."""
     steps = newest_training(facts).settled()
@@ -368,21 +314,6 @@ RULES = (
         next="probing ENDPOINT gradients --steps 3",
         look=_not_zeroed,
         cost_s=SAMPLING_S,
-    ),
-    Rule(
-        name="never-steps",
-        group="numbers",
-        subject="optimizer",
-        symptom="The loss does not fall at all.",
-        evidence=f"python.micro_batches: {_NO_STEPS} backward passes, and no step of an optimizer"
-        f" on record, or {_FAR_MORE} times as many since the last one as any step had. Accumulation"
-        " over that many is rare.",
-        certainty="likely",
-        gravity=78,
-        fix="Look at the condition under which optimizer.step() is called. A script that updates"
-        " its parameters by itself can call probing.step() behind that.",
-        next='probing ENDPOINT query "SELECT count(*) FROM python.micro_batches"',
-        look=_never_steps,
     ),
     Rule(
         name="exploding-gradients",

@@ -25,6 +25,24 @@ from .rates import (
     tiny_rate,
 )
 
+_NO_STEPS = 64
+_FAR_MORE = 8
+_PASSES_OF = (
+    "SELECT count(*) AS number FROM python.micro_batches WHERE step = {step}"
+    " AND backward_s IS NOT NULL"
+)
+_PASSES_AND_STEPS = (
+    "SELECT (SELECT count(*) FROM python.micro_batches WHERE backward_s IS NOT NULL) AS passes,"
+    " (SELECT count(*) FROM python.steps WHERE duration IS NOT NULL) AS steps,"
+    " (SELECT count(*) FROM python.optimizer_steps) AS optimizer_steps"
+)
+_MODES = (
+    "SELECT bool_or(training) AS trains FROM python.torch_trace"
+    " WHERE step >= {step} AND stage = 'forward' AND depth = 0"
+)
+_GRADIENTS_ONLY = (
+    "so it is where gradients are only looked at: an attack on the model, EWC, influence, Grad-CAM"
+)
 _LEAST = 2 * WINDOW
 _PIECE = 20
 _LOSSES = (
@@ -143,6 +161,61 @@ def _too_high(facts: Facts) -> Iterator[Sign]:
     )
 
 
+def _never_steps(facts: Facts) -> Iterator[Sign]:
+    """Backward passes are made, and no optimizer steps."""
+    if len(facts.steps):  # also steps that a script makes by hand end
+        yield from _steps_no_more(facts)
+        return
+    found = facts.rows(_PASSES_AND_STEPS)[0]  # of one moment: the first step may come any time
+    number = found["passes"]
+    if number < _NO_STEPS or found["steps"] or found["optimizer_steps"]:
+        return
+    scaled = facts.steps.open and facts.steps.open["amp_scale"]
+    yield Sign(
+        certainty="likely",
+        summary=f"{number} backward passes have been made, and no optimizer has stepped: nothing is"
+        " learned, or the script updates its parameters by itself, which was not seen",
+        since_step=0,
+        evidence=(
+            "no step of an optimizer is on record",
+            *(("a scaler is in use",) if scaled else ()),
+        ),
+        weight=1.0,
+    )
+
+
+def _steps_no_more(facts: Facts) -> Iterator[Sign]:
+    """Backward passes are made, and no optimizer steps any more."""
+    open_step = facts.steps.open
+    if open_step is None or not facts.is_alive:
+        return
+    rows = facts.rows(_PASSES_OF.format(step=open_step["step"]))
+    most = float(np.nanmax(facts.steps.column("micro_batches", missing=1.0)))
+    number = rows[0]["number"]
+    if number < _NO_STEPS or number < _FAR_MORE * most:
+        return
+    evaluates = _evaluates(facts, open_step["step"])
+    yield Sign(
+        certainty="possible" if evaluates else "likely",
+        summary=f"No optimizer has stepped since step {facts.steps.numbers[-1]}, though {number}"
+        " backward passes have been made"
+        + (", in evaluation mode" if evaluates else ": nothing is learned any more"),
+        since_step=open_step["step"],
+        evidence=(
+            f"no step before had more than {most:.0f} backward passes",
+            *((_GRADIENTS_ONLY,) if evaluates else ()),
+        ),
+        weight=1.0,
+        fix="Nothing, if these passes are not there to train." if evaluates else "",
+    )
+
+
+def _evaluates(facts: Facts, step: int) -> bool:
+    """Whether all models that are called since a step began are in evaluation mode."""
+    found = facts.rows(_MODES.format(step=step))
+    return bool(found) and found[0]["trains"] is False
+
+
 RULES = (
     Rule(
         name="loss-flat",
@@ -177,5 +250,21 @@ RULES = (
         next=LOSS_QUERY,
         asks=(TRAINED,),
         look=_too_high,
+    ),
+    Rule(
+        name="never-steps",
+        group="numbers",
+        subject="optimizer",
+        symptom="The loss does not fall at all.",
+        evidence=f"python.micro_batches: {_NO_STEPS} backward passes, and no step of an optimizer"
+        f" on record, or {_FAR_MORE} times as many since the last one as any step had. Accumulation"
+        " over that many is rare. Only possible where all calls of models since the last one were"
+        " in evaluation mode.",
+        certainty="likely",
+        gravity=78,
+        fix="Look at the condition under which optimizer.step() is called. A script that updates"
+        " its parameters by itself can call probing.step() behind that.",
+        next='probing ENDPOINT query "SELECT count(*) FROM python.micro_batches"',
+        look=_never_steps,
     ),
 )
