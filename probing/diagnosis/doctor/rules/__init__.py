@@ -9,8 +9,9 @@ from __future__ import annotations
 from ..findings import Rule
 from . import data, device, failing, machine, piling, setup, shares, speed, stops
 from .memory import frozen, growth, workers
-from .numbers import gradients, learning, losses, modes, parameters, unlearned, updates, warned
+from .numbers import gradients, learning, losses, modes, unlearned, updates, warned
 from .pace import long_steps, own_code, piled_hooks, waiting_calls
+from .trained import parameters, wrappers
 
 RULES: tuple[Rule, ...] = tuple(
     rule
@@ -24,6 +25,7 @@ RULES: tuple[Rule, ...] = tuple(
         updates,
         warned,
         parameters,
+        wrappers,
         modes,
         data,
         growth,
