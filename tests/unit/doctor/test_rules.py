@@ -56,6 +56,7 @@ from .records import (
     waits,
     warned,
 )
+from .trained_cases import UNTRAINED
 
 pytestmark = pytest.mark.anypython
 
@@ -189,10 +190,7 @@ CASES = (
     Case("exploding-gradients", of_steps(grad_norm=after(185, 1.0, 500.0)), "likely", 190),
     Case("exploding-gradients", of_steps(grad_norm=_NOISE), None),
     # numbers: parameters and modes
-    Case("no-optimizer", parameters({"optimizers": 0, "optimizer": None, "has_state": None}),
-         "likely", None, "first.weight"),
-    Case("no-optimizer", parameters({"optimizers": 0, "optimizer": None, "has_state": None,
-         "parameter": "experts[0].up.weight"}), "likely", None, "experts[0].up.weight"),
+    *UNTRAINED,
     Case("no-optimizer", parameters({"optimizers": 0, "has_gradient": False, "model": "teacher"}),
          None),
     Case("no-optimizer", parameters({"optimizers": 0, "optimizer": None, "version": 1},

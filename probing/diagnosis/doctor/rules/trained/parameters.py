@@ -47,6 +47,9 @@ def _no_optimizer(facts: Facts) -> Iterator[Sign]:
     if not any(row["model"] in trained for row in found):
         yield from _of_others(facts, rows, found)
         return
+    found = [row for row in found if _is_as_made(row)]
+    if not found:
+        return  # changed by hand, as a Lagrange multiplier is
     total = sum(row["numel"] or 0 for row in found)
     yield Sign(
         certainty="likely",
@@ -65,7 +68,7 @@ def _of_others(facts: Facts, rows: Sequence[Row], found: Sequence[Row]) -> Itera
     own = [row for row in rows if row["optimizers"]]
     steps = facts.steps
     is_unused = all(not row["has_gradient"] and not row["has_state"] for row in own)
-    is_unchanged = all((row["version"] or 0) <= _NEVER for row in found)
+    is_unchanged = all(map(_is_as_made, found))
     if not is_unused or not is_unchanged or any(row["model"] for row in own):
         return
     if len(steps) < _MANY_STEPS or steps.rows[-1]["optimizer"] is None:
@@ -166,6 +169,11 @@ def _of_experts(found: Sequence[Row]) -> Sign:
     )
 
 
+def _is_as_made(row: Row) -> bool:
+    """Whether nothing has changed a parameter since it was made, as far as that is counted."""
+    return (row["version"] or 0) <= _NEVER
+
+
 def optimizers_of(row: Row) -> set[str]:
     """The names of those that have a parameter."""
     return set((row["optimizer"] or "").split(", "))
@@ -194,9 +202,11 @@ RULES = (
         group="numbers",
         subject="parameters",
         symptom="A part of the model stays as it was made.",
-        evidence="python.parameters: trainable, with a gradient, in no optimizer, in a model of"
+        evidence="python.parameters: trainable, with a gradient, in no optimizer, not changed since"
+        " it was made, in a model of"
         " which an optimizer trains other parts, or none: then what optimizers have gets"
-        f" none, after {_MANY_STEPS} steps. A frozen or averaged copy has no gradients.",
+        f" none, after {_MANY_STEPS} steps. A frozen or averaged copy has no gradients; what the"
+        " script changes by itself, as a Lagrange multiplier, has another `version`.",
         certainty="likely",
         gravity=70,
         fix="Make the optimizer after the model is complete, or add_param_group what was replaced.",
