@@ -56,7 +56,7 @@ from .records import (
     waits,
     warned,
 )
-from .trained_cases import UNTRAINED
+from .trained_cases import IN_TURN, UNTRAINED
 
 pytestmark = pytest.mark.anypython
 
@@ -191,6 +191,7 @@ CASES = (
     Case("exploding-gradients", of_steps(grad_norm=_NOISE), None),
     # numbers: parameters and modes
     *UNTRAINED,
+    *IN_TURN,
     Case("no-optimizer", parameters({"optimizers": 0, "has_gradient": False, "model": "teacher"}),
          None),
     Case("no-optimizer", parameters({"optimizers": 0, "optimizer": None, "version": 1},

@@ -8,6 +8,7 @@ count of changes tell of all steps.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -23,8 +24,10 @@ _CALLED = "SELECT DISTINCT model, module FROM python.torch_trace WHERE stage = '
 _NEVER = 8
 """Parameters are changed in place so many times while they are made."""
 _STEPPING = (
-    "SELECT optimizer, max(optimizers) AS number FROM"
-    " (FROM python.optimizer_steps ORDER BY seq DESC LIMIT 64) GROUP BY ALL"
+    "SELECT step, optimizer, optimizers AS number, (SELECT count(*) FROM python.micro_batches b"
+    " WHERE b.step = o.step AND backward_s IS NOT NULL"
+    " AND b.start_ns + b.duration_ns <= o.start_ns) AS passes"
+    " FROM (FROM python.optimizer_steps ORDER BY seq DESC LIMIT 64) o"
 )
 """One that trains first, and then another, are no two that change the same."""
 _OF_A_LIST = (
@@ -86,20 +89,35 @@ def _of_others(facts: Facts, rows: Sequence[Row], found: Sequence[Row]) -> Itera
 
 
 def _two_optimizers(facts: Facts) -> Iterator[Sign]:
+    """Parameters are stepped by several optimizers."""
     found = [row for row in facts.live("parameters") if row["optimizers"] > 1 and row["trainable"]]
     newest = facts.rows(_STEPPING)
-    if newest and all(row["number"] == 1 for row in newest):  # else one row may be of several
+    is_told = bool(newest) and all(row["number"] == 1 for row in newest)  # else a row is of several
+    if is_told:
         stepping = {row["optimizer"] for row in newest}
         found = [row for row in found if len(stepping & optimizers_of(row)) > 1]
     if not found:
         return
+    in_turn = is_told and not any(_share_a_pass(newest, optimizers_of(row)) for row in found)
     yield Sign(
-        certainty="likely",
+        certainty="possible" if in_turn else "likely",
         summary=f"{len(found)} parameters are in several optimizers ({found[0]['optimizer']}), each"
         f" of which changes them: {_names(found)}",
-        evidence=(f"{sum(row['numel'] or 0 for row in found):,} numbers",),
+        evidence=(
+            f"{sum(row['numel'] or 0 for row in found):,} numbers",
+            *(("each steps after a backward pass of its own, as of a loss of its own",) * in_turn),
+        ),
         weight=0.6,
+        fix="Nothing, if each is meant to train them by its own loss." if in_turn else "",
     )
+
+
+def _share_a_pass(newest: Sequence[Row], optimizers: set[str]) -> bool:
+    """Whether two of these optimizers step in one step without a backward pass between them."""
+    stepped = Counter(
+        (row["step"], row["passes"]) for row in newest if row["optimizer"] in optimizers
+    )
+    return max(stepped.values(), default=0) > 1
 
 
 def _never_trained(facts: Facts) -> Iterator[Sign]:
@@ -219,7 +237,9 @@ RULES = (
         group="numbers",
         subject="parameters",
         symptom="A shared part of a model is changed twice in each step.",
-        evidence="python.parameters: in more than one optimizer.",
+        evidence="python.parameters: in more than one optimizer; python.optimizer_steps and"
+        " python.micro_batches: two of those step behind one backward pass. Only possible where"
+        " each has a pass of its own before its step, as of a loss of its own.",
         certainty="likely",
         gravity=62,
         fix="Give shared parameters to one optimizer, or make one optimizer with several groups.",
