@@ -56,7 +56,7 @@ from .records import (
     waits,
     warned,
 )
-from .trained_cases import IN_TURN, UNTRAINED
+from .trained_cases import IN_TURN, UNCALLED, UNTRAINED
 
 pytestmark = pytest.mark.anypython
 
@@ -192,6 +192,7 @@ CASES = (
     # numbers: parameters and modes
     *UNTRAINED,
     *IN_TURN,
+    *UNCALLED,
     Case("no-optimizer", parameters({"optimizers": 0, "has_gradient": False, "model": "teacher"}),
          None),
     Case("no-optimizer", parameters({"optimizers": 0, "optimizer": None, "version": 1},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .made import Facts, facts, steps
-from .records import Case, parameters
+from .records import Case, parameters, trace
 
 _NONE = {"optimizers": 0, "optimizer": None, "has_state": None}
 
@@ -44,3 +44,32 @@ IN_TURN = (
     Case("two-optimizers", lambda: shared("| gen | other info"), "possible"),  # InfoGAN
     Case("two-optimizers", lambda: shared("| gen | other | info aux"), "possible"),  # SAC-AE
 )
+
+
+def uncalled(*modules: str, never: tuple[str, ...] = ("bert.pooler.dense.weight",)) -> Facts:
+    """A model of which some modules are called, and some parameters have never had a gradient."""
+    base = {"model": "model", "root": "Net", "numel": 9, "trainable": True, "optimizers": 1,
+            "optimizer": "opt"}  # fmt: skip
+    learned = ("bert.layer.0.up.weight", "bert.layer.1.up.weight", "head.weight")
+    rows = [
+        {**base, "parameter": name, "has_gradient": is_learned, "has_state": is_learned,
+         "version": 60 if is_learned else 1}
+        for is_learned, names in ((True, learned), (False, never)) for name in names
+    ]  # fmt: skip
+    calls = trace(*({"step": 5, "module": module} for module in ("", *modules)))
+    return facts({"steps": steps(60), "torch_trace": calls}, {"parameters": rows})
+
+
+_INSIDE = ("bert", "bert.layer.0", "bert.layer.0.up", "head")
+UNCALLED = (
+    Case("never-a-gradient", lambda: uncalled(*_INSIDE), "possible", None,
+         "bert.pooler is never called"),
+    Case("never-a-gradient", lambda: uncalled(*_INSIDE, never=("extra.weight",)), "possible", None,
+         "extra is never called"),
+    Case("never-a-gradient", lambda: uncalled(*_INSIDE, "bert.pooler"), "likely"),  # compiled
+    Case("never-a-gradient", uncalled, "likely"),  # all of it is
+    Case("never-a-gradient", lambda: uncalled("bert", "head"), "likely"),  # one part of it is
+    Case("never-a-gradient", lambda: uncalled(  # a layer that is cut off, and one that is not used
+        *_INSIDE, "first", never=("bert.pooler.weight", "first.weight")), "likely", None,
+        "learn: first.weight"),
+)  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set as AbstractSet
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from ...facts import Facts
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from ..numbers.gradients import Row, listed
+
+Calls = AbstractSet[tuple[str, str]]
+"""Models, and modules of them that were called."""
 
 _MANY_STEPS = 40
 _LISTED = re.compile(r"\.\d+\b")
@@ -141,11 +144,14 @@ def _never_trained(facts: Facts) -> Iterator[Sign]:
     found = [row for row in found if not row["has_gradient"]]
     if not found:
         return
-    idle = _uncalled(facts, found)
-    if len(idle) == len(found):
-        yield _of_experts(found)
-        return
+    called = {(row["model"], row["module"]) for row in facts.rows(_CALLED)}
+    idle = _uncalled(called, found)
     found = [row for row in found if row not in idle]
+    tops = [_never_called(called, row) for row in found]
+    if all(tops):
+        yield _of_unused(found, tops) if found else _of_experts(idle)
+        return
+    found = [row for row, top in zip(found, tops, strict=True) if not top]
     yield Sign(
         certainty="likely",
         summary=f"{len(found)} parameters are in an optimizer and have never had a gradient, so"
@@ -160,9 +166,8 @@ def _never_trained(facts: Facts) -> Iterator[Sign]:
     )
 
 
-def _uncalled(facts: Facts, found: Sequence[Row]) -> list[Row]:
+def _uncalled(called: Calls, found: Sequence[Row]) -> list[Row]:
     """Those of a module that is never called, though another of its list is: an expert's."""
-    called = {(row["model"], row["module"]) for row in facts.rows(_CALLED)}
     in_lists = {(model, _LISTED.sub(".*", module)) for model, module in called}
     return [
         row
@@ -184,6 +189,36 @@ def _of_experts(found: Sequence[Row]) -> Sign:
         ),
         weight=0.3,
         fix="Nothing, if they come to be chosen; else balance the router's load, or call them.",
+    )
+
+
+def _never_called(called: Calls, row: Row) -> str:
+    """The module around a parameter of which nothing is called, though something beside it is.
+
+    Empty where there is none. What torch.compile or a function has made of a module's inside is
+    not called either, but then nothing beside it is.
+    """
+    names = row["parameter"].split(".")[:-1]
+    own = [module for model, module in called if model == row["model"] and module]
+    for depth in range(1, len(names) + 1):
+        top, around = ".".join(names[:depth]), "".join(f"{name}." for name in names[: depth - 1])
+        if not any(f"{module}.".startswith(f"{top}.") for module in own):
+            return top if any(module.startswith(around) for module in own) else ""
+    return ""
+
+
+def _of_unused(found: Sequence[Row], tops: Sequence[str]) -> Sign:
+    modules = sorted(set(tops))
+    is_one = len(modules) == 1
+    return Sign(
+        certainty="possible",
+        summary=f"{len(found)} parameters are in an optimizer and have never had a gradient:"
+        f" {_names(found)}; {listed(modules)} {'is' if is_one else 'are'} never called",
+        evidence=(f"no call of {listed(modules)} is on record, and calls beside it are",),
+        weight=0.3,
+        fix=f"Call {'it' if is_one else 'them'} in forward, if that was forgotten; else freeze"
+        f" {'it' if is_one else 'them'}. Where only the weights are used there, look for a detach()"
+        " or a no_grad behind them.",
     )
 
 
@@ -253,8 +288,8 @@ RULES = (
         symptom="A part of the model does not learn, though it is to be trained.",
         evidence=f"python.parameters after {_MANY_STEPS} steps: torch counts no change of them, and"
         " many of the others; an optimizer that keeps state keeps none for them. Only possible of"
-        " modules that were never called while others of their list were, as experts are that"
-        " nothing is routed to.",
+        " modules that were never called while others beside them were: experts that nothing is"
+        " routed to, a pooler that is not used, or a layer that was forgotten.",
         certainty="likely",
         gravity=68,
         fix="Look for a detach(), a no_grad, an argmax or a call of .item() or .numpy() between"
