@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -155,10 +155,12 @@ def evaluated(
     trained_root: str = "Root",
     off_calls: int = 0,
     module: Mapping[str, Any] | None = None,
+    given: Sequence[int] = (),
 ) -> Facts:
     """An evaluation of a model.
 
     Args:
+        given: The loaders of its batches, one after the other; 0 is the one that is trained on.
         trained_root: The class of the model that is trained.
         off_calls: So many calls more are in evaluation mode.
         module: What else there is to say of its module.
@@ -174,8 +176,12 @@ def evaluated(
             {"model": model, "class": "BatchNorm2d" if norm else "Dropout", **(module or {})}
         ],
     }
-    made = {"steps": steps(40), "evaluations": [evaluation], "torch_trace": trace(*calls)}
-    return facts(made, live)
+    fed = [(5_100 + n, number) for n, number in enumerate(given)]
+    fed += [(9_000 + n, 0) for n in range(9)]
+    record = {"steps": steps(40), "evaluations": [evaluation], "torch_trace": trace(*calls),
+              "batches": [{"start_ns": start, "loader": number, "batch": n, "duration": 1e-9}
+                          for n, (start, number) in enumerate(fed)]}  # fmt: skip
+    return facts(record, live)
 
 
 def normed(*bad: int | None) -> Facts:

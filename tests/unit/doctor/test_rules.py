@@ -299,6 +299,13 @@ CASES = (
     Case("training-mode", lambda: evaluated(training=True, model="teacher", trained_root="Student"),
          None),
     Case("training-mode", lambda: evaluated(training=False), None),
+    Case("training-mode", lambda: evaluated(training=True, given=[0] * 9), "possible", 20,
+         "the training's own data"),  # PreciseBN
+    Case("training-mode", lambda: evaluated(training=True, given=[0] * 9 + [1] * 5, off_calls=5),
+         "possible", 20),  # and then a validation
+    Case("training-mode", lambda: evaluated(training=True, given=[1] * 9), "likely", 20,
+         "the evaluation's data"),
+    Case("training-mode", lambda: evaluated(training=True, given=[0] * 8 + [1]), "likely", 20),
     Case("bad-statistics", lambda: normed(3, 0), "certain", None, "of norm.0 (BatchNorm2d) in net"),
     Case("bad-statistics", lambda: normed(0, None), None),
     Case("bad-statistics", lambda: facts({}, {"modules": [{"model": "net"}]}), None),  # older agent

@@ -24,12 +24,30 @@ _EVALUATED = (
 )
 _FIRST_CALLS = 0.25
 """The first call of an evaluation is not yet known for one: so few may be outside of them."""
+_FED_BY = (
+    "WITH fed AS (SELECT loader, start_ns, EXISTS (FROM python.evaluations e WHERE b.start_ns"
+    " BETWEEN e.start_ns AND e.start_ns + e.duration_ns) AS inside FROM python.batches b"
+    " WHERE duration IS NOT NULL AND exhausted IS NOT TRUE), trained AS (SELECT loader FROM fed"
+    " WHERE NOT inside GROUP BY loader"
+    " HAVING count(*) > 0.25 * (SELECT count(*) FROM fed WHERE NOT inside)),"
+    " called AS (SELECT t.model, t.start_ns, e.start_ns AS begin FROM python.torch_trace t JOIN"
+    " python.evaluations e ON t.start_ns BETWEEN e.start_ns AND e.start_ns + e.duration_ns"
+    " WHERE t.depth = 0 AND t.stage = 'forward' AND t.training),"
+    " given AS (SELECT model, CASE WHEN f.start_ns >= begin THEN loader END AS loader"
+    " FROM called c ASOF LEFT JOIN fed f ON c.start_ns >= f.start_ns)"
+    " SELECT model, count(*) FILTER (loader IN (SELECT loader FROM trained)) AS own,"
+    " count(*) FILTER (loader NOT IN (SELECT loader FROM trained)) AS others FROM given"
+    " GROUP BY model"
+)
+"""By model: its calls in training mode in evaluations, with batches of a loader that is trained on,
+or of another one."""
 _ON_DEVICE = "torch device"
 _WATCH_S, _MOST_LOOKS = 1.5, 32
 """So long, and so often, are random states looked at."""
 _MOST_PARTS = 3
 """More frozen parts are the blocks of a model that adapters are trained in."""
 _FROZEN = "Frozen"  # of torchvision, and of those that have copied it
+_AS_MEANT = "as update_bn of torch.optim.swa_utils and PreciseBN do"
 _WITH_MODES = ("BatchNorm", "Dropout", "InstanceNorm")
 
 
@@ -199,18 +217,28 @@ def _training_mode(facts: Facts) -> Iterator[Sign]:
         if not classes:
             continue
         norm = any("BatchNorm" in name for name in classes)
+        is_own = norm and not is_copy and _is_given_own(facts, row)
+        data = "the training's own data" if is_own else "the evaluation's data"
         yield Sign(
-            certainty="likely" if norm and not is_copy else "possible",
+            certainty="likely" if norm and not (is_copy or is_own) else "possible",
             summary=f"{row['model']} is in training mode while it is evaluated: {listed(classes)}"
-            " behave as in training"
-            + (", and learn the statistics of the evaluation's data" if norm else ""),
+            " behave as in training" + (f", and learn the statistics of {data}" if norm else ""),
             since_step=row["step"],
             evidence=(
                 f"{row['calls']} calls of {row['all_calls']} in evaluations are in training mode",
                 *(("no optimizer trains it: it is a copy of one that is trained",) * is_copy),
+                *((f"their batches are of the loader that is trained on, {_AS_MEANT}",) * is_own),
             ),
             weight=0.6,
+            fix="Nothing, if that makes the statistics anew." if is_own else "",
         )
+
+
+def _is_given_own(facts: Facts, evaluated: Row) -> bool:
+    """Whether a model is given batches of the training's loader in evaluations in training mode."""
+    rows = [row for row in facts.rows(_FED_BY) if row["model"] == evaluated["model"]]
+    own, others = (sum(row[name] for row in rows) for name in ("own", "others"))
+    return own >= (1 - _FIRST_CALLS) * evaluated["calls"] and not others
 
 
 def _frozen_parts(facts: Facts) -> Iterator[Sign]:
@@ -296,8 +324,10 @@ RULES = (
         subject="modes",
         symptom="Evaluations are worse than they should be, and differ from run to run.",
         evidence="`training` of python.torch_trace within python.evaluations, for models that an"
-        " optimizer trains; likely with batch norm, which then learns from the evaluation's data."
-        " Possible for a copy of such a model that is called in evaluations only, and always so.",
+        " optimizer trains; likely with batch norm, which then learns from the evaluation's data,"
+        " and only possible where python.batches has it given those of the loader that is trained"
+        " on, as by what makes the statistics anew (update_bn, PreciseBN). Possible for a copy of"
+        " such a model that is called in evaluations only, and always so.",
         certainty="likely",
         gravity=61,
         fix="Call model.eval() before an evaluation, and model.train() after it.",
