@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .....units import size
-from ....leaks.history import HISTORY, MIB, Row, private_trend, series_of, virtual_trend
+from ....leaks.history import HISTORY, MIB, Row, Series, private_trend, series_of, virtual_trend
 from ....leaks.series import Point, Trend, classify
 from ....leaks.words import RESIDENT, SERIES, TITLES, series_words
 from ....memory.leaking import find_leaks
@@ -83,16 +83,15 @@ def _growth(
     resident = _resident(rows)
     if not trends and not resident.grows:
         return
+    name, trend = _named(trends[0]) if trends else (SERIES[RESIDENT], resident)
     report, note = watch(facts)
-    leaks = report.leaks if report is not None else ()
-    name = series_words(trends[0].name, trends[0].device) if trends else SERIES[RESIDENT]
-    trend = trends[0].trend if trends else resident
-    if trends and report is not None and not leaks and (queues := _queues(report, trend)):
+    leaks, queues = (report.leaks, _queues(report, trend)) if report is not None else ((), ())
+    if trends and queues and not leaks:
         yield _of_queues(name, trend, queues)
         return
     standing = look(facts, trend) if not leaks else None
     is_seen = bool(leaks) or standing is not None
-    if not is_seen and not trends:
+    if not (is_seen or trends):
         return
     if not is_seen and name == SERIES[RESIDENT] and (what := _filled(facts, rows, trend)):
         yield _of_filled(trend, what)
@@ -105,13 +104,16 @@ def _growth(
         since_step=trend.first_step,
         evidence=(
             f"{name} has grown by {size(trend.rise)} since step {trend.first_step}",
-            *_leak_words(leaks),
-            *((_FILLED,) if is_filled else ()),
-            *((standing.evidence,) if standing is not None else (note,) if note else ()),
+            *(*_leak_words(leaks), *((_FILLED,) * is_filled)),
+            *((standing.evidence,) if standing is not None else (note,) * bool(note)),
         ),
-        weight=1.0 if is_sure else 0.0,
+        weight=float(is_sure),
         fix=_fix(leaks[0].instead + "." if leaks else standing.fix if standing else ""),
     )
+
+
+def _named(one: Series) -> tuple[str, Trend]:
+    return series_words(one.name, one.device), one.trend
 
 
 def _resident(rows: Sequence[Row]) -> Trend:

@@ -184,7 +184,8 @@ def _acts(facts: Facts, steps: Steps) -> bool:
     given = steps.column("samples") / np.maximum(steps.column("micro_batches", missing=1.0), 1.0)
     known = given[np.isfinite(given)]
     most = _FEWER * float(np.median(known)) if len(known) else math.inf
-    return sum(row["samples"] is None or row["samples"] < most for row in asked) >= _OFTEN
+    fewer = [row for row in asked if row["samples"] is None or row["samples"] < most]
+    return len(fewer) >= _OFTEN
 
 
 def _stands(losses: Floats) -> bool:
