@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -197,8 +197,8 @@ class Cell(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(()))
 
-    def forward(self, inputs: Any = (), state: Any = ()) -> Tensor:
-        (found,) = (*inputs, *state)
+    def forward(self, inputs: Sequence[Any] = (), state: Sequence[Any] = ()) -> Tensor:
+        found = [*inputs, *state][0]
         return torch.stack([*found]).sum(0) * self.weight
 
 

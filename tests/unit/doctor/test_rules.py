@@ -98,7 +98,7 @@ CASES = (
         "evaluations": [{"step": s, "start_ns": s, "calls": 1} for s in range(200)]}),
         "likely"),  # each step is an epoch, with its validation
     *(
-        Case("diverging", lambda every=every, each=each: facts({
+        Case("diverging", lambda every=every, each=each: facts({  # type: ignore[misc]
             "steps": steps(900, samples=64, loss=after(500, _NOISE, lambda s: 1.01 ** (s - 500))),
             "evaluations": [{"step": s, "start_ns": s, "calls": 128, "samples": each * 128}
                             for s in range(0, 900, every)]}),
@@ -228,7 +228,7 @@ CASES = (
          "micro_batches": [{"step": 90, "backward_s": 0.1, "start_ns": n} for n in range(100)]}),
          "likely", 90, "since step 89"),
     *(
-        Case("never-steps", lambda modes=modes: facts({
+        Case("never-steps", lambda modes=modes: facts({  # type: ignore[misc]
             "steps": [*steps(90, micro_batches=1), OPEN_STEP],
             "micro_batches": [{"step": 90, "backward_s": 0.1}] * 100,
             "torch_trace": trace(*({"step": 90, "training": modes[n % 2]} for n in range(100)),

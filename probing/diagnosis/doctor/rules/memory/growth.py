@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .....units import size
-from ....leaks.history import HISTORY, MIB, Row, Series, private_trend, series_of, virtual_trend
+from ....leaks.history import HISTORY, MIB, Row, private_trend, series_of, virtual_trend
 from ....leaks.series import Point, Trend, classify
 from ....leaks.words import RESIDENT, SERIES, TITLES, series_words
 from ....memory.leaking import find_leaks
@@ -80,18 +80,18 @@ def _growth(
     if len(rows) < 2:
         raise NotLookedAt("no step has a row in python.memory")
     trends = [one for one in series_of(rows) if one.trend.grows]
-    resident = _resident(rows)
-    if not trends and not resident.grows:
+    trend = trends[0].trend if trends else _resident(rows)
+    if not trend.grows:
         return
-    name, trend = _named(trends[0]) if trends else (SERIES[RESIDENT], resident)
     report, note = watch(facts)
-    leaks, queues = (report.leaks, _queues(report, trend)) if report is not None else ((), ())
-    if trends and queues and not leaks:
+    leaks = report.leaks if report is not None else ()
+    name = series_words(trends[0].name, trends[0].device) if trends else SERIES[RESIDENT]
+    if trends and report is not None and not leaks and (queues := _queues(report, trend)):
         yield _of_queues(name, trend, queues)
         return
     standing = look(facts, trend) if not leaks else None
     is_seen = bool(leaks) or standing is not None
-    if not (is_seen or trends):
+    if not is_seen and not trends:
         return
     if not is_seen and name == SERIES[RESIDENT] and (what := _filled(facts, rows, trend)):
         yield _of_filled(trend, what)
@@ -104,16 +104,13 @@ def _growth(
         since_step=trend.first_step,
         evidence=(
             f"{name} has grown by {size(trend.rise)} since step {trend.first_step}",
-            *(*_leak_words(leaks), *((_FILLED,) * is_filled)),
-            *((standing.evidence,) if standing is not None else (note,) * bool(note)),
+            *_leak_words(leaks),
+            *((_FILLED,) if is_filled else ()),
+            *((standing.evidence,) if standing is not None else (note,) if note else ()),
         ),
-        weight=float(is_sure),
+        weight=1.0 if is_sure else 0.0,
         fix=_fix(leaks[0].instead + "." if leaks else standing.fix if standing else ""),
     )
-
-
-def _named(one: Series) -> tuple[str, Trend]:
-    return series_words(one.name, one.device), one.trend
 
 
 def _resident(rows: Sequence[Row]) -> Trend:
