@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from ..facts import Facts, Steps, percent
 from ..findings import Rule, Sign
 from ..not_looked_at import NotLookedAt
 from ..series import last_change
+from .pace.slow_workers import slow_worker
 
 _LEAST_WAIT = 0.2
 """Less than a fifth of the time is not worth anybody's night."""
@@ -22,11 +22,6 @@ _MOST_WAIT = 0.4
 _SHORT_S = 0.001
 """Where a step is so short, a batch from memory takes a part of it by itself."""
 _MANY_BATCHES = 20
-_SLOW_WORKER = 3.0
-"""One worker is slow where its batches are waited for by so many times as long as the others'."""
-_LOOKS = 8
-_BETWEEN_LOOKS_S = 0.07
-"""A worker that stands out is looked at so often, to see what the others do meanwhile."""
 _REPEATS = 12
 
 _BATCHES = (
@@ -63,7 +58,7 @@ def _data_wait(facts: Facts) -> Iterator[Sign]:
     if first >= 0.5:
         yield _restarting(share, first, rows)
         return
-    slow, perhaps_slow = _slow_worker(facts, rows)
+    slow, perhaps_slow = slow_worker(facts, facts.rows(_BATCHES), rows)
     words = [
         f"{percent(share)} of the last {len(now)} steps is waiting for data,"
         f" {duration(now.seconds('data_wait') / len(now))} in each",
@@ -148,65 +143,6 @@ def _awaited_loaders(facts: Facts, now: Steps) -> list[dict[str, Any]]:
     least = _LEAST_WAIT * sum(waits.values())
     found = [row for row in rows if waits.get(row["loader"], 0.0) > least]
     return sorted(found, key=lambda row: -waits[row["loader"]]) or rows
-
-
-def _slow_worker(facts: Facts, loaders: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-    """Whose batches are waited for longest, where one worker stands out.
-
-    Args:
-        loaders: Those that are waited for; others number their workers from 0, too.
-
-    Returns:
-        That it is slower than the others; and, where it may only be the first of those that make
-        their batches at the same time, that its batches are waited for.
-    """
-    waits: dict[int, list[float]] = {}
-    of = loaders[0]["loader"] if loaders else None
-    for row in facts.rows(_BATCHES):
-        if row["worker"] is not None and of in (None, row["loader"]):
-            waits.setdefault(row["worker"], []).append(row["duration"])
-    if len(waits) < 2 or min(map(len, waits.values())) < 3:
-        return [], []
-    usual = {worker: float(np.median(found)) for worker, found in waits.items()}
-    slowest = max(usual, key=lambda worker: usual[worker])
-    others = float(np.median([value for worker, value in usual.items() if worker != slowest]))
-    if usual[slowest] < _SLOW_WORKER * max(others, 1e-4):
-        return [], []
-    looks = [row for row in _looks_at(facts, slowest) if of in (None, row["loader"])]
-    idle = [bool(row["outstanding"] <= row["tasks"]) for row in looks]
-    if idle and sum(idle) <= len(idle) / 2:
-        return [], []
-    name = f"worker {slowest}" + (f" (pid {looks[0]['pid']})" if idle and looks[0]["pid"] else "")
-    figures = f"{duration(usual[slowest])} a batch, the others {duration(others)}"
-    if idle:
-        return [f"mostly for {name}, while the others have nothing to do: {figures}"], []
-    return [], [
-        f"mostly for {name}: {figures}; it is slower than the others, or all make their batches"
-        " at the same time and its own is the first to be waited for"
-    ]
-
-
-def _looks_at(facts: Facts, worker: int) -> list[dict[str, Any]]:
-    """What a loader's worker was seen to do, each time the training waited for it.
-
-    Which worker is waited for tells nothing of which is slow: of workers that are equally slow and
-    began together, the first is waited for, and the batches of all others lie ready a moment later.
-    One that is slower by itself leaves the others idle: no batch is outstanding but its own.
-    """
-
-    def look() -> list[dict[str, Any]]:
-        seen: list[dict[str, Any]] = []
-        for number in range(_LOOKS):
-            if number:
-                time.sleep(_BETWEEN_LOOKS_S)
-            rows = facts.process.live("dataloaders").dicts()
-            seen += [r for r in rows if r["waiting"] and r["awaited"] and r["worker"] == worker]
-        return seen
-
-    try:
-        return facts.ask("loader at work", look)
-    except NotLookedAt:
-        return []
 
 
 def loader_words(facts: Facts) -> list[str]:
