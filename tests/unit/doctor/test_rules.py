@@ -329,6 +329,12 @@ CASES = (
         "likely", None, "loader 1 of Photos: 1 worker"),  # the other one is of an evaluation
     Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.25)), "batches": batches(80)},
          loader()), "possible"),
+    Case("data-wait", lambda: facts({
+         "steps": steps(80, **waits(0.6), host_bound=lambda s: s % 5 < 1), "batches": batches(80)},
+         loader()), "possible", None, "the device has work meanwhile"),
+    Case("data-wait", lambda: facts({
+         "steps": steps(80, **waits(0.6), host_bound=lambda s: s % 5 > 0), "batches": batches(80)},
+         loader()), "certain", None, "60 % of each step; loader 0"),
     Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.05)), "batches": batches(80)},
          loader()), None),
     Case("data-wait", lambda: facts({"steps": steps(80, duration=6e-4, data_wait_s=3e-4),

@@ -21,6 +21,7 @@ _WORTH_WAIT = 0.3
 _MOST_WAIT = 0.4
 _SHORT_S = 0.001
 """Where a step is so short, a batch from memory takes a part of it by itself."""
+_IS_BEHIND = "at the end of most steps the device had not done the ones before (`host_bound`)"
 _MANY_BATCHES = 20
 _REPEATS = 12
 
@@ -50,9 +51,8 @@ def _data_wait(facts: Facts) -> Iterator[Sign]:
     if share < _LEAST_WAIT:
         return
     per_step = now.column("data_wait_s", missing=0.0) / now.column("duration")
-    is_usual = float(np.median(per_step)) >= _LEAST_WAIT / 2
     first = _share_of_first(facts, now)
-    if not is_usual and first < 0.5:
+    if float(np.median(per_step)) < _LEAST_WAIT / 2 and first < 0.5:  # it is not usual
         return
     rows = _awaited_loaders(facts, now)
     if first >= 0.5:
@@ -71,19 +71,29 @@ def _data_wait(facts: Facts) -> Iterator[Sign]:
         words.append(f"{percent(before)} of a step before step {since}")
     else:
         since = before = None
+    is_busy = _has_work_meanwhile(now)
     is_short = now.seconds("data_wait") / len(now) < _SHORT_S
-    is_little = share < _WORTH_WAIT and since is None
-    is_weak = is_short or is_little
+    is_weak = is_short or is_busy or (share < _WORTH_WAIT and since is None)
     yield Sign(
         certainty="possible" if is_weak else "certain" if share >= _MOST_WAIT else "likely",
         summary=f"The training waits for its data: {percent(share)} of each step"
         + (f" since step {since}, {percent(before)} before" if before is not None else "")
+        + ("; the device has work meanwhile" if is_busy else "")
         + "".join(f"; {word}" for word in words[1:2]),
         since_step=since,
-        evidence=tuple(words),
+        evidence=(*words, *((_IS_BEHIND,) * is_busy)),
         weight=share,
         fix=_data_fix(rows),
     )
+
+
+def _has_work_meanwhile(now: Steps) -> bool:
+    """Whether a device still has work from before at the end of most steps: it awaits no batch.
+
+    So it is where a step is few launches, as of a CUDA graph, and the host seldom waits for it.
+    """
+    known = [bool(row["host_bound"]) for row in now.rows if row["host_bound"] is not None]
+    return 2 * len(known) > len(now) and 2 * sum(known) < len(known)
 
 
 def _share_of_first(facts: Facts, now: Steps) -> float:
@@ -275,7 +285,8 @@ RULES = (
         symptom="The processor or accelerator idles between steps while a batch is made.",
         evidence="`data_wait_s` of python.steps: a fifth of the last 100 steps, and a tenth of most"
         " of them (less is not worth anybody's night); certain from two fifths; only possible below"
-        f" a millisecond a step, and below {percent(_WORTH_WAIT)} if it always was so. A worker is"
+        f" a millisecond a step, and below {percent(_WORTH_WAIT)} if it always was so, or"
+        " where `host_bound` is false in most steps: the device has work meanwhile. A worker is"
         " named whose batches are waited for three times as long as the others', which have made"
         " all that they were asked for.",
         certainty="certain",
