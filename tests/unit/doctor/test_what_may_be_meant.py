@@ -110,6 +110,38 @@ def test_larger_images_make_steps_longer(pixels: float, certainty: str) -> None:
     assert sign.certainty == certainty
 
 
+def _unfrozen(*versions: int | None, **columns: object) -> Facts:
+    """Steps that take twice as long since step 120 of 200, and parameters changed so often."""
+    made = steps(200, backward_s=after(120, 0.04, 0.14), duration=after(120, 0.1, 0.2),
+                 cpu_s=after(120, 0.1, 0.2))  # fmt: skip
+    base = {"model": "net", "trainable": True, "optimizers": 1, "optimizer": "opt", **columns}
+    rows = [{**base, "parameter": f"{n}.w", "version": each} for n, each in enumerate(versions)]
+    return facts({"steps": made}, {"parameters": rows})
+
+
+@pytest.mark.parametrize(
+    ("versions", "certainty"),
+    [
+        ((202, 81), "possible"),
+        ((401, 163), "possible"),  # AdamW
+        ((203, 141, 80), "possible"),  # one by one
+        ((202, 201), "likely"),
+        ((202, 141), "likely"),  # another one, before
+        ((401, 200), "likely"),  # without decay
+        ((202, None), "likely"),
+    ],
+)
+def test_an_unfrozen_part_makes_steps_longer(versions: tuple[int, ...], certainty: str) -> None:
+    """A part that is changed in each step since the first of the longer ones was unfrozen then."""
+    (sign,) = signs("slower-since", _unfrozen(*versions))
+    assert sign.certainty == certainty
+    assert ("1 parameters began to be trained then" in sign.summary) == (certainty == "possible")
+    assert sign.fix.startswith("Nothing, if that part") == (certainty == "possible")
+    for columns in ({"trainable": False}, {"optimizers": 0}):
+        (sign,) = signs("slower-since", _unfrozen(*versions, **columns))
+        assert sign.certainty == "likely"
+
+
 def test_inference_is_no_training_that_fails() -> None:
     """Of a process without an optimizer nothing is said: what calls a model need not train it."""
     for rule, of in (

@@ -23,6 +23,7 @@ from ..series import last_change
 from .pace.device_causes import NO_CAUSE, device_cause
 from .pace.grown_modules import Grown, grown_module, where_most
 from .pace.of_machine import is_lasting, words_of_all_alike
+from .pace.unfrozen_parts import unfrozen_part
 
 _LEAST_SLOWER = 1.3
 _SURELY_SLOWER = 1.5
@@ -107,18 +108,18 @@ def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
     cause = device_cause(facts, before, after) if has_device else NO_CAUSE
     is_plain = computes and not (explained or crowd or cause.words)
     module = grown_module(facts, before, after.last()) if is_plain else None
-    is_told = (share >= MOST or module) and not cause.words
-    where = where_most(phase, module) if is_told else ""
+    where = where_most(phase, module) if (share >= MOST or module) and not cause.words else ""
     alike = "" if own or module or not is_plain else words_of_all_alike(before, after)
     why = words if explained else crowd or cause.words or alike
+    begun, meant = ("", "") if why or phase == "data_wait" else unfrozen_part(facts, since)
     changed = _what_changed(facts, steps.rows[place]["start_ns"])
-    is_weak = explained or crowd or alike or not (own or is_lasting(before, after))
+    is_weak = explained or crowd or alike or begun or not (own or is_lasting(before, after))
     is_sure = ratio >= _SURELY_SLOWER and not is_weak and not _is_asked(changed)
     return Sign(
         certainty="likely" if is_sure else "possible",
         summary=f"Steps take {ratio:.1f} times as long since step {since}"
         f" ({duration(before.median_s)} before, {duration(after.median_s)} since)"
-        f"{where}{f'; {why}' if why else ''}",
+        f"{where}{f'; {why or begun}' if why or begun else ''}",
         since_step=since,
         evidence=(
             *_in_phase(facts, phase, f"{percent(share)} of the difference", module),
@@ -126,7 +127,7 @@ def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
             *(line for line in (words, crowd, *changed) if line),
         ),
         weight=min(1.0, 1 - 1 / ratio),
-        fix=_EQUAL_BATCHES if explained else _OWN_PROCESSORS if crowd else cause.fix,
+        fix=_EQUAL_BATCHES if explained else _OWN_PROCESSORS if crowd else meant or cause.fix,
         next=cause.next,
     )
 
@@ -343,8 +344,9 @@ RULES = (
         symptom="The same training makes fewer steps an hour than it did.",
         evidence="A change point in `duration` of python.steps: levels that differ by 1.3, told by"
         " ranks (4.5 standard deviations). Only possible below 1.5, where the batches, or what is"
-        " in them, have grown as much, or where other programs use the machine. What others make"
-        " longer in the phases that"
+        " in them, have grown as much, where other programs use the machine, or where `version` of"
+        " python.parameters has parts that began to be trained then, as unfrozen ones."
+        " What others make longer in the phases that"
         f" compute, where the thread's own processor time is not {_OWN:.0f} times what it was, is"
         f" told from {_SURELY_SLOWER} on, where it gets less of a processor and is preempted."
         " Where its processor time alone is at another level since a step, it is told by that. Of a"
