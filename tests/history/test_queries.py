@@ -24,7 +24,7 @@ from probing.history.layout import quoted, unquoted
 from probing.history.naming import began_on
 from probing.history.query import History
 from probing.history.runs import runs_of
-from probing.history.scanning.chosen import EVERY_RANK, Chosen
+from probing.history.scanning.chosen import EVERY_RANK, Chosen, Days
 from probing.rundir.folders import ProcessFolder
 from tests.harness.ring_writer import trace_writer
 
@@ -187,7 +187,9 @@ def test_what_is_not_known_of_a_run_leaves_no_file_out() -> None:
     assert began_on("llm-20269924T174542") is began_on("llm") is None
     unknown = Chosen("llm", "gpt", None, EVERY_RANK)
     assert unknown.may_be_in("/runs/table=steps/day=2026-11-24/a.parquet")
-    assert not unknown._replace(last_day="2026-11-23").may_be_in("/runs/day=2026-11-24/a.parquet")
+    assert not unknown._replace(days=Days(last="2026-11-23")).may_be_in(
+        "/runs/day=2026-11-24/a.parquet"
+    )
 
 
 def test_a_file_that_breaks_off_within_is_an_error(two_runs: list[str], root: Path) -> None:

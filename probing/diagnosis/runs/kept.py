@@ -12,8 +12,7 @@ from typing import Any
 
 from ...errors import NoSuchRun, ProbingError
 from ...history.query import History
-from ...history.scanning.chosen import EVERY_RANK, Chosen
-from ...history.scanning.narrowing import days_of
+from ...history.scanning.chosen import EVERY_RANK, Chosen, days_of
 from ...messages.frozen import dataclass
 from ...sql.quoting import text_literal
 from .comparison import RunComparison, compare_runs
@@ -68,7 +67,7 @@ class KeptRun:
         row = self.processes[0]
         rank = rank if len(self.processes) > 1 else EVERY_RANK
         chosen = Chosen(
-            self.name, row["project"], row["job"], rank, *days_of(self.name, self.processes)
+            self.name, row["project"], row["job"], rank, days_of(self.name, self.processes)
         )
         return History(self.place, self.notes, chosen=chosen, timeout_s=self.timeout_s)
 

@@ -10,13 +10,12 @@ import contextlib
 import json
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 import duckdb
 
 from ..layout import shown, values_in
-from ..naming import began_on
+from .chosen import Days
 
 _FOLDERS = ("project", "job", "day")
 _RUN = "run"
@@ -40,49 +39,16 @@ Tree = dict[str, Any]
 
 
 class Span(NamedTuple):
-    """Where all rows of a run are.
-
-    Attributes:
-        project, job: As rows have them.
-        first_day, last_day: None where that is not known.
-    """
+    """Where all rows of a run are: of a project and a job, as rows have them, on some days."""
 
     project: str | None
     job: str | None
-    first_day: str | None = None
-    last_day: str | None = None
+    days: Days
 
     def may_have(self, folders: Mapping[str, str | None]) -> bool:
         """Whether rows of it may be in a file, by what its folders say."""
-        day = folders["day"] or ""
-        return (
-            (self.project, self.job) == (folders["project"], folders["job"])
-            and (self.first_day or day) <= day <= (self.last_day or day)
-        )  # fmt: skip
-
-
-def days_of(run: str, processes: Sequence[Mapping[str, Any]]) -> tuple[str | None, str | None]:
-    """The first and the last day that rows of a run may be of; None where that is not known.
-
-    None is of before the run began, which its name says: an agent that came into a process again
-    says it of itself alone. None is of after its last export, where all had ended by then. A day is
-    added at both ends, for clocks that are set.
-
-    Args:
-        processes: Rows of probing.processes, all that the run has.
-    """
-    named, last = began_on(run), None
-    first = None if named is None else min(named, *(_day(row["started_ns"]) for row in processes))
-    if all(row["has_ended"] and (row["exported_ns"] or 0) > row["started_ns"] for row in processes):
-        last = max(_day(row["exported_ns"]) for row in processes)
-    return (
-        None if first is None else str(first - timedelta(days=1)),
-        None if last is None else str(last + timedelta(days=1)),
-    )
-
-
-def _day(at_ns: int) -> date:
-    return datetime.fromtimestamp(at_ns // 1_000_000_000, tz=timezone.utc).date()
+        is_its = (self.project, self.job) == (folders["project"], folders["job"])
+        return is_its and (folders["day"] or "") in self.days
 
 
 class Narrowing:
@@ -103,21 +69,14 @@ class Narrowing:
         if tree is not None:
             self._look(tree, set())
 
-    def is_of(self, table: str) -> bool:
-        """Whether it says anything of a table: each time that it is read there is a condition."""
-        found = self._conditions.get(table.lower(), [])
-        return bool(found) and None not in found
-
     def needed(self, table: str, files: Sequence[str]) -> list[str]:
-        """The files of a table that may have rows of the answer."""
-        conditions = [one for one in self._conditions.get(table.lower(), ()) if one is not None]
-        if not self.is_of(table):
-            return list(files)
+        """The files of a table that may have rows of the answer: all, where nothing is known."""
+        found = self._conditions.get(table.lower(), [None])
         return [
             file
             for file in files
             for folders in [_said_by_folders(file)]
-            if any(one.may_hold(one.where, folders, self.spans) for one in conditions)
+            if any(one is None or one.may_hold(one.where, folders, self.spans) for one in found)
         ]
 
     def _look(self, node: object, seen: set[int]) -> None:

@@ -6,7 +6,7 @@ Rules of this file: only files that the statement may need are opened, as far as
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set as AbstractSet
 from typing import Any, Protocol
 
 import duckdb
@@ -15,9 +15,9 @@ from ...sql.process_columns import literal
 from ...sql.quoting import identifier, text_literal
 from ...tables import OWN_SCHEMA, SCHEMA, Column, Table
 from ..tables import KEPT_TABLES, PROCESSES, in_history
-from .chosen import Chosen, rows_chosen
+from .chosen import Chosen, days_of, rows_chosen
 from .failures import reason_of
-from .narrowing import Narrowing, Span, days_of, parsed
+from .narrowing import Narrowing, Span, parsed
 from .source import Source, TornFile
 
 MEMORY = "memory"
@@ -65,11 +65,12 @@ def create_views(connection: duckdb.DuckDBPyConnection, history: Asked, sql: str
     for schema in (SCHEMA, OWN_SCHEMA):
         connection.execute(f"CREATE SCHEMA {catalog}.{schema}")
     words, is_any = set(re.findall(r"\w+", sql.lower())), bool(_READS_ANY.search(sql))
-    read = [one for one in history.tables() if is_any or one.name.lower() in words]
+    tables = history.tables()
+    read = {one.name for one in tables if is_any or one.name.lower() in words}
     if not is_any and history.chosen is None:
-        _narrow(connection, history, sql, [one.name for one in read])
-    for table in history.tables():
-        rows = _rows(connection, history, table.name) if table in read else None
+        _narrow(connection, history, sql, read & _KNOWN)
+    for table in tables:
+        rows = _rows(connection, history, table.name) if table.name in read else None
         select = _select(in_history(table), rows, history.chosen)
         name = f"{catalog}.{table.schema}.{identifier(table.name)}"
         connection.execute(f"CREATE VIEW {name} AS {select}")
@@ -96,19 +97,18 @@ def _rows(
 
 
 def _narrow(
-    connection: duckdb.DuckDBPyConnection, history: Asked, sql: str, read: list[str]
+    connection: duckdb.DuckDBPyConnection, history: Asked, sql: str, read: AbstractSet[str]
 ) -> None:
     """Pass over files that a statement does not need, by what its conditions say."""
-    files = {name: history.files(name) for name in read if name in _KNOWN}
+    files = {name: history.files(name) for name in read}
     if sum(map(len, files.values())) <= _FEW:
         return
     narrowing = Narrowing(parsed(connection, sql))
-    told = {name: found for name, found in files.items() if narrowing.is_of(name)}
     if narrowing.runs:
-        looks = history.files(PROCESSES.name)
-        if len(looks) <= sum(len(found) for name, found in told.items() if name != PROCESSES.name):
+        others = sum(len(found) for name, found in files.items() if name != PROCESSES.name)
+        if len(history.files(PROCESSES.name)) <= others:  # else to find the runs costs more
             narrowing.spans = _spans(connection, history, sorted(narrowing.runs))
-    for name, found in told.items():
+    for name, found in files.items():
         history.keep(name, narrowing.needed(name, found))
 
 
@@ -128,7 +128,7 @@ def _spans(
         processes.setdefault((row["run"], row["project"], row["job"]), []).append(row)
     spans: dict[str, list[Span]] = {}
     for (run, project, job), of_one in processes.items():
-        spans.setdefault(run, []).append(Span(project, job, *days_of(run, of_one)))
+        spans.setdefault(run, []).append(Span(project, job, days_of(run, of_one)))
     return spans
 
 
