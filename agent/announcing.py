@@ -1,7 +1,8 @@
 """Makes the process known beyond its run folder, where that was asked for.
 
-Rules of this file: runs once, in the agent's own thread, and waits for nothing but the few
-milliseconds that starting a process takes. What fails is a problem on the card, nothing more.
+Rules of this file: runs in the agent's own thread, and waits for nothing but the few milliseconds
+that starting a process takes; what is done again and again is done in another one. What fails is a
+problem on the card, nothing more.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..cluster.registration import Registration, as_reached, register
+from ..cluster.registration import AGAIN_S, Registration, as_reached, register
 from ..linux import process
 from ..own_files import places_of
 from ..rundir import folders as rundir, node_card
 from ..settings import Settings, find
+from .agent_threads import start_thread
+from .genuine import has_own_threads
 from .state import Agent
 
 _START_S = 20.0
@@ -28,19 +32,68 @@ _FILES = frozenset(
 _LEFT_OUT = frozenset({"PROBING", "PROBING_LISTEN", "PYTHONPATH", "PYTHONSTARTUP"})
 
 
-def announce(agent: Agent) -> None:
-    """Register the TCP listener, and start the node server of this machine, as the settings say."""
+def announce(agent: Agent) -> Registering | None:
+    """Register the TCP listener, and start the node server of this machine, as the settings say.
+
+    Returns:
+        What keeps it registered; None where nothing is.
+    """
     settings = agent.settings
-    if settings.job_dir and agent.listen:
-        try:
-            register(Path(settings.job_dir), _registration(agent, as_reached(agent.listen)))
-        except OSError as error:
-            agent.problems.append(f"it is not registered in {settings.job_dir}: {error.strerror}")
+    registering = Registering(agent) if settings.job_dir and agent.listen else None
+    if registering is not None:
+        registering.begin()
     if settings.node and agent.card().local_rank in (None, 0):
         try:
             start_node(rundir.RunDirectory(agent.folder.path.parent), _tokens(settings))
         except (OSError, subprocess.SubprocessError) as error:
             agent.problems.append(f"no node server could be started: {error}")
+    return registering
+
+
+class Registering:
+    """Keeps an agent registered: on other machines one that says nothing for long is gone."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._next = 0.0
+        self._thread: threading.Thread | None = None
+        self._problem = ""
+
+    def begin(self) -> None:
+        """Register."""
+        self._next = time.monotonic() + AGAIN_S
+        self._register(_registration(self._agent))
+
+    def look(self) -> None:
+        """Register again where that is long ago, unless the last time has not come to its end.
+
+        Raises:
+            NoThread: The process may have none more; it is tried at the next look.
+        """
+        is_busy = self._thread is not None and self._thread.is_alive()
+        if is_busy or time.monotonic() < self._next:
+            return
+        self._agent.refresh_card()  # as it says the same
+        entry = _registration(self._agent)
+        if has_own_threads():  # a server of files that is away holds up a thread for ever
+            self._thread = start_thread("register", self._register, entry)
+        else:
+            self._register(entry)
+        self._next = time.monotonic() + AGAIN_S
+
+    def _register(self, entry: Registration) -> None:
+        """Leave word, and tell what keeps that from being done as long as it does."""
+        directory, problem = self._agent.settings.job_dir, ""
+        try:
+            register(Path(directory), entry)
+        except OSError as error:
+            problem = f"it is not registered in {directory}: {error.strerror}"
+        problems = self._agent.problems
+        if problem != self._problem and self._problem in problems:
+            problems.remove(self._problem)
+        if problem and problem not in problems:
+            problems.append(problem)
+        self._problem = problem
 
 
 def _tokens(settings: Settings) -> dict[str, str]:
@@ -95,12 +148,12 @@ def _environment(directory: rundir.RunDirectory) -> dict[str, str]:
     }
 
 
-def _registration(agent: Agent, listen: str) -> Registration:
+def _registration(agent: Agent) -> Registration:
     """What is left in the directory that all machines see."""
     card = agent.card()
     return Registration(
         kind="agent",
-        listen=listen,
+        listen=as_reached(card.listen or ""),
         host=card.host,
         pid=card.pid,
         start_time=card.start_time,

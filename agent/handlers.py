@@ -33,6 +33,7 @@ from ..server.sql_worker.worker import SqlWorker
 from ..settings import SETTINGS
 from .actions.actions import Actions
 from .actions.pending import PendingAction
+from .eval.evaluation import GRACE_S
 from .eval.evaluator import Evaluator
 from .eval.run import IDLE_S, LAST_S
 from .eval.stream import sender_of, stream_results
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
     from .sources.data.labels import LabelReading
 
 T = TypeVar("T")
-
-_GRACE_S = 1.5
 
 
 class Handlers:
@@ -107,9 +106,10 @@ class Handlers:
         if question.session is not None:
             result.add_done_callback(self._forget_unused_later)  # also where nobody awaits it
         try:
-            done, _ = await asyncio.wait([result], timeout=evaluation.limit_s + _GRACE_S)
+            done, _ = await asyncio.wait([result], timeout=evaluation.limit_s + GRACE_S)
         except asyncio.CancelledError:  # the client went away
             evaluation.cancel("given up by the client")
+            asyncio.get_running_loop().call_later(GRACE_S, evaluation.leave_behind)
             raise
         if not done:
             raise evaluation.overdue()

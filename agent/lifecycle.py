@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ProbingError
 from ..linux import process
+from ..messages.card import FAILED_START, TAKEN_OUT
 from ..rundir import folders as rundir
 from ..rundir.folders import ProcessFolder, write_private
 from ..rundir.places import lasting_home, moved, own_place
@@ -32,7 +33,7 @@ from ..settings.values import unknown_in
 from .crash.crashes import CrashRecorder
 from .genuine import genuine, has_own_threads
 from .leaving import Arrival, Leaving, remains, unload, wait_for_threads
-from .listener import Listener, Serving, attend, keeps_actions
+from .listener import Listener, Serving, keeps_actions
 from .recording.safe_points import AGENT_THREAD_PREFIX
 from .recording.training_thread import correct_main_thread
 from .state import Agent, int_from_env
@@ -79,7 +80,7 @@ class Running:
                 agent.problems.append(reason)
                 _warn([] if self.arrival.is_guest else [reason])
         agent.write_card()
-        self._listener = Listener(agent, listening, lambda: _make_server(agent), _renew_soon)
+        self._listener = Listener(agent, listening, _make_server, _renew_soon)
         agent.wake = self._listener.wake
         self._listener.start()
         self._crashes.start()
@@ -87,6 +88,8 @@ class Running:
 
     def stop(self) -> None:
         """Leave the process as it was; never raises."""
+        self.agent.problems.append(TAKEN_OUT)
+        self._do(self.agent.write_card)
         self._do(self._crashes.stop)
         self.end()
         if self._withheld is not None:
@@ -148,7 +151,7 @@ def _listen_on_tcp(agent: Agent) -> socket.socket:
     return bound.server
 
 
-def _make_server(agent: Agent) -> Serving:
+def _make_server(agent: Agent, attend: Callable[[], float]) -> Serving:
     """The HTTP server; it and aiohttp are loaded only when somebody asks."""
     with forks.held_back(timeout_s=1.0):  # the agent may be about to leave
         from ..messages.routes import ROUTES
@@ -160,7 +163,7 @@ def _make_server(agent: Agent) -> Serving:
         worker_process.borrowed_places = agent.places
         handlers = Handlers(agent)
         bound = [(route, getattr(handlers, route.name)) for route in ROUTES]
-        return Server(agent, bound, handlers.close, chore=lambda: attend(agent, _renew_soon))
+        return Server(agent, bound, handlers.close, chore=attend)
 
 
 _running: Running | None = None
@@ -309,12 +312,8 @@ def _depart(keep_record: bool) -> Leaving:  # noqa: FBT001 - by the one name tha
     if _running is not None:
         left += [*_running.remains(), *remains(_running.arrival)]
         kept = str(_running.agent.folder.path) if keep_record else None
-    thread = threading.Thread(
-        target=_leave_quietly,
-        args=(keep_record,),
-        name=f"{AGENT_THREAD_PREFIX}detach",
-        daemon=True,
-    )
+    name = f"{AGENT_THREAD_PREFIX}detach"
+    thread = threading.Thread(target=_leave_quietly, args=(keep_record,), name=name, daemon=True)
     return Leaving(kept=kept, left=tuple(left), begin=thread.start)
 
 
@@ -348,7 +347,6 @@ def report_failed_start(*, home: str = "") -> None:
         home: The run directory; empty for that of the environment.
     """
     error = sys.exc_info()[1]
-    from ..messages.card import FAILED_START
     from .failed_start import advice_on, reason_of  # not needed by most processes
 
     reason = f"{FAILED_START}: {reason_of(error)}"

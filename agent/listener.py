@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..messages.card import Pong
 from ..messages.codec import encode
@@ -25,6 +25,9 @@ from ..server.sockets import close_connections, is_welcome
 from .genuine import genuine, has_own_threads
 from .recording.safe_points import AGENT_THREAD_PREFIX
 from .state import Agent
+
+if TYPE_CHECKING:
+    from .announcing import Registering
 
 _POLL, _POLLIN = genuine("select", "poll"), genuine("select", "POLLIN")
 """Held here, as eventlet takes them out of their module."""
@@ -62,17 +65,22 @@ class Serving(Protocol):
 
 
 class Listener:
-    """The agent's thread and its sockets."""
+    """The agent's thread and its sockets.
+
+    Args:
+        make_server: Makes the server, which is to call what it is given again and again.
+        renew: Has the agent start anew where its run folder has gone.
+    """
 
     def __init__(
         self,
         agent: Agent,
         sockets: list[socket.socket],
-        make_server: Callable[[], Serving],
+        make_server: Callable[[Agent, Callable[[], float]], Serving],
         renew: Callable[[], None],
     ) -> None:
         self._agent = agent
-        self._make_server = make_server
+        self._make_server: Callable[[], Serving] = lambda: make_server(agent, self._attend)
         self._renew = renew
         self._sockets = sockets
         self._wake_reader, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -80,6 +88,7 @@ class Listener:
         self._waiting: list[socket.socket] = []
         self._is_stopped = False
         self._is_prepared = False
+        self._registering: Registering | None = None
         self._pong = _pong()
         self._thread = threading.Thread(
             target=self._run, name=f"{AGENT_THREAD_PREFIX}agent", daemon=True
@@ -161,7 +170,12 @@ class Listener:
         if self._agent.settings.node or self._agent.settings.job_dir:
             from .announcing import announce
 
-            announce(self._agent)
+            self._registering = announce(self._agent)
+
+    def _attend(self) -> float:
+        """Do what is due; returns in how many seconds it is next."""
+        again = [self._registering.look] if self._registering is not None else []
+        return attend(self._agent, self._renew, *again)
 
     def _serve(self) -> None:
         """Wait, and serve from the first real question on."""
@@ -216,7 +230,7 @@ class Listener:
             server.settimeout(0)  # who wanted to connect may have gone
         is_over = False
         while not (is_over or self._is_stopped):
-            limit_s = attend(self._agent, self._renew) if loading is None else _LOOK_S
+            limit_s = self._attend() if loading is None else _LOOK_S
             ready = [fd for fd, _ in waiting.poll(limit_s * 1000)]
             if self._wake_reader in ready:
                 os.read(self._wake_reader, _MOST_WAKES)
@@ -262,14 +276,14 @@ class Listener:
         return None
 
 
-def attend(agent: Agent, renew: Callable[[], None]) -> float:
+def attend(agent: Agent, *looks: Callable[[], None]) -> float:
     """Do what is due; returns in how many seconds it is next.
 
     Args:
-        renew: Has the agent start anew where its run folder has gone.
+        looks: Do what else is due by then.
     """
     waits: list[float | None] = []
-    try_each((lambda: waits.append(agent.keep_environment()), renew))
+    try_each((lambda: waits.append(agent.keep_environment()), *looks))
     return min([_ATTEND_S, *(wait_s for wait_s in waits if wait_s is not None)])
 
 

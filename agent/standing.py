@@ -5,11 +5,14 @@ Rules of this file: cheap, for it is asked with each question; any thread may ru
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 from ..cluster.launchers import Place, place_now, torch_group
 from ..rundir.folders import ProcessFolder
 from ..settings import Settings
+
+_ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 
 
 class Standing(NamedTuple):
@@ -32,6 +35,7 @@ class Standings:
         self._folder = folder
         self._group: tuple[int, int] | None = None
         self._has_trained = self._is_helper = False
+        self._error_files: dict[str, bool] = {}
 
     def now(self, settings: Settings, step: int | None) -> Standing:
         """Where it stands.
@@ -44,6 +48,21 @@ class Standings:
         self._has_trained = self._has_trained or group is not None or bool(step)
         place = place_now(settings.job, group, is_helper=self._is_started_by_rank)
         return Standing(self._has_trained, settings.recording, place)
+
+    def error_file(self) -> str | None:
+        """Where torchrun has this rank write the exception that ends it.
+
+        None in what a rank has started, which finds the rank's own file in its environment. It is
+        asked for early, while those that started this process are there, and kept.
+        """
+        path = os.environ.get(_ERROR_FILE)
+        if not path:
+            return None
+        if path not in self._error_files:
+            from ..rundir.elders import is_given_by_launcher
+
+            self._error_files[path] = is_given_by_launcher(_ERROR_FILE, path)
+        return path if self._error_files[path] else None
 
     def _is_started_by_rank(self, group_size: int) -> bool:
         """See `is_helper`; known for good once it is so, for those that started it may end."""

@@ -7,13 +7,12 @@ done is a sentence in `problems`, for nothing is written to the host's streams o
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .._version import VERSION
@@ -180,7 +179,10 @@ class Agent:
         Args:
             late: Whether a training may be in the middle of a step.
         """
-        with forks.held_back(), self._recording_begins, _without_collections():
+        from ..safety.collector import without_collections  # not before anything is recorded
+
+        # torch has just made a few hundred thousand objects: to look through them takes 80 ms.
+        with forks.held_back(), self._recording_begins, without_collections():
             if self._is_beginning or not (
                 isinstance(self.training, NoTraining) and torch_is_ready()
             ):
@@ -313,7 +315,7 @@ class Agent:
             listen=self.listen,
             fingerprint=self.certificate.fingerprint if self.certificate else None,
             problems=(*self.problems, *self.training.problems()),
-            error_file=os.environ.get("TORCHELASTIC_ERROR_FILE") or None,
+            error_file=self._standings.error_file(),
             launcher_log=self._launcher_log if place.rank is not None else None,
             parent=os.getppid(),
             has_trained=standing.has_trained,
@@ -376,21 +378,6 @@ class Agent:
             return "changed at run time"
         was_given = getattr(self._initial, setting.name) != setting.default
         return "set at start" if was_given else "default"
-
-
-@contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    """Have the garbage collector wait.
-
-    torch has just made a few hundred thousand objects; ours would have it look through them: 80 ms.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def int_from_env(name: str) -> int | None:

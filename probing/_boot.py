@@ -177,6 +177,8 @@ def _start_agent() -> None:
     collects = gc.isenabled()
     gc.disable()
     try:
+        if _is_left_alone():
+            return
         from probing.agent import lifecycle
         from probing.agent.leaving import Arrival
         from probing.settings import Settings
@@ -195,6 +197,19 @@ def _start_agent() -> None:
     finally:
         if collects:
             gc.enable()
+
+
+def _is_left_alone() -> bool:
+    """Whether this is a daemonic child of multiprocessing that has not started an agent itself.
+
+    One that was forked before there was an agent, or before it was known whether there would be
+    one, has nobody who tells it so.
+    """
+    ask = getattr(sys.modules.get("multiprocessing.process"), "current_process", None)
+    if ask is None or not ask().daemon:
+        return False
+    lifecycle = sys.modules.get("probing.agent.lifecycle")
+    return lifecycle is None or lifecycle.current() is None
 
 
 def _hear_bootstrap(boot: _Boot) -> None:
@@ -235,19 +250,15 @@ def report(*, home: str = "") -> None:
 
 def _is_helper(command: list[str]) -> bool:
     """Whether this process only serves others."""
-    for i, word in enumerate(command[1:], 1):
-        if word == "-c":
-            code = command[i + 1] if i + 1 < len(command) else ""
-            return any(name in code for name in _HELPER_CODE)
-        if word == "-m":
-            module = command[i + 1] if i + 1 < len(command) else ""
-            return any(module == m or module.startswith(m + ".") for m in _HELPER_MODULES)
-        if not word.startswith("-"):
-            name = os.path.basename(word)
-            return name in _HELPER_SCRIPTS or "compile_worker" in word
-    return False
+    option, word = off_switch.program_of(command)
+    if option == "c":
+        return any(name in word for name in _HELPER_CODE)
+    if option == "m":
+        return any(word == m or word.startswith(m + ".") for m in _HELPER_MODULES)
+    return os.path.basename(word) in _HELPER_SCRIPTS or "compile_worker" in word
 
 
 def _is_multiprocessing_child(command: list[str]) -> bool:
     """Whether multiprocessing started this process by spawn or as a fork server."""
-    return "-c" in command and any(name in word for word in command for name in _CHILD_CODE)
+    option, code = off_switch.program_of(command)
+    return option == "c" and any(name in code for name in _CHILD_CODE)

@@ -78,11 +78,19 @@ def arguments(argv: list[str]) -> list[Argument]:
 
 
 def what_python_runs(words: Sequence[str]) -> list[str]:
-    """A script, or ``-m`` or ``-c`` with its word, and its arguments.
+    """A script, or ``-m`` or ``-c`` with its word, and its arguments; what `probing run` runs, too.
 
     Args:
         words: What follows the program `python` on a command line, its own options included.
     """
+    found = what_python_starts(words)
+    while found[:2] == ["-m", _RUNNER]:
+        found = what_python_starts(found[2:])
+    return found
+
+
+def what_python_starts(words: Sequence[str]) -> list[str]:
+    """The same, where `probing run` is a module like any other."""
     rest = list(words)
     while rest and re.match("-.", rest[0]):
         option = re.match(_PYTHONS_OPTION, rest.pop(0))
@@ -90,8 +98,6 @@ def what_python_runs(words: Sequence[str]) -> list[str]:
             continue
         value = [option[2]] if option[2] else rest[:1]
         rest = rest if option[2] else rest[1:]
-        if option[1] == "m" and value == [_RUNNER]:
-            continue
         if option[1] in ("m", "c"):
             return [f"-{option[1]}", *value, *rest]
     return rest

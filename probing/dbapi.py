@@ -26,8 +26,10 @@ from .errors import (
     HistoryBusy,
     NoHistory,
     ProbingError,
+    QueryTimedOut,
     SqlError,
     SqlRefused,
+    SqlTooLarge,
     TimedOut,
     Unreachable,
 )
@@ -336,11 +338,11 @@ def TimestampFromTicks(ticks: float) -> dt.datetime:  # noqa: N802 - that of PEP
 
 def _translated(error: ProbingError) -> Error:
     kind: type[Error] = DatabaseError
-    if isinstance(error, SqlRefused):
+    if error.is_a(SqlRefused):
         kind = NotSupportedError
-    elif isinstance(error, SqlError):
+    elif error.is_a(SqlError, SqlTooLarge):
         kind = ProgrammingError
-    elif isinstance(error, (Unreachable, TimedOut, NoHistory, DamagedHistory, HistoryBusy)):
+    elif error.is_a(Unreachable, TimedOut, QueryTimedOut, NoHistory, DamagedHistory, HistoryBusy):
         kind = OperationalError
     same = kind(error.message)
     same.help = error.help

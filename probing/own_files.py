@@ -34,6 +34,14 @@ OURS = _folders("", "agent", "cli")
 AGENT = _folders("agent")
 """The same of the agent's alone. The program itself may have been started by a file of ours."""
 
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+"""Folders of libraries, as they stand in the names of their files."""
+
+
+def is_installed(file: str) -> bool:
+    """Whether a file is of an installed library, by its absolute name."""
+    return any(folder in file for folder in _INSTALLED)
+
 
 def is_ours(file: str) -> bool:
     """Whether a file is one of ours, by its absolute name."""
@@ -45,13 +53,13 @@ def is_our_command(command: Sequence[str]) -> bool:
 
     What `probing run` has started is the program's own.
     """
-    words = command[1:6]  # the interpreter's options come first
-    for option, word in zip(words, (*words, "")[1:], strict=True):  # there may be none
-        if option == "-m":
-            return word == "probing" or word.startswith(_MODULES)
-        if not option.startswith("-"):
-            return os.path.basename(option) in _SCRIPTS
-    return False
+    from .arguments import what_python_starts  # not at the agent's start
+
+    first, *rest = what_python_starts(command[1:]) or [""]
+    if first == "-m":
+        module = rest[0] if rest else ""
+        return module == "probing" or module.startswith(_MODULES)
+    return os.path.basename(first) in _SCRIPTS
 
 
 def places_of(*packages: str) -> list[str]:

@@ -14,8 +14,10 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from ...messages.codec import with_checksum
 from ...rundir.folders import write_private
@@ -29,6 +31,8 @@ from .fatal_signals import FatalSignals
 _THREADS_EVERY_S = 10.0
 """A thread that fails again and again is written down no more often; the first of a row counts."""
 _RESERVE_BYTES = 1 << 20
+_FIRST = 1 << 20
+"""The priority of a finalizer that is called before all others."""
 
 
 class CrashRecorder:
@@ -42,6 +46,7 @@ class CrashRecorder:
         self._agent = agent
         self._folder = agent.folder
         self._signals = FatalSignals(agent.folder.fatal_signal)
+        self._child_end = _ChildEnd(self._raised_in_child)
         # Address space for the record of a MemoryError; never written to, it takes no memory.
         self._reserve: bytes | None = None
         self._is_on = self._is_interrupted = False
@@ -59,6 +64,7 @@ class CrashRecorder:
         sys.excepthook = self._hook = self._raised
         threading.excepthook = self._thread_hook = self._raised_in_thread
         self._is_on = True
+        self._child_end.start()
         try:
             self._signals.start()
         except (OSError, RuntimeError) as error:
@@ -71,6 +77,7 @@ class CrashRecorder:
             return
         self._is_on = False
         self._reserve = None
+        self._child_end.stop()
         if sys.excepthook is self._hook:
             sys.excepthook = self._previous_hook
         if threading.excepthook is self._thread_hook:
@@ -105,13 +112,25 @@ class CrashRecorder:
         """Stand in for ``sys.excepthook``."""
         # At an interactive prompt an exception ends nothing.
         if self._is_on and value is not None and not hasattr(sys, "ps1"):
-            thread = threading.current_thread()
+            is_end = getattr(sys, "last_value", None) is value  # as Python sets it, then
+            try:
+                self._is_interrupted = is_end and kind is KeyboardInterrupt and _has_agent_threads()
+                thread = threading.current_thread()
+                self._agent.ended_by(value)
+                _leave_out_ours(value)
+                self._write(self._folder.exception, "exception", value, traceback, thread)
+            except BaseException:  # another Ctrl-C: the process ends already, by the first
+                if not is_end:
+                    raise
+        self._previous_hook(kind, value, traceback)
+
+    def _raised_in_child(self, value: BaseException) -> None:
+        """An exception ends what `multiprocessing` runs in this process; never raises."""
+        with contextlib.suppress(Exception):  # another Ctrl-C is the program's
             self._agent.ended_by(value)
             _leave_out_ours(value)
-            self._write(self._folder.exception, "exception", value, traceback, thread)
-            is_end = getattr(sys, "last_value", None) is value  # as Python sets it, then
-            self._is_interrupted = is_end and kind is KeyboardInterrupt and _has_agent_threads()
-        self._previous_hook(kind, value, traceback)
+            thread = threading.current_thread()
+            self._write(self._folder.exception, "exception", value, value.__traceback__, thread)
 
     def _raised_in_thread(self, args: threading.ExceptHookArgs) -> None:
         """Stand in for ``threading.excepthook``."""
@@ -146,6 +165,97 @@ class CrashRecorder:
         except Exception as error:  # noqa: BLE001 - never harm the host
             with contextlib.suppress(Exception):
                 self._agent.problems.append(f"a crash was not written down: {type(error).__name__}")
+
+
+class _ChildEnd:
+    """Looks at the exception that ends a process of `multiprocessing`, which no hook is told of.
+
+    What the package runs in a process it has made catches all that is raised: it prints it, or
+    hands it to the parent as `torch.multiprocessing.spawn` does, and ends with an exit code. Up to
+    Python 3.12 it calls finalizers as the exception passes: one of ours looks at it. From 3.13 on
+    they are called when it is gone: there we stand around what a process that is being spawned is
+    about to run; of what runs already nothing is told. Whose process it is, has the package loaded:
+    nothing is imported.
+
+    Args:
+        tell: Is given the exception, in the thread that ends.
+    """
+
+    def __init__(self, tell: Callable[[BaseException], None]) -> None:
+        self._tell = tell
+        self._pid = 0
+        self._finalizer: Any = None
+        self._put_back: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Look from now on; does nothing where the package is not loaded."""
+        util: Any = sys.modules.get("multiprocessing.util")
+        process: Any = sys.modules.get("multiprocessing.process")
+        if util is None or process is None:
+            return
+        self._pid = os.getpid()
+        if sys.version_info < (3, 13):
+            # A process that was spawned forgets all finalizers as its code begins, and then calls:
+            util.register_after_fork(self, _ChildEnd._expect)
+            self._expect()
+        elif hasattr(process.current_process(), "_inheriting"):
+            self._stand_in(process.BaseProcess)
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._pid = 0
+        self._put_back()
+        if self._finalizer is not None:
+            self._finalizer.cancel()
+            self._finalizer = None
+
+    def _expect(self) -> None:
+        """Be called as the code ends; not in a process that this one has forked."""
+        if self._pid == os.getpid():
+            util: Any = sys.modules["multiprocessing.util"]
+            self._finalizer = util.Finalize(None, self._passes, exitpriority=_FIRST)
+
+    def _passes(self) -> None:
+        """The code has ended, or the process does."""
+        self._ended_by(sys.exc_info()[1])
+
+    def _stand_in(self, kind: Any) -> None:
+        """Be there as the code of the process begins."""
+        original = kind._bootstrap  # noqa: SLF001 - nothing else is called before that code
+
+        def bootstrap(child: Any, *args: Any, **kwargs: Any) -> Any:
+            self._put_back()
+            child.run = self._around(child.run)
+            return original(child, *args, **kwargs)
+
+        def put_back() -> None:
+            if vars(kind)["_bootstrap"] is bootstrap:
+                kind._bootstrap = original  # noqa: SLF001
+
+        self._put_back = put_back
+        kind._bootstrap = bootstrap  # noqa: SLF001
+
+    def _around(self, run: Callable[[], None]) -> Callable[[], None]:
+        """What runs in place of the code of the process."""
+
+        def stand_in() -> None:
+            try:
+                run()
+            except BaseException as error:
+                if error.__traceback__ is not None:  # without this frame
+                    error.__traceback__ = error.__traceback__.tb_next
+                self._ended_by(error)
+                raise
+
+        return stand_in
+
+    def _ended_by(self, error: BaseException | None) -> None:
+        """The code ends by what is raised, if anything is."""
+        if isinstance(error, SystemExit):
+            # Whoever exits while an exception is handled does so for it; with 0, all is well.
+            error = error.__context__ if error.code else None
+        if error is not None and self._pid == os.getpid():
+            self._tell(error)
 
 
 def _has_agent_threads() -> bool:

@@ -50,6 +50,7 @@ def describe(
         places = _places_through(part.__traceback__) + places
     return {
         "when_ns": time.time_ns(),
+        "monotonic_ns": time.perf_counter_ns(),
         "kind": kind,
         "type": _name(type(value)),
         "message": _message(value),

@@ -20,15 +20,19 @@ from ...messages.common import EVAL_INTERRUPTED, EvalRequest, EvalResult
 from ..agent_threads import pending
 from ..recording.safe_points import Visit
 from ..recording.stillness import Stillness, Training
-from .record import Outcome
+from .record import Ended, Outcome
 from .run import Code, Moment, Run, Shared
 
 if TYPE_CHECKING:
     from ..sources.actions.moments.meeting import Meeting
 
 _POLL_S = 0.05
+GRACE_S = 1.5
+"""How long code that has been interrupted may take to end before it is left behind."""
 _PATIENCE_SHARE = 1 / 4
 """How much of the time limit who asked has for telling the place of an appointment."""
+_HELD_SHARE = 3 / 4
+"""Until when one says that it is held there: the word to begin must come before one gives up."""
 
 
 class Evaluation:
@@ -59,9 +63,14 @@ class Evaluation:
         self._meeting: Meeting | None = None
         self._is_together = False
 
-    def work(self) -> Outcome:
-        """Wait for the right moment, run the code, set the result; says how it ended."""
+    def work(self, ended: Ended) -> None:
+        """Wait for the right moment, run the code, set the result.
+
+        Args:
+            ended: Told how it ended, and that before whoever has asked: he may look at once.
+        """
         safe_points = self._training.safe_points
+        failure: BaseException | None = None
         try:
             visit = self._visit = self._meet() or safe_points.request(self.limit_s + 1.0)
             self.where = self._wait(visit)
@@ -72,15 +81,19 @@ class Evaluation:
             )
             result = self._execute(moment, visit)
             outcome = outcome_of(result, self._run, is_cancelled=bool(self._why))
-            self.future.set_result(result)
         except BaseException as error:  # noqa: BLE001 - the result, whatever it is
             state = "cancelled" if isinstance(error, EvalCancelled) else "not run"
-            outcome = Outcome(state, type(error).__name__)
-            self.future.set_exception(error)
+            outcome, failure = Outcome(state, type(error).__name__), error
         finally:
             if self._visit is not None:
                 safe_points.withdraw(self._visit)
-        return outcome
+        try:
+            ended(outcome)
+        finally:
+            if failure is None:
+                self.future.set_result(result)
+            else:
+                self.future.set_exception(failure)
 
     def _execute(self, moment: Moment, visit: Visit) -> EvalResult:
         """Run the code, and see what the next step makes of a rate that it has set."""
@@ -102,17 +115,21 @@ class Evaluation:
         return self._together is not None and self._together.meeting == meeting
 
     def settle(self, commit: EvalCommit) -> None:
-        """Take the place where it is run.
+        """Take the place where it is run, or the word that it begins there.
 
         Raises:
-            EvalCancelled: The training has come by it already.
+            EvalCancelled: The training has come by it already, or does not stand there.
         """
-        meeting = self._meeting
-        if meeting is None or commit.position is None:
+        meeting, position = self._meeting, commit.position
+        if position is None:
             self._together = None
+        if meeting is None or position is None:
             if meeting is not None:
-                meeting.go_apart()
-        elif not meeting.agree(commit.position, commit.more):
+                meeting.go_apart("it was told to run it by itself")
+        elif commit.begins:
+            if not meeting.begin(commit):
+                raise EvalCancelled("this rank is not held at the agreed step")
+        elif not meeting.agree(commit, position):
             raise EvalCancelled("this rank has come by the agreed step already")
 
     def told(self, job: EvalJob) -> EvalJob:
@@ -120,12 +137,15 @@ class Evaluation:
         together, meeting = self._together, self._meeting
         if together is None:
             return job
-        is_ready = meeting is not None and meeting.apart is None
+        if meeting is None:
+            return dataclasses.replace(job, meeting=together.meeting)
+        waited_s = time.monotonic() - self._started
         return dataclasses.replace(
             job,
             meeting=together.meeting,
-            prepared=meeting.prepared(job.number) if meeting is not None and is_ready else None,
-            apart=meeting.apart if meeting is not None else None,
+            prepared=meeting.prepared(job.number) if meeting.apart is None else None,
+            apart=meeting.apart,
+            held=meeting.held if waited_s < self.limit_s * _HELD_SHARE else None,
         )
 
     def _meet(self) -> Visit | None:
@@ -135,7 +155,8 @@ class Evaluation:
             EvalTimedOut: The training has not come there.
             EvalCancelled: Nobody wants it any more.
         """
-        if self._together is None:
+        together = self._together  # which a commit takes away at any moment
+        if together is None:
             return None
         from ..recording.training import TorchTraining
         from ..sources.actions.moments.meeting import Meeting
@@ -143,30 +164,26 @@ class Evaluation:
         training = self._training
         if not (isinstance(training, TorchTraining) and training.is_recording()):
             return None
-        meeting = self._meeting = Meeting(training, self._together.ranks, self.limit_s + 1.0)
+        meeting = self._meeting = Meeting(training, together.ranks, self.limit_s + 1.0)
         try:
-            while not meeting.is_apart and meeting.visit is None:
+            while not meeting.settled.is_set():
                 self._check_meeting(meeting)
                 meeting.settled.wait(_POLL_S)
         finally:
             meeting.leave()
             self._visit = meeting.visit
-        if meeting.visit is not None:
-            self._is_together = True
+        self._is_together = meeting.has_begun
         return meeting.visit
 
     def _check_meeting(self, meeting: Meeting) -> None:
-        """Give up where nobody waits, or nothing comes."""
-        if self._why:
+        """Give up where nobody waits, or nothing comes; not once the code may begin."""
+        waited_s, was_held = time.monotonic() - self._started, meeting.held is not None
+        if self._why and meeting.leave():
             raise EvalCancelled(f"it was {self._why}")
-        waited_s = time.monotonic() - self._started
-        if waited_s > self.limit_s:
-            raise EvalTimedOut(
-                f"the training did not come within {self.limit_s:g} s to the step that the ranks"
-                " had agreed on, so the code was not run."
-            )
+        if waited_s > self.limit_s and meeting.leave():
+            raise EvalTimedOut(_not_together(self.limit_s, was_held=was_held))
         if waited_s > self.limit_s * _PATIENCE_SHARE and not meeting.has_agreed:
-            meeting.go_apart()
+            meeting.go_apart("it was not told in time at which step")
 
     def cancel(self, why: str) -> None:
         """Interrupt the code, or do not run it at all."""
@@ -186,13 +203,12 @@ class Evaluation:
         self.is_overdue = True
         if self._visit is not None:
             self._training.safe_points.withdraw(self._visit)
-        place = self.place()
-        at = f" It is at {place}." if place else ""
-        return EvalTimedOut(
-            f"the code has run for {self.limit_s:g} s and cannot be interrupted where it is; it"
-            f" goes on in the background, and so does the training.{at} `probing PID jobs` lists"
-            " it until it ends."
-        )
+        return goes_on(self.limit_s, self.place())
+
+    def leave_behind(self) -> None:
+        """The same, where it was given up a moment ago: nobody is there to be told."""
+        if not self.future.done() and self.place() is not None:
+            self.overdue()
 
     def _wait(self, visit: Visit) -> str:
         """Wait for a safe point, or for proof that the training thread is stuck.
@@ -222,6 +238,29 @@ class Evaluation:
                     " which can crash the training."
                 )
             visit.wait_held(_POLL_S)
+
+
+def _not_together(limit_s: float, *, was_held: bool) -> str:
+    """Why code was not run that all ranks were to run at one step."""
+    if was_held:
+        return (
+            "the training was held at the step that the ranks had agreed on, and no word came that"
+            f" all were within {limit_s:g} s, so the code was not run and the training goes on."
+        )
+    return (
+        f"the training did not come within {limit_s:g} s to the step that the ranks had agreed on,"
+        " so the code was not run."
+    )
+
+
+def goes_on(limit_s: float, place: str | None) -> EvalTimedOut:
+    """What is told of code that is left behind at some place."""
+    at = f" It is at {place}." if place else ""
+    return EvalTimedOut(
+        f"the code has run for {limit_s:g} s and cannot be interrupted where it is; it"
+        f" goes on in the background, and so does the training.{at} `probing PID jobs` lists"
+        " it until it ends."
+    )
 
 
 def outcome_of(result: EvalResult, run: Run, *, is_cancelled: bool) -> Outcome:

@@ -167,13 +167,13 @@ class Evaluator:
     def _work(self, number: int, work: Evaluation | Repetition, sender: Sender, code: str) -> None:
         """The body of an eval's thread."""
         word = self._record.begin(number, sender, code)
-        outcome = Outcome("not run")
-        try:
-            outcome = work.work()
-        finally:
+
+        def end(outcome: Outcome) -> None:
+            self._record.end(word, outcome)
             with self._lock:
                 self._in_hand.pop(number, None)
-            self._record.end(word, outcome)
+
+        work.work(end)
 
 
 def _job(number: int, one: _InHand) -> EvalJob:

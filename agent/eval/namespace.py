@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
+from ...own_files import is_installed
 from ...safety import other_stacks
 from .frame_names import (
     Place,
@@ -40,7 +41,6 @@ _PYTHON = "of Python"
 _SOUGHT = "what probing knows of the training, where it has one"
 _USUAL = dict.fromkeys(("lr", "learning_rate", "learningrate"), "optimizer.param_groups[0]['lr']")
 """Names by which something is asked for that has another one in every training."""
-_INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 class Names:
@@ -254,7 +254,7 @@ class Names:
         known = getattr(self._found, "possible", ())
         if self._place.is_chosen or name == "model" or name not in known:
             return False
-        return any(folder in frame.f_code.co_filename for folder in _INSTALLED)
+        return is_installed(frame.f_code.co_filename)
 
     def _find_known(self, name: str) -> Any:
         """What probing knows by a name; looked for once while the code runs."""

@@ -6,6 +6,7 @@ Rules of this file: as of `asked_record`.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ...tables import EVAL_STATES, EVALS
@@ -26,6 +27,10 @@ class Outcome(NamedTuple):
     waited_s: float | None = None
     ran_s: float | None = None
     runs: int = 1
+
+
+Ended = Callable[[Outcome], None]
+"""Takes how code ended, once."""
 
 
 class EvalRecord(AskedRecord):

@@ -12,13 +12,13 @@ import queue
 import time
 from collections.abc import Callable
 
-from ...errors import EvalCancelled, NoStepCame, ProbingError
+from ...errors import EvalCancelled, EvalTimedOut, InternalError, NoStepCame, ProbingError
 from ...messages.about.eval import RepeatRequest
 from ...messages.common import EVAL_INTERRUPTED, EvalResult
 from ..recording.safe_points import Visit
 from ..recording.stillness import Training
-from .evaluation import outcome_of
-from .record import Outcome
+from .evaluation import GRACE_S, goes_on, outcome_of
+from .record import Ended, Outcome
 from .run import Code, Moment, Run, Shared
 
 _POLL_S = 0.1
@@ -32,7 +32,7 @@ class Repetition:
 
     Attributes:
         where: Where it runs.
-        is_overdue: Whether its time is up and it goes on all the same.
+        is_overdue: Whether the time of one run is up and that goes on all the same.
     """
 
     def __init__(
@@ -46,6 +46,8 @@ class Repetition:
         self._tell = tell
         self._due: queue.SimpleQueue[Visit] = queue.SimpleQueue()
         self._is_free = True
+        self._visit: Visit | None = None  # during which it runs
+        self._began = 0.0
         self._steps = 0
         self._why = ""
         self.where: str | None = "safe point"
@@ -81,10 +83,32 @@ class Repetition:
         """The line that it executes now; None while it waits."""
         return self._run.place()
 
-    def work(self) -> Outcome:
-        """Run the code as often as was asked; says how the last run ended."""
+    def is_late(self) -> bool:
+        """Whether a run does not react to being interrupted at its limit."""
+        is_running = self._visit is not None and self.place() is not None
+        return is_running and time.monotonic() - self._began > self._limit_s + GRACE_S
+
+    def overdue(self) -> EvalTimedOut:
+        """The error for a run that is late: from now on it does not hold the training up."""
+        self.is_overdue, visit = True, self._visit
+        if visit is not None:
+            self._training.safe_points.withdraw(visit)
+        return goes_on(self._limit_s, self.place())
+
+    def leave_behind(self) -> None:
+        """The same, where it was given up a moment ago: nobody is there to be told."""
+        if self._visit is not None and self.place() is not None:
+            self.overdue()
+
+    def work(self, ended: Ended) -> None:
+        """Run the code as often as was asked.
+
+        Args:
+            ended: As of an `Evaluation`; told how the last run ended.
+        """
         outcome, ran_s = Outcome("not run", runs=0), 0.0
         points = self._training.safe_points
+        failure: ProbingError | None = None
         points.begin_job(self)
         try:
             for number in range(1, self._request.times + 1):
@@ -97,16 +121,20 @@ class Repetition:
                 if self._run.is_vetoed:
                     break
                 self._is_free = True
-        except ProbingError as error:
-            self._tell(error)
+        except BaseException as error:  # noqa: BLE001 - told, whatever it is
+            failure = error if isinstance(error, ProbingError) else InternalError(repr(error))
             state = "cancelled" if isinstance(error, EvalCancelled) else "not run"
             outcome = outcome._replace(state=state, error_type=type(error).__name__)
         finally:
             self._why = self._why or "over"
             points.end_job(self)
             self._free_visits()
+        try:
+            ended(outcome)
+        finally:
+            if failure is not None:
+                self._tell(failure.with_traceback(None))
             self._tell(None)
-        return outcome
 
     def _run_once(self) -> EvalResult:
         """Wait for the step's end, and run the code there.
@@ -124,8 +152,10 @@ class Repetition:
             waited = time.monotonic() - started
             limit_s, held_id = self._limit_s, visit.thread_id
             moment = Moment("safe point", waited, limit_s, limit_s, held_id=held_id)
+            self._visit, self._began = visit, time.monotonic()
             return self._run.execute(moment)
         finally:
+            self._visit = None
             self._training.safe_points.withdraw(visit)
 
     def _next_visit(self, started: float) -> Visit:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from ...messages.common import EvalResult
 from ...safety.this_thread import thread_name
 from ...settings import Settings
+from ..agent_threads import start_thread
 from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..recording.stillness import Training
 from ..recording.training_thread import number_of
@@ -47,7 +48,8 @@ IDLE_S = 3600.0
 """How long a prompt that nobody has ended is kept for a next line."""
 _AGAIN_S = 1.0
 """How long code that has been interrupted may take to end before it is interrupted again."""
-TIMER_THREAD = f"{AGENT_THREAD_PREFIX}timer"
+_TIMER = "timer"
+TIMER_THREAD = f"{AGENT_THREAD_PREFIX}{_TIMER}"
 
 
 class Session:
@@ -172,6 +174,7 @@ class Run:
 
         Raises:
             NoSuchThread, NoSuchFrame: What it is to see is not there.
+            NoThread: Its time cannot be limited.
         """
         self._training.use_device()
         names, thread = self._names(moment.held_id)
@@ -183,9 +186,9 @@ class Run:
             with self._collectives(moment), self._limited(moment):
                 value, kind, described = self._run(names, capture)
         finally:
+            took = time.monotonic() - start
             self._shared.output.end()
-        took = time.monotonic() - start
-        names.close()
+            names.close()
         return EvalResult(
             output=capture.text,
             value=value,
@@ -240,7 +243,7 @@ class Run:
                 self.interrupt(why)
                 left_s = _AGAIN_S
 
-        threading.Thread(target=watch, name=TIMER_THREAD, daemon=True).start()
+        start_thread(_TIMER, watch)
         try:
             yield
         finally:

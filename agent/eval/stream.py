@@ -18,12 +18,16 @@ from ...messages import common as wire
 from ...messages.about.eval import LINES_TYPE, RepeatRequest
 from ...messages.common import EvalResult
 from ..audit.request_log import Sender
+from .evaluation import GRACE_S
 from .evaluator import Evaluator
+from .repetition import Repetition
 
 _CREDENTIALS = struct.Struct("iII")
 _WAITING = 16
 """How many results may wait for a slow client."""
 _PATIENCE_S = 30.0
+_LOOK_S = 0.5
+"""How often it is looked whether a run is late."""
 
 
 def sender_of(request: web.Request) -> Sender:
@@ -46,13 +50,27 @@ async def stream_results(
     response = web.StreamResponse(headers={"Content-Type": LINES_TYPE})
     try:
         await response.prepare(request)
-        while (item := await feed.lines.get()) is not None:
+        while (item := await _next(feed, repetition)) is not None:
             await response.write(_line(item))
+            if repetition.is_overdue:
+                break
         await response.write_eof()
     finally:
         feed.is_open = False
-        repetition.cancel("given up by the client")
+        if not repetition.is_overdue:
+            repetition.cancel("given up by the client")
+            asyncio.get_running_loop().call_later(GRACE_S, repetition.leave_behind)
     return response
+
+
+async def _next(feed: _Feed, repetition: Repetition) -> EvalResult | ProbingError | None:
+    """What comes next, or that a run is late, which nothing may come of for long."""
+    while True:
+        try:
+            return await asyncio.wait_for(feed.lines.get(), _LOOK_S)
+        except asyncio.TimeoutError:
+            if repetition.is_late():
+                return repetition.overdue()
 
 
 class _Feed:

@@ -84,6 +84,8 @@ class OwnRows:
     def close(self) -> None:
         """Stop for good."""
         self.stop()
+        if self._late is not None:
+            self._late.end()
         self._ring.close()
 
     def write(self, values: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...messages.common import LiveRows
 from ...tables import PARAMETER_CHECKSUMS
+from .question import WENT_ON
 
 if TYPE_CHECKING:
     from ..sources.model.checksums import ChecksumLook
@@ -46,8 +47,13 @@ def _look(recording: Recording, question: LiveQuestion) -> LiveRows:
     if found is None and note == _STILL:
         step = training.step()
         over = None if step is None else step - 1
-        with training.safe_points.way_closed(_HOLD_S):
-            found = take_checksums(recording, over, reads_devices=False, only_random=only_random)
+        with question.beside(_HOLD_S) as is_still:
+            if is_still:
+                found = take_checksums(
+                    recording, over, reads_devices=False, only_random=only_random
+                )
+            else:
+                note = WENT_ON
     elif found is not None:
         note = f"the training was held for {1e3 * found.held_s:.0f} ms"
     if look.reason is not None:

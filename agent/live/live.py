@@ -31,6 +31,7 @@ from ...tables import (
     MODULES,
     OPTIMIZERS,
     PARAMETER_CHECKSUMS,
+    PARAMETERS,
     REFERRERS,
     SOURCES,
     TABLES_BY_NAME,
@@ -47,8 +48,11 @@ if TYPE_CHECKING:
     from ..sources.storage.memory_look import Moment
 
 
-TAKES_A_WHILE = frozenset({DEVICE_CHECKS.name})
-"""Tables that are computed in a thread of their own however they are asked: a driver may hang."""
+TAKES_A_WHILE = frozenset({DEVICE_CHECKS.name, PARAMETERS.name})
+"""Tables that are computed in a thread of their own however they are asked.
+
+A driver may hang, and the end of a step is waited for.
+"""
 
 
 def live_rows(question: LiveQuestion) -> LiveRows:

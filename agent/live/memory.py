@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...tables import ACTIVATIONS, MOMENTS
+from .question import WENT_ON
 
 if TYPE_CHECKING:
     from ..sources.shared.recording import Recording
@@ -93,18 +94,35 @@ def _look(recording: Recording, question: LiveQuestion, *, only_backward: bool =
     if not moments and obstacle and not only_backward:
         return _look_beside(recording, question, obstacle)
     if not moments and is_still and not only_backward:
-        with training.safe_points.way_closed(_HOLD_S):
-            moments = (look(recording, NOW, training.step()),)
+        with question.beside(_HOLD_S) as is_standing:
+            if is_standing:
+                moments = (look(recording, NOW, training.step(), is_still=True),)
+            note = note if is_standing else WENT_ON
     elif moments:
         held_s = max(moment.held_s for moment in moments)
         held = f"the training was held for at most {1e3 * held_s:.0f} ms at a time"
         note = held if note is None else f"{note}; {held}"
+    told = [text for text in (note, *_left_out(moments)) if text is not None]
+    return Seen(moments, "; ".join(told) or None, time.monotonic())
+
+
+def _left_out(moments: Sequence[Moment]) -> Iterator[str]:
+    """What there was no time for, and what could not be told."""
     walked = [moment.nodes for moment in moments if moment.nodes is not None]
     if walked:
         newest = f"the {min(walked):,} newest nodes of autograd's graphs"
-        left_out = f"activations are those of {newest}, for want of time"
-        note = left_out if note is None else f"{note}; {left_out}"
-    return Seen(moments, note, time.monotonic())
+        yield f"activations are those of {newest}, for want of time"
+    tensors = max((moment.left_out for moment in moments), default=0)
+    if tensors:
+        yield (
+            f"{tensors:,} tensors of category other, the oldest, were left out, for want of time:"
+            " there is more than is shown"
+        )
+    if not all(moment.knows_gradients for moment in moments):
+        yield (
+            "gradients are not told from other tensors: several threads train, and others were at"
+            " work on theirs"
+        )
 
 
 def _look_beside(recording: Recording, question: LiveQuestion, obstacle: str) -> Seen:
@@ -122,7 +140,7 @@ def _look_beside(recording: Recording, question: LiveQuestion, obstacle: str) ->
     finally:
         points.withdraw(visit)
     note = f"{obstacle}: shown is what there is as one ends, with nothing of the next backward pass"
-    return Seen(moments, note, time.monotonic())
+    return Seen(moments, "; ".join((note, *_left_out(moments))), time.monotonic())
 
 
 def _wait(watching: MemoryLook, question: LiveQuestion, *, expected: int) -> str | None:

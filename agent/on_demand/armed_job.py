@@ -39,6 +39,7 @@ class ArmedJob:
         self.first_step: int | None = None
         self.last_step: int | None = None
         self.moved_s = time.monotonic()
+        self._is_ended = False
 
     @property
     def is_over(self) -> bool:
@@ -75,15 +76,19 @@ class ArmedJob:
         self.moved_s = time.monotonic()
         if not self.is_over:
             self._work()
+            if self._is_ended:  # by another thread meanwhile: what came after it goes, too
+                self.end()
         return self.is_over
 
     def failed(self, reason: str) -> None:
         """See `StepEndJob`."""
+        self._is_ended = True
         self.state, self.reason = "failed", reason
         self._let_go()
 
     def end(self) -> None:
         """Do nothing any more; to end it twice is harmless."""
+        self._is_ended = True
         if self.state != "failed":
             self.state = "over"
         self._let_go()

@@ -99,6 +99,7 @@ class Fitting(ThreadJob[FitAnswer]):
         self._keep = keep
         self._visit: Visit | None = None
         self._is_cancelled = threading.Event()
+        self._has_left = False
         self._end = time.monotonic() + (request.timeout_s or DEFAULT_TIMEOUT_S)
         self._hold_end = self._end
 
@@ -114,6 +115,7 @@ class Fitting(ThreadJob[FitAnswer]):
 
     def _leave(self) -> None:
         """See `ThreadJob`."""
+        self._has_left = True
         if self._visit is not None:
             self._training.safe_points.withdraw(self._visit)
 
@@ -169,8 +171,10 @@ class Fitting(ThreadJob[FitAnswer]):
         self._seen = look.seen
 
     def _request_hold(self) -> None:
-        """Have the training stand still at the end of this step."""
+        """Have the training stand still at the end of this step, if the work is still to come."""
         self._visit = self._training.safe_points.request(LONGEST_HOLD_S + _PUTS_BACK_S)
+        if self._has_left:  # nobody takes the visit out any more
+            self._training.safe_points.withdraw(self._visit)
 
     def _wait_held(self, visit: Visit) -> None:
         """Wait until the training is held: that it stands still is not enough."""

@@ -168,11 +168,7 @@ class MemoryRecordings:
         )
 
         def save() -> Path:
-            try:
-                recorder.save(self._path)
-            except OSError as error:
-                raise InternalError(f"the recording cannot be written: {error.strerror}") from None
-            return self._path
+            return self._written(recorder)
 
         profiling = self._profiles.begin(Profiling(recorder, training, save, limit_s))
         self._recorder, self._profiling = recorder, profiling
@@ -193,16 +189,29 @@ class MemoryRecordings:
 
     def _end(self) -> None:
         """Record no more; what was recorded stays, for the tables and a snapshot."""
-        if self._history is not None and self._history.is_on:
-            self._save_history()
-            self._history.stop()
-        if self._recorder is not None:
-            self._recorder.finish()
+        try:
+            if self._history is not None and self._history.is_on:
+                self._save_history()
+        finally:  # it ends, also where there is no room to keep it
+            self.close()
+            if self._recorder is not None:
+                self._recorder.finish()
 
     def _save_history(self) -> Path:
         """Write what the accelerator's allocator remembers."""
         assert self._history is not None
-        self._history.save(self._path)
+        return self._written(self._history)
+
+    def _written(self, what: AllocationSteps | DeviceHistory) -> Path:
+        """Save it in its place.
+
+        Raises:
+            InternalError: The file cannot be written.
+        """
+        try:
+            what.save(self._path)
+        except OSError as error:
+            raise InternalError(f"the recording cannot be written: {error.strerror}") from None
         return self._path
 
 

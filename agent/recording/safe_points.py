@@ -113,8 +113,12 @@ class Visit:
             self.wait_done()
 
     def wait_done(self) -> None:
-        """The same, where this is no safe point: the work gets no leave to begin by it."""
-        self._done.wait(self._hold_s)
+        """The same, where this is no safe point: the work gets no leave to begin by it.
+
+        Once its time is up, no later step is held for it either.
+        """
+        if not self._done.wait(self._hold_s):
+            self._points.withdraw(self)
 
     def finish(self) -> None:
         """The work is done."""
@@ -173,7 +177,7 @@ class SafePoints:
         self._let_go_ns = 0
         self._jobs: list[StepEndJob] = []
         self._hurried: tuple[StepEndJob, ...] = ()
-        self._guard = Guard("step ends", self._drop_jobs)
+        self._guard = Guard("step ends", lambda: None)  # each that fails is ended by itself
         self._lock = threading.RLock()  # a signal's handler may come back here
 
     @property
@@ -374,10 +378,3 @@ class SafePoints:
     def _run_job(self, job: StepEndJob) -> None:
         if job.step_ended():
             self.end_job(job)
-
-    def _drop_jobs(self) -> None:
-        """Too many have failed: the others may end as if they had."""
-        with self._lock:
-            self._jobs.clear()
-            self._hurried = ()
-            self._settle()

@@ -120,6 +120,7 @@ class TorchTraining:
         if sources.boundary.has_optimizer():
             for optimizer in found_optimizers():
                 self._recording.objects.made.add(optimizer)
+        self._recording.trainers.begin(late=late)
         sources.progress.begin(late=late)
         self._recording.rows.host.start()
         sources.boundary.begin(late=late)
@@ -165,7 +166,9 @@ class TorchTraining:
         """
         failed = try_each(
             (
+                self._leave_collectives,
                 self.pause,
+                self._recording.rows.late.end,
                 *(source.close for source in self._sources.all),
                 self._sources.memory.close,
                 *(kept.close for kept in self._recording.looks.kept()),
@@ -175,6 +178,12 @@ class TorchTraining:
         )
         if failed:
             raise OSError("; ".join(failed))
+
+    def _leave_collectives(self) -> None:
+        """While our functions in torch still keep passes and steps from beginning."""
+        if self._sources.collectives.has_kernels:
+            with self.safe_points.others_held_up() as are_resting:
+                self._sources.collectives.take_off(are_resting=are_resting)
 
     def ended_by(self, error: BaseException) -> None:
         """An exception ends the process or a thread of it; never raises."""

@@ -1,8 +1,8 @@
 """The parameters of the models and what trains them, for ``python.parameters``.
 
 Rules of this file: runs in the agent's thread while others train; reads what stands beside a
-tensor's data, never the data, and a gradient between backward passes only. Nothing read stays
-referenced.
+tensor's data, never the data. Gradients are read by the training itself, as a step ends, or beside
+one that stands still. Nothing read stays referenced.
 """
 
 from __future__ import annotations
@@ -18,15 +18,21 @@ from .calls.names.module_names import outermost, walk
 from .model.idle_wrappers import idle_wrappers
 from .model.tensor_facts import layout_of, name_of, sizes_of
 from .shared.found import found_optimizers, found_roots
-from .shared.gradients import UNKNOWN, GradientsBeside
+from .shared.gradients import Gradient, GradientLook, known_of
+from .shared.versions import version_told
 from .torch_types import Module, Optimizer
 
 if TYPE_CHECKING:
     from ..live.question import LiveQuestion
     from .shared.recording import Recording
 
-_WAIT_S = 2.0
-"""How long the ends of backward passes are waited for."""
+_WAIT_S, _LONGEST_WAIT_S = 2.0, 8.0
+"""How long the end of a step is waited for at least and at most; else as long as steps take."""
+_STEPS = 1.5
+"""How many steps' time that is: who asks in the middle of one waits for a part of it."""
+_HOLD_S = 10.0
+"""How long a training that goes on meanwhile waits at most."""
+_PATIENCE_S = 0.2
 
 Row = tuple[str | int | float | bool | None, ...]
 
@@ -34,10 +40,29 @@ Row = tuple[str | int | float | bool | None, ...]
 def rows(question: LiveQuestion) -> LiveRows:
     """The rows of ``python.parameters`` now."""
     recording = question.training.watched()
-    return LiveRows.of(PARAMETERS, () if recording is None else _rows(recording))
+    return LiveRows.of(PARAMETERS, () if recording is None else _rows(recording, question))
 
 
-def _rows(recording: Recording) -> list[Row]:
+def _gradients(
+    recording: Recording, question: LiveQuestion, leaves: list[Any]
+) -> dict[int, Gradient]:
+    """The gradients of leaves as a step ends, or while the training stands still, by identity."""
+    wait_s = _STEPS * 1e-9 * recording.rows.took_ns
+    look = GradientLook(recording, leaves)
+    recording.safe_points.begin_job(look)
+    try:
+        why = question.wait(look.is_over, within_s=min(max(_WAIT_S, wait_s), _LONGEST_WAIT_S))
+    finally:
+        recording.safe_points.end_job(look)
+    found = look.found
+    if found is None and why == "late" and question.finds_still():
+        with question.beside(_HOLD_S) as is_still:
+            if is_still:
+                found = known_of(leaves, recording, patience_s=_PATIENCE_S, is_still=True)
+    return found or {}
+
+
+def _rows(recording: Recording, question: LiveQuestion) -> list[Row]:
     """One row per parameter of the models, then one per parameter that only an optimizer has."""
     roots = outermost(recording.objects.roots.alive()) or found_roots()
     named = [(root, *one) for root in roots for one in _named(root, "", set())]
@@ -49,7 +74,8 @@ def _rows(recording: Recording) -> list[Row]:
         owners = _owners(recording, found_optimizers()) | owners
     seen: set[int] = set()
     found: list[Row] = []
-    gradients = GradientsBeside(recording, _WAIT_S)
+    held = [*(one for *_, one in named), *(those[0][2] for those in owners.values())]
+    gradients = _gradients(recording, question, [one for one in held if one.is_leaf])
     idle = idle_wrappers(roots, recording.objects.unwrapped())
     for root, name, parameter in named:
         if id(parameter) not in seen:
@@ -163,7 +189,7 @@ def _row(
     name: str,
     parameter: Any,
     owners: list[Owned],
-    gradients: GradientsBeside,
+    gradients: dict[int, Gradient],
 ) -> Row:
     """The row of one parameter, in the order of the table's columns, but for the last one."""
     tensor_class = sys.modules["torch"].Tensor
@@ -177,8 +203,7 @@ def _row(
     ]
     held = sizes_of([parameter])
     counted = _distinct(owners) if owners else []
-    gradient = gradients.of(parameter) if parameter.is_leaf else UNKNOWN
-    is_known = gradient is not UNKNOWN
+    gradient = gradients.get(id(parameter))
     return (
         *of_root,
         name,
@@ -188,19 +213,11 @@ def _row(
         str(parameter.device),
         layout_of(parameter),
         bool(parameter.requires_grad),
-        gradient is not None if is_known else None,
-        None if gradient is None or not is_known else _version(gradient),
-        _version(parameter),
+        None if gradient is None else gradient.is_there,
+        None if gradient is None else gradient.version,
+        version_told(parameter),
         len(counted),
         ", ".join(owner.name for owner, _, _ in counted) or None,
         any(isinstance(state, dict) and bool(state) for state in states) if owners else None,
         sizes_of(kept).bytes,
     )
-
-
-def _version(tensor: Any) -> int | None:
-    """How often its values were changed in place; None of a tensor that does not count it."""
-    try:
-        return int(tensor._version)
-    except (RuntimeError, TypeError):  # an inference tensor
-        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import time
@@ -11,6 +12,7 @@ import click
 
 from ...diagnosis.doctor.findings import CERTAINTIES
 from ...errors import TimedOut, UsageError
+from ...messages.limits import examined_s
 from ..ask.replies import fitted, write_answer
 from ..command import AskCommand
 from ..options import limit_option, refuse_file, style_option, typed_option
@@ -68,9 +70,10 @@ def command(
     """Say what is wrong with a training, since when, how sure that is, and what to do.
 
     Looks at everything on record and live, of one process or a whole job, dead or alive. It takes
-    up to 20 s, or `--timeout`, and changes nothing; some gradients of the next three steps are
-    looked at. Findings come first, the gravest first; then what is healthy; then what was not
-    looked at, and why.
+    up to 20 s, up to 45 s where more wants to run than there are processors, or `--timeout`, and
+    changes nothing; some gradients of the next three steps are looked at. What the record alone
+    shows is judged first. Findings come first, the gravest first; then what is healthy; then what
+    was not looked at, and why.
 
     `certain`: it is on record or was counted, and has no other reading. `likely`: healthy trainings
     do not look like this. `possible`: it stands out, and may be meant.
@@ -86,12 +89,11 @@ def command(
     The exit code is 0, with `--check likely` 1 on a finding that is likely or certain, and 5 where
     too little could be looked at in time.
     """
-    from ...diagnosis.doctor.examine import WHOLE_S, examine
+    from ...diagnosis.doctor.examine import examine
     from ..watch.watching import Seen, Wish, watch_and_tell
 
     target = target_with(context, endpoint)
     _check(context, watch=watch, against=against)
-    whole_s = WHOLE_S if target.timeout_s is None else target.timeout_s
     seen = Seen()
 
     def look(within_s: float, *, is_thorough: bool) -> Report:
@@ -108,10 +110,12 @@ def command(
             every_s=every, least=check or "likely", goes_on="all" in target.endpoints,
             is_json=style == "json", webhooks=webhooks, variables=variables, commands=commands,
         )  # fmt: skip
-        told = watch_and_tell(lambda most_s: look(min(whole_s, most_s), is_thorough=False), wish)
+        told = watch_and_tell(
+            lambda most_s: look(_whole_s(target, most_s), is_thorough=False), wish
+        )
         context.exit(int(told and bool(check)))
     earlier = None if against is None else _member(against, target)  # before the looks take time
-    end = _end(whole_s)
+    end = _end(_whole_s(target))
     within_s = end - time.monotonic()
     report = look(within_s if earlier is None else _LOOKED * within_s, is_thorough=True)
     if earlier is not None and against is not None:
@@ -155,6 +159,11 @@ def _member(word: str, target: Target, rank: int | None = None) -> Member:
 
     limit_s = min(FINDING_S, target.limit_s)
     return find_run(word, token=target.token, timeout_s=limit_s, rank=rank)
+
+
+def _whole_s(target: Target, most_s: float = math.inf) -> float:
+    """How long all of it takes at the most: as the user said, else as the machine is busy."""
+    return min(examined_s() if target.timeout_s is None else target.timeout_s, most_s)
 
 
 def _end(whole_s: float) -> float:

@@ -168,7 +168,7 @@ def _show_many(target: Target, run: Run, *, may_meet: bool, as_json: bool) -> in
     else:
         folded = fold_results(results)
         terminal.write(render_results(folded, color=terminal.screen().color))
-    if why is not None:
+    if why is not None and results:  # else none has run it
         terminal.note(f"each has run it by itself, not at one step of all ({why})")
     terminal.note(*lost_notes([*results.values()]))
     tell_outcomes(outcomes)

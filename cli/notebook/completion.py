@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.completer import SimpleCompletion, context_matcher
 
 from ...errors import ProbingError
+from ...messages.limits import ready_s
 from ...tables import TABLES, Table
 from ..completion import complete_endpoints, sql_words
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from .cells import Cells
 
 _LINE = re.compile(r"\s*%(?P<cell>%)?probing\b(?P<rest>[^\n]*)(?P<body>\n.*)?\Z", re.DOTALL)
-_ANSWER_S = 2.0
 
 
 def matcher_for(cells: Cells) -> Callable[[Any], Any]:
@@ -74,7 +74,7 @@ def _offer(text: str, cursor: int, endpoint: str | None) -> tuple[str, Iterable[
         return "", ()
     from ...client.connecting import connect
 
-    names = connect(asked, timeout_s=_ANSWER_S).complete(line, session="notebook")
+    names = connect(asked, timeout_s=ready_s()).complete(line, session="notebook")
     return line[names.start :], names.words
 
 
@@ -85,7 +85,7 @@ def _tables(endpoint: str | None) -> tuple[Table, ...]:
     if endpoint is None:
         return TABLES
     try:
-        found = connect(endpoint, timeout_s=_ANSWER_S).tables().tables
+        found = connect(endpoint, timeout_s=ready_s()).tables().tables
     except ProbingError:
         return TABLES
     return tuple(table for status in found if (table := status.table()) is not None)

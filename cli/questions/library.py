@@ -151,8 +151,12 @@ GROUP BY part ORDER BY from_step
         name="not-finite",
         doc="In which steps was the loss or the gradient's norm NaN or infinite?",
         sql="""
-SELECT step, loss, grad_norm, amp_scale, skipped FROM python.steps
-WHERE loss_finite = false OR NOT isfinite(grad_norm) ORDER BY step LIMIT $count
+WITH lost AS (SELECT host, pid, step, arg_min(loss, seq) AS loss, count(*) AS bad_micro_batches
+  FROM python.micro_batches WHERE NOT isfinite(loss) GROUP BY host, pid, step)
+SELECT step, coalesce(s.loss, lost.loss) AS loss, grad_norm, amp_scale, skipped, bad_micro_batches
+FROM python.steps s LEFT JOIN lost USING (host, pid, step)
+WHERE loss_finite = false OR NOT isfinite(grad_norm)
+  OR (duration IS NULL AND bad_micro_batches > 0) ORDER BY step LIMIT $count
 """,
         parameters={"count": "20"},
     ),

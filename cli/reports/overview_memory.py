@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-LAST_MEMORY = """
-    SELECT device, allocated_bytes, reserved_bytes, device_used_bytes, device_total_bytes,
-           resident_bytes, cgroup_bytes, cgroup_limit_bytes
-    FROM python.memory ORDER BY seq DESC LIMIT 1
-"""
+LAST_MEMORY = "SELECT * FROM python.memory ORDER BY seq DESC LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +117,13 @@ def _device(row: Row | None) -> tuple[int | None, int | None]:
 
 def _of_record(row: Row) -> MemoryUse:
     """What was last on record of a process that has ended."""
-    limit = row["cgroup_limit_bytes"]
+    limit, used = row["cgroup_limit_bytes"], row["cgroup_bytes"]
+    if used is not None:  # cached files go before anybody is killed
+        used -= row.get("cgroup_cache_bytes") or 0
     device, device_limit = _device(row)
     return MemoryUse(
         resident=row["resident_bytes"],
-        group=row["cgroup_bytes"] if limit is not None else None,
+        group=used if limit is not None else None,
         limit=limit,
         is_group=limit is not None,
         device=device,

@@ -13,7 +13,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...client.recent_steps import last_ended, pace_of, recent_steps, state_with
+from ...client.recent_steps import last_ended, last_known, pace_of, recent_steps, state_with
 from ...messages.frozen import dataclass
 from ...rundir.folders import folder_at
 from ..ask.many import membership_of
@@ -39,6 +39,7 @@ class GridCell:
     Attributes:
         step: The last step that it has ended; None where none is on record.
         duration_s: What that took, and of it the waits for data and for other ranks.
+        loss: Of the last step of which it is known.
         step_s: The median of its last steps.
         phases: What these spent in each phase, in seconds each.
         memory_bytes: What an accelerator's allocator had given out at the last one's end, else the
@@ -160,7 +161,7 @@ def _cell(member: Member, state: str, rows: Sequence[Row]) -> GridCell:
         duration_s=last.get("duration"),
         data_wait_s=last.get("data_wait_s"),
         sync_s=last.get("gradient_sync_s"),
-        loss=last.get("loss"),
+        loss=last_known(rows, "loss"),
         step_s=None if pace is None else pace.step_s,
         phases={} if pace is None else pace.phases,
         memory_bytes=last.get("allocated_bytes"),

@@ -36,7 +36,7 @@ class SourceStatus:
     Attributes:
         cost_s: What it costs a step, in seconds.
         rows: Rows that its table has ever had.
-        dropped: Rows of it that could not be written.
+        dropped: Rows of it that could not be written, or not whole.
     """
 
     source: str

@@ -35,7 +35,7 @@ from ..messages.frozen import dataclass
 from ..messages.limits import start_s
 from ..own_files import places_of
 from ..reach.endpoint import Local, resolve
-from ..reach.ladder import who_holds_gil
+from ..reach.ladder import look_at_gil, who_holds_gil
 from ..reach.ping import ping
 from ..rundir.attach_order import Attach, AttachFiles, Note
 from ..rundir.folders import ProcessFolder, RunDirectory, directory_of
@@ -113,13 +113,17 @@ def attach(pid: int, *, how: str = AUTO, timeout_s: float | None = None) -> Atta
     known = resolve(pid, directory)  # it may be in another place than one that is begun now
     if isinstance(known, Local) and _is_there(known.folder):
         return _attached(known.folder, None, began)
+    files = AttachFiles(folder)
+    was_taken = files.is_taken()
     obstacle = find_obstacle(pid)
-    if obstacle is not None:
-        raise obstacle
+    if obstacle is not None and not (was_taken or files.is_taken()):
+        raise obstacle  # else it may be whoever attaches now, who traces and stops it
     until = began + (timeout_s or _LIMIT_S)
-    with _turn(pid, directory, AttachFiles(folder), until) as order:
+    with _turn(pid, directory, files, until) as order:
         if _is_there(folder):  # whoever was waited for has brought it
             return _attached(folder, None, began)
+        if obstacle is not None:
+            order.require_no_obstacle()
         method, held_s = order.send(how)
         # What has begun is on its way, and waits for its turn alone.
         order.wait_agent(method, until if timeout_s else max(until, began + start_s()))
@@ -181,6 +185,19 @@ class _Order:
         self._lock = lock
         self._until = until
 
+    def require_no_obstacle(self) -> None:
+        """Look once more, behind whoever was waited for.
+
+        Raises:
+            ProbingError: There is one.
+        """
+        obstacle = find_obstacle(self._folder.pid)
+        if obstacle is None:
+            return
+        if self._files.read() is None:
+            self._clear()
+        raise obstacle
+
     def send(self, how: str) -> tuple[str, float]:
         """Have the script begin; returns the method by which it did, and how long it held.
 
@@ -204,7 +221,16 @@ class _Order:
             return earlier.age_s < _STARTING_S
         if earlier.stage != "injected" or earlier.note is None or earlier.note.method != THREAD:
             return False
-        return how in (AUTO, THREAD) and who_holds_gil(self._folder.pid) is not None
+        return how in (AUTO, THREAD) and self._may_be_held()
+
+    def _may_be_held(self) -> bool:
+        """Whether a thread holds the interpreter lock, for all that is known."""
+        try:
+            return look_at_gil(self._folder.pid) is not None
+        except NotAnswering:  # the machine is busy: what waits there is waited for
+            return True
+        except ProbingError:
+            return False
 
     def _wait_begun(self, earlier: Attach) -> tuple[str, float]:
         """Wait until a script that was injected before has begun.

@@ -69,10 +69,8 @@ def _filtered(pid: int) -> ProbingError | None:
 
     A call that its filter does not know may end it.
     """
-    ours = int(process.status(os.getpid()).get("Seccomp_filters", "0"))
-    numbers = process.threads(pid)
-    its = max((int(process.status(n).get("Seccomp_filters", "0")) for n in numbers), default=0)
-    if its <= ours:
+    ours = _filters(os.getpid())
+    if max(map(_filters, process.threads(pid)), default=0) <= ours:
         return None
     return AttachRefused(
         pid,
@@ -80,6 +78,12 @@ def _filtered(pid: int) -> ProbingError | None:
         " end it at a call of the agent",
         help="`backtrace` works from outside. From a shell under the same filter attaching works.",
     )
+
+
+def _filters(thread_id: int) -> int:
+    """How many such filters are in force; 1 for any number before Linux 5.9, which has no count."""
+    told = process.status(thread_id)
+    return int(told.get("Seccomp_filters", told.get("Seccomp") == "2"))
 
 
 def _short_of_files(pid: int) -> ProbingError | None:

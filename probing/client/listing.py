@@ -12,10 +12,11 @@ from typing import Literal
 
 from ..arguments import shown_command
 from ..attach.preflight import find_obstacle
-from ..errors import ConnectionLost, NoSuchProcess, NotAnswering, NotProbed
+from ..errors import Busy, ConnectionLost, NoSuchProcess, NotAnswering, NotProbed
 from ..linux import process
 from ..linux.host_memory import near_limit
 from ..messages.frozen import dataclass
+from ..messages.limits import glance_s
 from ..own_files import is_our_command
 from ..postmortem import crashes
 from ..postmortem.not_finite import peek_since
@@ -42,7 +43,6 @@ State = Literal[
 
 _LOADER_WORKER = "pt_data_worker"
 """What torch calls a worker of a data loader."""
-_PING_S = 0.5
 _RECENT_S = 10.0
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 32, 1000
 
@@ -239,11 +239,13 @@ def _reach(folder: ProcessFolder) -> State | None:
     if attach is not None and attach.stage != "failed":
         return "attaching"
     try:
-        ping(folder, timeout_s=_PING_S)
+        ping(folder, timeout_s=glance_s())
     except NotProbed:
         return "no agent"
     except (NotAnswering, ConnectionLost):
         return "not answering"
+    except Busy:
+        return None  # it has said so itself
     return None
 
 

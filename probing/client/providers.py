@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import ProcessEnded
-from ..messages.limits import DEFAULT_TIMEOUT_S, WAIT_S, ready_s
+from ..messages.limits import DEFAULT_TIMEOUT_S, WAIT_S, ready_s, start_s
 from ..reach import ladder
 from ..reach.address import Address
 from ..reach.ping import ping
@@ -59,11 +59,18 @@ def providers_for(
     Args:
         limit_s: What the whole query may take.
         timeout_s: What an answer of the agent may, where it need not wait for the training; None
-            for what is usual.
+            for what is usual: short until it has shown that it runs at all, and then as long as
+            the first question of all may take, for which it loads its server.
         notes: Gets sentences about how the rows were had.
     """
     told = notes if notes is not None else []
-    agent = _Agent(folder, timeout_s or ready_s(), min(WAIT_S, limit_s * _WAIT_SHARE))
+    ping_s = timeout_s or ready_s()
+    agent = _Agent(
+        folder,
+        ping_s=ping_s,
+        answer_s=timeout_s or max(ping_s, min(start_s(), limit_s)),
+        wait_s=min(WAIT_S, limit_s * _WAIT_SHARE),
+    )
     return [_provider(table, folder, agent, told) for table in tables_of(folder)]
 
 
@@ -127,8 +134,11 @@ class _Live:
 class _Agent:
     """The agent of the process, which has the rows of most live tables."""
 
-    def __init__(self, folder: ProcessFolder, timeout_s: float, wait_s: float) -> None:
-        self._folder, self._timeout_s, self._wait_s = folder, timeout_s, wait_s
+    def __init__(
+        self, folder: ProcessFolder, *, ping_s: float, answer_s: float, wait_s: float
+    ) -> None:
+        self._folder = folder
+        self._ping_s, self._answer_s, self._wait_s = ping_s, answer_s, wait_s
 
     def rows(self, table: Table, columns: frozenset[str] | None) -> LiveRows:
         """Ask it; the training is waited for only where a column needs that."""
@@ -140,9 +150,9 @@ class _Agent:
 
     def _ask(self, table: Table, wait_s: float | None) -> LiveRows:
         _require_alive(table, self._folder)
-        ping(self._folder, timeout_s=self._timeout_s)
+        ping(self._folder, timeout_s=self._ping_s)
         address = Address(path=self._folder.socket)
-        return live_rows(address, table.name, timeout_s=self._timeout_s, wait_s=wait_s)
+        return live_rows(address, table.name, timeout_s=self._answer_s, wait_s=wait_s)
 
 
 def _require_alive(table: Table, folder: ProcessFolder) -> None:

@@ -83,7 +83,7 @@ def recent_steps(process: Process, most: int, known: Sequence[Row] = ()) -> list
 
 
 def steps_in(folder: ProcessFolder, most: int, known: Sequence[Row] = ()) -> list[Row]:
-    """The same from the ring of a process of this machine."""
+    """The same from the ring of a process of this machine; none where it cannot be read."""
     rows = []
     is_here = folder.is_of_this_boot()
     try:
@@ -97,7 +97,7 @@ def steps_in(folder: ProcessFolder, most: int, known: Sequence[Row] = ()) -> lis
                     row = None if stored is None else _as_sql_gives(stored, is_of_this_boot=is_here)
                 if row is not None:
                     rows.append(row)
-    except (FileNotFoundError, RingError):
+    except (OSError, RingError):
         return []
     return rows
 
@@ -167,6 +167,15 @@ def state_with(word: str, pace: Pace | None) -> str:
 def last_ended(rows: Sequence[Row]) -> Row:
     """The newest row of a step that has ended; an empty one where there is none."""
     return next((row for row in rows if row["duration"] is not None), {})
+
+
+def last_known(rows: Sequence[Row], column: str) -> Any:
+    """What the newest ended step tells of which a column is known; None without one of late.
+
+    A device tells it later: of the very last step it is hardly ever there.
+    """
+    ended = (row for row in rows[:_SETTLING] if row["duration"] is not None)
+    return next((row[column] for row in ended if row[column] is not None), None)
 
 
 def _phases(counted: Sequence[Row], total: float) -> dict[str, float]:

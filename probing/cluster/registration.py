@@ -25,6 +25,8 @@ from ..rundir.folders import write_private
 
 STALE_S = 24 * 3600.0
 """After how long without a word from it a server of another machine is taken for gone."""
+AGAIN_S = 600.0
+"""How often a server says again that it is there."""
 _SUFFIX = ".probing.json"
 _MOST_BYTES = 65_536
 

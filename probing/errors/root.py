@@ -24,6 +24,10 @@ class ProbingError(Exception):
         """Facts for programs, beside the sentence for people."""
         return {}
 
+    def is_a(self, *kinds: type[ProbingError]) -> bool:
+        """Whether it is one of these here, or was exactly one of these where it was reported."""
+        return isinstance(self, kinds) or self.code in {kind.code for kind in kinds}
+
     def _render_traceback_(self) -> list[str]:
         """The lines that IPython shows in place of a traceback, which would be of our code."""
         return [f"{type(self).__name__}: {self.message}", *([self.help] if self.help else [])]

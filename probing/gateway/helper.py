@@ -2,8 +2,8 @@
 
 Rules of this file: it is started before it is asked, so that no statement waits for what it
 imports. What is asked comes on stdin as JSON in one line; an Arrow stream goes to stdout as it is
-computed; an error goes to stderr, with exit code 1, also in the middle of rows. It ends with
-whoever has started it, whose end of stdin is closed then.
+computed; an error goes to stderr, with exit code 1, also in the middle of rows, which have no end
+mark then. It ends with whoever has started it, whose end of stdin is closed then.
 """
 
 from __future__ import annotations
@@ -57,13 +57,7 @@ def main() -> int:
     threading.Thread(target=_end_with_starter, daemon=True).start()
     try:
         with contextlib.closing(_answer(asked)) as batches:
-            schema = next(batches)
-            with pa.ipc.new_stream(sys.stdout.buffer, schema) as writer:
-                sys.stdout.buffer.flush()
-                for batch in batches:
-                    writer.write_batch(batch)
-                    sys.stdout.buffer.flush()
-        sys.stdout.buffer.flush()
+            _send(batches)
     except ProbingError as error:
         return _complain(error)
     except MemoryError:  # Arrow's is one, too
@@ -71,6 +65,21 @@ def main() -> int:
     except pa.ArrowException as error:
         return _complain(InternalError(f"{type(error).__name__}: {error}"))
     return 0
+
+
+def _send(batches: Iterator[Any]) -> None:
+    """Write the schema and the batches as they come, and after the last the mark of the end.
+
+    The writer is no context manager here: left by an error, it would write that mark, too.
+    """
+    sink = sys.stdout.buffer
+    writer = pa.ipc.new_stream(sink, next(batches))
+    sink.flush()
+    for batch in batches:
+        writer.write_batch(batch)
+        sink.flush()
+    writer.close()
+    sink.flush()
 
 
 def _read(line: bytes) -> Asked | None:
@@ -234,6 +243,4 @@ def _kept_columns(asked: Asked, table: Table, grown: frozenset[str]) -> pa.Schem
 
 
 if __name__ == "__main__":
-    ended = main()
-    sys.stdout.flush()
-    os._exit(ended)  # the engine's library would wait for what was asked last
+    os._exit(main())  # the engine's library would wait for what was asked last

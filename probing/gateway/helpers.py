@@ -138,7 +138,7 @@ class _Helper:
         self._limit_s = self._until = 0.0
         self._is_gone: Callable[[], bool] = bool
         self._timer: threading.Timer | None = None
-        self._is_unread = self._is_stopped = False
+        self._is_unread = self._is_stopped = self._is_cut = False
         self.closed = False
 
     def is_alive(self) -> bool:
@@ -169,9 +169,12 @@ class _Helper:
                 self._until += time.monotonic() - started
         except (pa.ArrowException, OSError) as error:
             raise self._failure(error) from None
-        with contextlib.suppress(subprocess.TimeoutExpired):  # it has told all, and ends late
-            if (code := self._popen.wait(_GRACE_S)) != 0:
-                raise self._failure(code)
+        try:
+            code = self._popen.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            code = 0  # where it has told all, it may end late
+        if code != 0 or self._is_cut:
+            raise self._failure("it closed its pipe")
 
     def readable(self) -> bool:
         """It is, for pyarrow."""
@@ -179,6 +182,9 @@ class _Helper:
 
     def read(self, size: int) -> bytes:
         """So many bytes, fewer only at the end, for pyarrow.
+
+        A stream without an end mark is whole to pyarrow, not to us: whoever reads no further than
+        the mark never comes to the end.
 
         Raises:
             QueryTimedOut: They do not come in time.
@@ -188,6 +194,7 @@ class _Helper:
         while missing > 0 and (part := self._read_some(missing)):
             parts.append(part)
             missing -= len(part)
+        self._is_cut = missing > 0
         return b"".join(parts)
 
     def _read_some(self, size: int) -> bytes:
@@ -220,14 +227,17 @@ class _Helper:
                 "nobody has read these rows for a minute, so they were given up.",
                 help="Ask again, and read to the end or close.",
             )
+        told, ended = b"", str(what)
         try:
             _, told = self._popen.communicate(timeout=_GRACE_S)
-        except (subprocess.TimeoutExpired, ValueError, OSError):
-            return SqlWorkerDied(str(what))
-        code = self._popen.returncode
-        if code == 1 and told:
-            return wire.decode_error(told[told.rfind(b'{"error"') :])
-        return SqlWorkerDied(f"signal {-code}" if code < 0 else f"exit code {code}")
+            code = self._popen.returncode
+            ended = f"signal {-code}" if code < 0 else f"exit code {code}"
+        except subprocess.TimeoutExpired as late:
+            told = late.stderr or b""
+        except (ValueError, OSError):
+            pass  # there is no more to be found out
+        start = told.rfind(b'{"error"')
+        return SqlWorkerDied(ended) if start < 0 else wire.decode_error(told[start:])
 
     def kill(self) -> None:
         self._popen.kill()

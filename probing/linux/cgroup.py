@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from .kernel_files import read_text
 
+NEAR_LIMIT = 0.9
+"""The part of its limit from which on a cgroup is close to it."""
 _UNLIMITED = 1 << 60
 """Version 1 writes the largest number of pages where there is no limit."""
 _DEEPEST = 32
@@ -154,8 +156,25 @@ def parse_oom_kills(text: str) -> int | None:
 
 def parse_cache(text: str) -> int | None:
     """The file cache that can be dropped at once, in `memory.stat`, groups below included."""
-    total = number_after("total_inactive_file", text)  # version 1 tells both
-    return number_after("inactive_file", text) if total is None else total
+    return _of_files(text, "inactive")
+
+
+def parse_file_cache(text: str) -> int | None:
+    """All file cache in `memory.stat`, groups below included: what goes before anybody is killed.
+
+    What files in memory take is not among it.
+    """
+    return _of_files(text, "inactive", "active")
+
+
+def _of_files(text: str, *kinds: str) -> int | None:
+    """Some of the lists of file cache together; None where not all are told."""
+    for prefix in ("total_", ""):  # version 1 tells both
+        found = [number_after(f"{prefix}{kind}_file", text) for kind in kinds]
+        sizes = [size for size in found if size is not None]
+        if len(sizes) == len(kinds):
+            return sum(sizes)
+    return None
 
 
 def parse_pressure(text: str, kind: str) -> float | None:
@@ -174,7 +193,7 @@ def parse_pressure(text: str, kind: str) -> float | None:
 def number_after(name: str, text: str) -> int | None:
     """The number in the line that begins with a name."""
     for line in text.splitlines():
-        words = line.split()
+        words = line.split() if line.startswith(name) else ()
         if len(words) == 2 and words[0] == name and words[1].isdecimal():
             return int(words[1])
     return None

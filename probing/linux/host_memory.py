@@ -17,11 +17,9 @@ from ..own_files import SQL_WORKER, SQL_WORKER_PARENT, is_our_command
 from ..tables import HOST_MEMORY
 from ..units import percent, size
 from . import process
-from .cgroup import CgroupPaths, find_cgroup, parse_pressure
+from .cgroup import NEAR_LIMIT, CgroupPaths, find_cgroup, parse_pressure
 from .kernel_files import read_text, sizes_in
 
-NEAR_LIMIT = 0.9
-"""The part of its limit from which on a cgroup is worth a warning."""
 _WORKER_NAME = "pt_data_worker"  # what torch calls the main thread of a DataLoader's worker
 _SHM = "/dev/shm/"  # noqa: S108 - looked at, never written to
 

@@ -2,7 +2,7 @@
 
 Rules of this file: a command runs as a process of its own, so that one that hangs or dies costs one
 answer. An answer has a most; what is cut says so. What a training says (names, exceptions, values)
-stands between two marks that it cannot know beforehand.
+stands between two marks that it cannot know beforehand. The user's token goes to no stranger.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import os
 import secrets
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import anyio
 from mcp.server.mcpserver.exceptions import ToolError
 
 from ..safety.off_switch import without_agent
+from .strangers import VARIABLE, WITHOUT_TOKEN, is_stranger
 
 MOST_CHARS = 24_000
 _MOST_OF_LINE = 1_000
@@ -45,13 +47,21 @@ async def ask(endpoint: str, *words: str, timeout_s: float) -> str:
             )
             raise ToolError(text)
     named = [word for target in targets for word in ("--target", target)]
-    return await run(*named, *words, timeout_s=timeout_s)
+    strangers = [target for target in targets if is_stranger(target, os.environ)]
+    return await run(*named, *words, timeout_s=timeout_s, strangers=strangers)
 
 
-async def run(*words: str, timeout_s: float) -> str:
-    """What a command answers, fenced; see `ask`."""
-    argv = [sys.executable, "-m", "probing", "--timeout", f"{timeout_s:g}", *words]
+async def run(*words: str, timeout_s: float, strangers: Sequence[str] = ()) -> str:
+    """What a command answers, fenced; see `ask`.
+
+    Args:
+        strangers: Those of whom it asks that nobody but an agent has named.
+    """
+    options = ["--timeout", f"{timeout_s:g}", *(WITHOUT_TOKEN if strangers else ())]
+    argv = [sys.executable, "-m", "probing", *options, *words]
     env = without_agent(os.environ) | {"COLUMNS": "160"}
+    if strangers:
+        env.pop(VARIABLE, None)
     try:
         with anyio.fail_after(timeout_s + _GRACE_S):
             done = await anyio.run_process(argv, stdin=subprocess.DEVNULL, check=False, env=env)
@@ -60,12 +70,24 @@ async def run(*words: str, timeout_s: float) -> str:
         raise ToolError(text) from None
     answer = done.stdout.decode("utf-8", "replace").strip()
     notes = done.stderr.decode("utf-8", "replace").strip()
+    ending = _ending(done.returncode, strangers)
     if not answer and done.returncode:
-        raise ToolError(f"{_fenced(notes)}\n(exit code {done.returncode})")
+        raise ToolError("\n".join([_fenced(notes), *ending]))
     parts = [_fenced(_cut(answer or "Nothing."))]
     parts += [f"Notes:\n{_fenced(_cut(notes))}"] if notes else []
-    parts += [f"(exit code {done.returncode})"] if done.returncode else []
-    return "\n".join(parts)
+    return "\n".join([*parts, *ending])
+
+
+def _ending(code: int, strangers: Sequence[str]) -> list[str]:
+    """How a command has failed, and what it was not given."""
+    if not code:
+        return []
+    told = [
+        f"(The user's token was not sent, since nobody but you has named {' '.join(strangers)}. The"
+        " user can name it: in [endpoints] of the settings file, or its certificate, by"
+        " PROBING_TLS_CA or PROBING_TLS_FINGERPRINT.)"
+    ]
+    return [f"(exit code {code})", *(told if strangers else [])]
 
 
 def _fenced(text: str) -> str:

@@ -46,7 +46,7 @@ async def doctor(endpoint: Endpoint, timeout_s: Timeout = 60.0) -> str:
     """What is wrong, how sure, on what evidence, what to ask next and how to mend it.
 
     The first tool for every symptom: a hang, slow steps, NaN, a loss that does not fall, memory
-    that grows, a crash. Looks up to 20 s; works on live, hung and ended processes.
+    that grows, a crash. Looks up to `timeout_s`; works on live, hung and ended processes.
     """
     return await ask(endpoint, "doctor", timeout_s=timeout_s)
 

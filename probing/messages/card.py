@@ -10,6 +10,8 @@ from .frozen import dataclass
 
 FAILED_START = "the agent did not start"
 """How the problem begins that kept the agent from its start."""
+TAKEN_OUT = "its agent was taken out of it"
+"""The problem that nothing tells of the process since."""
 _KEPT_AS_TEXT = ("host", "executable", "job")
 """What goes into files and labels as UTF-8; paths that are opened stay as they are."""
 

@@ -295,7 +295,8 @@ class TableStatus:
         rows: Rows that can be read now; None for a live table.
         written: Rows written since the start.
         overwritten: Rows that made room for newer ones.
-        dropped: Rows that could not be written.
+        dropped: Rows that could not be written, or not whole: without the numbers of a device that
+            was too far behind.
         oldest_ns: When the oldest readable row started, since the epoch.
         problem: Why the table cannot be read, if it cannot.
         own: What it is, for one that probing itself does not declare.

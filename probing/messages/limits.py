@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Annotated
 
@@ -9,12 +10,19 @@ TimeLimit = Annotated[float, "a time of more than 0 seconds"]
 """How long the answer to a request may take."""
 DEFAULT_TIMEOUT_S = 30.0
 """The time limit of a question."""
+_GLANCE_S = 0.5
+_MOST_GLANCE_S = 4.0
 _READY_S = 2.0
 _MOST_READY_S = 15.0
 _GRACE_S = 5.0
 _MOST_GRACE_S = 30.0
+_LOOK_S = 1.0
+_MOST_LOOK_S = 10.0
 _START_S = 10.0
 _MOST_START_S = 30.0
+EXAMINED_S = 20.0
+"""How long all that the doctor looks at takes at the most, where each thread has a processor."""
+_MOST_EXAMINED_S = 45.0
 WAIT_S = 10.0
 """How long a model's next call is waited for."""
 ANSWER_BYTES = 256 << 20
@@ -38,9 +46,26 @@ def ready_s(load: float | None = None) -> float:
     processors for: a process that waits for its turn is not one that hangs.
 
     Args:
-        load: How many threads want to run; None for the machine's own figure of the last minute.
+        load: How many threads want to run; None for the machine's own figure, now or in the last
+            minute, whichever is more.
     """
     return min(_READY_S * _crowding(load), _MOST_READY_S)
+
+
+def glance_s(load: float | None = None) -> float:
+    """How long one process may take to say the same where all of them are asked for a list.
+
+    Half a second, and longer as `ready_s` is, up to four.
+    """
+    return min(_GLANCE_S * _crowding(load), _MOST_GLANCE_S)
+
+
+def look_s(load: float | None = None) -> float:
+    """How long a look from outside may take that usually takes a few hundredths of a second.
+
+    One second, and longer as `ready_s` is, up to ten.
+    """
+    return min(_LOOK_S * _crowding(load), _MOST_LOOK_S)
 
 
 def grace_s(load: float | None = None) -> float:
@@ -59,11 +84,30 @@ def start_s(load: float | None = None) -> float:
     return min(_START_S * _crowding(load), _MOST_START_S)
 
 
+def examined_s(load: float | None = None) -> float:
+    """How long all that the doctor looks at may take where nobody says how long.
+
+    Twenty seconds, and longer as `ready_s` is, up to 45: what it does itself, and what it asks,
+    take their turns with what else wants to run, and a look that has no time left tells nothing.
+    """
+    return min(EXAMINED_S * _crowding(load), _MOST_EXAMINED_S)
+
+
 def _crowding(load: float | None) -> float:
     """How many threads want to run per processor; 1 where each has its own."""
     if load is None:
-        try:
-            load = os.getloadavg()[0]
-        except OSError:  # the kernel does not tell
-            load = 0.0
+        load = _load()
     return max(1.0, load / (os.cpu_count() or 1))
+
+
+def _load() -> float:
+    """How many threads want to run now, or did in the last minute; 0 where the kernel is silent."""
+    of_minute = now = 0.0
+    with contextlib.suppress(OSError):
+        of_minute = os.getloadavg()[0]
+    with (
+        contextlib.suppress(OSError, ValueError, IndexError),
+        open("/proc/loadavg", encoding="ascii") as file,
+    ):
+        now = float(file.read().split()[3].partition("/")[0])
+    return max(of_minute, now)

@@ -109,7 +109,8 @@ ROUTES: tuple[Route, ...] = (
         access="eval",
         request=eval_wire.EvalCommit,
         answer=eval_wire.EvalCommit,
-        doc="Say at which step the ranks of a job run code, or that it is run alone.",
+        doc="Say at which step the ranks of a job run code, that all are held there so that it"
+        " begins, or that it is run alone.",
     ),
     _get(
         name="backtrace",

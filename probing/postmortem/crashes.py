@@ -96,6 +96,8 @@ class CrashRecord:
         chain: What led to the exception, the nearest first.
         step: The training step, where one was counted and the agent could tell.
         left_out: Frames left out of the middle of the first stack.
+        monotonic_ns: When, by the clock that the times of rows are made from, which nobody sets;
+            None in records of older versions.
     """
 
     when_ns: int
@@ -106,6 +108,7 @@ class CrashRecord:
     chain: tuple[Link, ...] = ()
     step: int | None = None
     left_out: int = 0
+    monotonic_ns: int | None = None
 
 
 def read_crash(folder: ProcessFolder) -> CrashRecord | None:
@@ -117,7 +120,7 @@ def read_crash(folder: ProcessFolder) -> CrashRecord | None:
     """
     fatal = _read_fatal(folder)
     exception = _read_exception(folder.exception)
-    if exception is not None and _went_on(folder, exception.when_ns):
+    if exception is not None and _went_on(folder, exception):
         exception = None
     if fatal is not None and (exception is None or _has_frames(fatal)):
         return fatal
@@ -257,10 +260,15 @@ def _damaged(path: Path, when_ns: int) -> CrashRecord:
     )
 
 
-def _went_on(folder: ProcessFolder, when_ns: int) -> bool:
-    """Whether a step began later than that."""
+def _went_on(folder: ProcessFolder, exception: CrashRecord) -> bool:
+    """Whether a step began later than that, also where the machine's clock was set meanwhile."""
     step = last_step(folder)
-    return step is not None and (step.values.get("start_ns") or 0) > when_ns
+    if step is None:
+        return False
+    start_ns: int = step.values.get("start_ns") or 0
+    if exception.monotonic_ns is None:
+        return start_ns > exception.when_ns
+    return start_ns - step.clock_offset_ns > exception.monotonic_ns
 
 
 def _has_frames(record: CrashRecord) -> bool:

@@ -7,14 +7,17 @@ says. `judge` is a pure function of what `ending_of` has read.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..linux import process
-from ..linux.cgroup import find_cgroup
+from ..linux.cgroup import NEAR_LIMIT, find_cgroup
+from ..messages.card import FAILED_START, TAKEN_OUT
 from ..messages.frozen import dataclass
 from ..rundir import numbers
 from ..rundir.folders import ProcessFolder
@@ -26,23 +29,20 @@ from .launcher_logs import LauncherWord, launcher_word
 ORDERLY = "It ended in an orderly way"
 WORDLESS = "It ended without a word"
 KILLED_BY_OOM = "Killed by the kernel OOM killer"
+UNTOLD = "How it ended nothing tells"
 """How the sentences begin that say so."""
 LIKELY = "Likely: "
 """What stands before a sentence that is not certain."""
 _CGROUP_FULL, _MACHINE_FULL = "its cgroup reached its limit", "the machine's memory ran out"
-NEAR_LIMIT = 0.9
-"""A cgroup whose memory was at this part of its limit was close to it."""
 NEAR_FULL = 0.95
-"""The same of the whole machine."""
+"""A machine whose memory was at this part of all was close to it."""
 _KILLED = re.compile(r"(Memory cgroup out|Out) of memory: Killed process (\d+) \(([^)]*)\)")
 _KMSG_BYTES = 8192
 _MOST_LINES = 20_000
-LAST_MEMORY = """
-    SELECT time_ns, step, phase, resident_bytes, cgroup_bytes, cgroup_limit_bytes,
-           cgroup_oom_kills, node_used_bytes, node_total_bytes
-    FROM python.memory ORDER BY seq DESC LIMIT 200
-"""
-"""The newest rows of python.memory."""
+_MOST_READS = 1_000_000
+"""How often the kernel's log is read: a line each time, and it may grow meanwhile."""
+LAST_MEMORY = "SELECT * FROM python.memory ORDER BY seq DESC LIMIT 200"
+"""The newest rows of python.memory, with the columns that their record has."""
 
 Row = Mapping[str, Any]
 
@@ -119,7 +119,7 @@ def ending_of(folder: ProcessFolder, rows: Sequence[Row]) -> Ending | None:
         return Ending(certain=(_sentence(error.sentence()),), ended_ns=error.when_ns)
     word = launcher_word(folder)
     if not folder.socket.exists():
-        return _left(word)
+        return _left(folder, word)
     card = folder.read_card()
     if card is not None and card.boot_id != process.boot_id():
         return Ending(certain=("The machine has been started anew since.",), was_killed=True)
@@ -141,12 +141,32 @@ def ending_of(folder: ProcessFolder, rows: Sequence[Row]) -> Ending | None:
     return replace(ending, certain=(ending.certain[0], status, *ending.certain[1:]))
 
 
-def _left(word: LauncherWord | None) -> Ending:
-    """The end of a process whose agent was told of it: by `sys.exit(1)`, too, for all it knows."""
+def _left(folder: ProcessFolder, word: LauncherWord | None) -> Ending:
+    """The end of a process whose agent was told of it: by `sys.exit(1)`, too, for all it knows.
+
+    Or of one that had no agent at its end.
+    """
     if word is None or word.code == 0:
-        return Ending(certain=(f"{ORDERLY}: its agent was told of the end.",))
+        untold = _had_no_agent(folder)
+        told = f"{ORDERLY}: its agent was told of the end" if untold is None else untold
+        return Ending(certain=(f"{told}.",))
     left = f"It left by itself, without an exception that nobody caught, with {word.words}"
     return Ending(certain=(f"{left}, as its launcher wrote to {word.path}.",))
+
+
+def _had_no_agent(folder: ProcessFolder) -> str | None:
+    """A sentence about a process whose end no agent has seen, without its full stop."""
+    card = folder.read_card()
+    if card is None:
+        return f"{UNTOLD}: it left no card that can be read"
+    for problem in card.problems:
+        if problem == TAKEN_OUT or problem.startswith(FAILED_START):
+            words = process.exit_words(folder.pid, folder.start_time)
+            if words is None:
+                return f"{UNTOLD}: {problem.rstrip('.')}"
+            told = ORDERLY if words == "exit code 0" else "It ended"
+            return f"{told} with {words}: {problem.rstrip('.')}"
+    return None
 
 
 def judge(
@@ -206,15 +226,20 @@ def _has_killed_none(rows: Sequence[Row], cgroup: CgroupNow | None) -> bool:
 
 
 def _near_limit(rows: Sequence[Row]) -> str:
-    """What its cgroup held, files that were cached too, where that was close to the limit."""
+    """What its cgroup held, where that was close to the limit.
+
+    Files that are cached do not count, for they go first, where the record tells what they took.
+    """
     last = next((row for row in rows if row.get("cgroup_bytes") is not None), None)
     if last is None or not last.get("cgroup_limit_bytes"):
         return ""
-    used, limit = last["cgroup_bytes"], last["cgroup_limit_bytes"]
+    limit, cached = last["cgroup_limit_bytes"], last.get("cgroup_cache_bytes")
+    used = last["cgroup_bytes"] - (cached or 0)
     if used < NEAR_LIMIT * limit:
         return ""
+    files = "with cached files" if cached is None else "without cached files"
     return (
-        f"{size(used)} of {size(limit)} in the last row on record (step {last['step']},"
+        f"{size(used)} of {size(limit)}, {files}, in the last row on record (step {last['step']},"
         f" {last['phase']})"
     )
 
@@ -280,23 +305,24 @@ def kernel_kills(lines: Sequence[str]) -> list[KernelKill]:
 
 
 def read_kernel_log(path: str = "/dev/kmsg") -> list[str]:
-    """The kernel's log; nothing where it may not be read."""
+    """The newest lines of the kernel's log, the oldest first; nothing where it may not be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return []
-    lines: list[str] = []
+    lines: deque[str] = deque(maxlen=_MOST_LINES)
     try:
-        while len(lines) < _MOST_LINES:
-            data = os.read(fd, _KMSG_BYTES)
-            if not data:
-                break
-            lines += data.decode("utf-8", "replace").splitlines()
-    except OSError:  # its end is reached, or lines were overwritten meanwhile
+        for _ in range(_MOST_READS):
+            with contextlib.suppress(BrokenPipeError):  # lines were overwritten: it goes on behind
+                data = os.read(fd, _KMSG_BYTES)
+                if not data:
+                    break
+                lines += data.decode("utf-8", "replace").splitlines()
+    except OSError:  # its end is reached
         pass
     finally:
         os.close(fd)
-    return lines
+    return list(lines)
 
 
 def cgroup_now() -> CgroupNow | None:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..errors import RingError
 from ..linux.foreign_files import read_file
+from ..messages.card import TAKEN_OUT
 from ..messages.common import Backtrace, Frame, ThreadStack
 from ..messages.frozen import dataclass
 from ..ring import names
@@ -39,6 +40,7 @@ class _OpenRows:
         step: The step of the newest of them.
         is_between: Whether none of them is a call but the step itself, which is around all calls.
         has_ended: Whether the step had ended as well: it is the last one on record.
+        is_left: Whether the agent was taken out of the process then.
         age_s: How long before the last thing on record the newest of them had begun.
         ends_ns: When that last thing was, since the epoch.
     """
@@ -47,6 +49,7 @@ class _OpenRows:
     step: int
     is_between: bool
     has_ended: bool
+    is_left: bool
     age_s: float
     ends_ns: int
 
@@ -78,26 +81,36 @@ def _of_crash(folder: ProcessFolder, crash: CrashRecord) -> Backtrace:
 
 def _of_open_rows(folder: ProcessFolder, rows: _OpenRows, crash: CrashRecord | None) -> Backtrace:
     """The module calls that had not returned."""
+    note = _note_of(rows)
+    if crash is not None:
+        note += f"; {describe(crash)}"
+    return Backtrace(pid=folder.pid, source=OPEN_ROWS, threads=rows.threads, note=note)
+
+
+def _note_of(rows: _OpenRows) -> str:
+    """What they are, in a sentence."""
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(rows.ends_ns / 1e9))
-    note = (
-        "it left no stack, so these are the module calls that had not returned, from its record:"
-        f" the innermost began in step {rows.step}, {duration(rows.age_s)} before the record ends"
-        f" (at {at})"
-    )
+    if rows.is_left:
+        where = "outside of all module calls" if rows.is_between else "inside these module calls"
+        then = f"step {rows.step} had ended" if rows.has_ended else f"it was in step {rows.step}"
+        then += "" if rows.has_ended else f", {where},"
+        return f"{then} as {TAKEN_OUT}, and nothing is on record since (the record ends at {at})"
+    if rows.has_ended:
+        return (
+            f"it left no stack, and on its record step {rows.step} has ended, and nothing has begun"
+            f" since (the record ends at {at})"
+        )
     if rows.is_between:
-        note = (
+        return (
             f"it left no stack, and on its record all module calls have returned: it was in step"
             f" {rows.step}, outside of them, {duration(rows.age_s)} after that step began (the"
             f" record ends at {at})"
         )
-    if rows.has_ended:
-        note = (
-            f"it left no stack, and on its record step {rows.step} has ended, and nothing has begun"
-            f" since (the record ends at {at})"
-        )
-    if crash is not None:
-        note += f"; {describe(crash)}"
-    return Backtrace(pid=folder.pid, source=OPEN_ROWS, threads=rows.threads, note=note)
+    return (
+        "it left no stack, so these are the module calls that had not returned, from its record:"
+        f" the innermost began in step {rows.step}, {duration(rows.age_s)} before the record ends"
+        f" (at {at})"
+    )
 
 
 def _read_open_rows(folder: ProcessFolder) -> _OpenRows | None:
@@ -112,15 +125,18 @@ def _read_open_rows(folder: ProcessFolder) -> _OpenRows | None:
     if set(_COLUMNS) - set(rows.columns):
         return None
     places = _places(rows)
-    # An agent that has closed in an orderly way leaves the last step open, and no socket.
+    # An agent that has closed in an orderly way leaves the last step open, and no socket: the
+    # process has ended well, or had none from then on.
+    card = folder.read_card()
+    is_left = card is not None and TAKEN_OUT in card.problems
     if not (rows["stage"][places] != _STEP).any():
-        if not folder.socket.exists():
+        if not (is_left or folder.socket.exists()):
             return None
         if not len(places):  # it was killed between two steps
             places = np.flatnonzero(rows["stage"] == _STEP)[-1:]
     if not len(places):
         return None
-    return _assemble(folder, snapshot, places, texts)
+    return _assemble(folder, snapshot, places, texts, is_left=is_left)
 
 
 def _places(rows: RingRows) -> npt.NDArray[np.int64]:
@@ -145,6 +161,8 @@ def _assemble(
     snapshot: RingSnapshot,
     places: npt.NDArray[np.int64],
     texts: list[str | None],
+    *,
+    is_left: bool,
 ) -> _OpenRows:
     """Stacks from open rows."""
     rows = snapshot.rows
@@ -171,6 +189,7 @@ def _assemble(
         step=int(rows["step"][newest]),
         is_between=bool((rows["stage"][places] == _STEP).all()),
         has_ended=bool(rows.states[newest] != OPEN),
+        is_left=is_left,
         age_s=(last_ns - int(rows["start_ns"][newest])) / 1e9,
         ends_ns=last_ns + snapshot.header.clock_offset_ns,
     )

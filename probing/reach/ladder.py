@@ -32,10 +32,11 @@ from ..linux import process
 from ..linux.thread_numbers import outer_numbers
 from ..messages import common as wire
 from ..messages.common import Backtrace
+from ..messages.limits import look_s, ready_s
 from ..rundir.folders import ProcessFolder
 from ..stacks import py_spy, text as stacks
 from ..stacks.py_spy import Dump
-from ..stacks.waits import GIL_LOOK_S, gil_waiters
+from ..stacks.waits import GIL_LOOK_S, gil_waiters, own_s
 from ..stacks.work_done import work_of
 from .address import Address
 from .transport import ask
@@ -46,10 +47,10 @@ _SLOW_AGENT_S = 5.0
 """How long to wait for it beyond that, where it is seen that Python code runs."""
 _NATIVE_S = 10.0
 """How long a dump that pauses the process may take."""
-_QUICK_S = 1.0
-"""How long a look at who holds the interpreter lock may take; it usually takes 0.03 s."""
 _SECOND_LOOK_S = 0.1
 """After how long a thread that still holds the interpreter lock at the same place is stuck."""
+_OWN_S = 0.8 * _SECOND_LOOK_S
+"""For how much of that it must not have waited for a processor; the kernel counts in 0.01 s."""
 
 
 def backtrace_of(
@@ -137,36 +138,58 @@ def backtrace_of_stranger(
 
 
 def _keeps_lock(pid: int) -> bool:
-    """Whether a thread keeps the interpreter lock at one place, so that no other gets to run."""
+    """Whether a thread keeps the interpreter lock at one place, so that no other gets to run.
+
+    One that gets no processor does so, too, until its turn comes: it is looked at until it could
+    have gone on.
+    """
+    before, began = process.threads(pid), time.monotonic()
     first = _holder_place(pid)
     if first is None:
         return False
-    time.sleep(_SECOND_LOOK_S)
-    return first == _holder_place(pid)
+    holder = first[0]
+    while True:
+        time.sleep(_SECOND_LOOK_S)
+        after, passed_s = process.threads(pid), time.monotonic() - began
+        if first != _holder_place(pid):
+            return False
+        old, new = before.get(holder), after.get(holder)
+        if old is None or new is None or own_s(old, new, passed_s) >= _OWN_S:
+            return True
+        if passed_s > ready_s():
+            return False
 
 
-def _holder_place(pid: int) -> list[tuple[object, ...]] | None:
+def _holder_place(pid: int) -> tuple[int, list[tuple[object, ...]]] | None:
     """Which thread holds the interpreter lock, and where in the code it is; None when none does."""
     try:
-        threads = py_spy.take(pid, Dump(timeout_s=_QUICK_S))
+        threads = py_spy.take(pid, Dump(timeout_s=look_s()))
     except ProbingError:
         return None
     for thread in threads:
         if thread.holds_gil:
             frames = [(frame.func, frame.file, frame.lineno) for frame in thread.frames]
-            return [(thread.thread_id, thread.name), *frames]
+            return thread.thread_id, [(thread.name,), *frames]
     return None
 
 
 def who_holds_gil(pid: int) -> str | None:
-    """Which thread holds the interpreter lock and where, as a clause; None where none is seen.
-
-    The process is not paused.
-    """
+    """Which thread holds the interpreter lock and where, as a clause; None where none is seen."""
     try:
-        threads = py_spy.take(pid, Dump(timeout_s=_QUICK_S))
+        return look_at_gil(pid)
     except ProbingError:
         return None
+
+
+def look_at_gil(pid: int) -> str | None:
+    """Which thread holds the interpreter lock and where, as a clause; None where none does.
+
+    The process is not paused.
+
+    Raises:
+        ProbingError: It could not be looked at, or not in time.
+    """
+    threads = py_spy.take(pid, Dump(timeout_s=look_s()))
     return stacks.gil_holder(threads, process.threads(pid))
 
 

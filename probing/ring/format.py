@@ -191,7 +191,7 @@ class RingHeader(NamedTuple):
 
     Attributes:
         clock_offset_ns: Added to a ``time`` column to get nanoseconds since the epoch.
-        dropped: Rows that the writer could not write.
+        dropped: Rows that the writer could not write, or not whole.
         doc: What the table holds.
         origin: Who has declared it, see `Table`.
     """

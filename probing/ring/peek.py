@@ -103,7 +103,7 @@ class RingPeek:
             self.header: RingHeader = decode_header(
                 os.pread(self._fd, HEADER_SIZE, 0), source=path.name
             )
-        except RingError:
+        except (OSError, RingError):
             os.close(self._fd)
             raise
 

@@ -60,7 +60,7 @@ class RingSnapshot:
     Attributes:
         written: Rows written since the process started.
         overwritten: Rows that made room for newer ones.
-        dropped: Rows that the writer could not write; they have no number.
+        dropped: Rows that the writer could not write, which have no number, or not whole.
         torn: Rows that are damaged, cut off, or never settled.
         is_cut: Whether the file is shorter than its header says.
     """

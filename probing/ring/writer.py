@@ -39,7 +39,23 @@ from .native import Words
 from .rows import nulls_of, rows_of
 from .space import fitting_rows, shortfall
 
-CLOCK_OFFSET_NS = time.time_ns() - time.perf_counter_ns()
+_MEASUREMENTS = 5
+
+
+def offset_between(wall_ns: Callable[[], int], steady_ns: Callable[[], int]) -> int:
+    """By how much a clock is ahead of another.
+
+    Of some measurements it is the one that took least: whoever gets no processor between two
+    readings would else move all times by as long.
+    """
+    found = []
+    for _ in range(_MEASUREMENTS):
+        before, wall, after = steady_ns(), wall_ns(), steady_ns()
+        found.append((after - before, wall - (before + after) // 2))
+    return min(found)[1]
+
+
+CLOCK_OFFSET_NS = offset_between(time.time_ns, time.perf_counter_ns)
 """What makes the monotonic clock the time since the epoch: one for all rings, so that rows of any
 two tables are in their order though somebody set the machine's clock between their first rows."""
 _LEAST_ROW_NS = 100
@@ -309,7 +325,7 @@ class RingWriter:
         return value
 
     def count_dropped(self) -> None:
-        """Note in the header that a row could not be written."""
+        """Note in the header that a row could not be written, or not whole."""
         at = dropped_offset()
         DROPPED.pack_into(self.buffer, at, DROPPED.unpack_from(self.buffer, at)[0] + 1)
 

@@ -105,7 +105,7 @@ class AttachFiles:
             return Attach(
                 stage=stage,
                 age_s=time.time() - changed,
-                is_at_work=self._is_locked(),
+                is_at_work=self.is_taken(),
                 note=note,
                 failure=self.failure(),
             )
@@ -171,7 +171,8 @@ class AttachFiles:
                 return None
             time.sleep(_POLL_S)
 
-    def _is_locked(self) -> bool:
+    def is_taken(self) -> bool:
+        """Whether somebody attaches to the process now."""
         with contextlib.suppress(OSError):
             fd = open_file(self.lock)
             try:

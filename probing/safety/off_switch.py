@@ -1,6 +1,6 @@
 """What switches probing off in a process, or forbids to put it there.
 
-Rules of this file: tells from an environment and from Python's ``-X`` options, the same for a
+Rules of this file: tells from an environment and from Python's command line, the same for a
 process that asks about itself and for an operator who asks about another. Imports nothing that
 costs: the start of an interpreter waits for it.
 """
@@ -55,6 +55,21 @@ def why_closed(environment: Mapping[str, str], options: Container[str]) -> str |
 
 def x_options(command: Sequence[str]) -> set[str]:
     """The ``-X`` options of a Python's command line, without their values."""
+    return _read(command)[0]
+
+
+def program_of(command: Sequence[str]) -> tuple[str, str]:
+    """What a Python's command line has it run.
+
+    Returns:
+        ``c`` or ``m``, and the code or the module; else nothing, and the script if there is one.
+    """
+    _, option, word = _read(command)
+    return option, word
+
+
+def _read(command: Sequence[str]) -> tuple[set[str], str, str]:
+    """The ``-X`` options, and what `program_of` tells."""
     found: set[str] = set()
     words = iter(command[1:])
     for word in words:
@@ -63,13 +78,13 @@ def x_options(command: Sequence[str]) -> set[str]:
                 next(words, "")
             continue
         if not word.startswith("-") or word == "-":
-            break
+            return found, "", word
         for at, letter in enumerate(word[1:], 2):
             if letter in "cm":  # what follows is the program's
-                return found
+                return found, letter, word[at:] or next(words, "")
             if letter in "XW":
                 value = word[at:] or next(words, "")
                 if letter == "X":
                     found.add(value.partition("=")[0])
                 break
-    return found
+    return found, "", ""

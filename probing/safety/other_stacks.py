@@ -3,8 +3,8 @@
 In Python 3.11 a frame gets its object only when somebody asks for it. To make that object, or the
 dictionary of its locals, may set off a collection of garbage, which may run Python, such as a
 callback of `gc.callbacks`, in which the other thread goes on and leaves the frame: then Python
-writes into what its stack holds by now. Before, each frame was an object; since, allocating never
-collects.
+writes into what its stack holds by now. Before, each frame was an object, and other things that are
+made here may set off a collection; since, allocating never collects.
 
 Rules of this file: nothing is collected while such an object is made, and no other thread runs: all
 of it is one call of C code.
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_IS_OPEN_TO_COLLECTIONS = sys.version_info[:2] == (3, 11)
+_IS_OPEN_TO_COLLECTIONS = sys.version_info < (3, 12)
 
 
 def current_stacks() -> dict[int, list[FrameType]]:
@@ -33,7 +33,7 @@ def current_stacks() -> dict[int, list[FrameType]]:
     know who had called it.
     """
     found: list[dict[int, FrameType]] = []
-    walked = _undisturbed(_all_stacks(found))
+    walked = undisturbed(_all_stacks(found))
     stacks = dict(zip(found[0], walked, strict=True))
     found.clear()  # frames of ours are in both, and would hold themselves and all others
     walked.clear()
@@ -56,16 +56,16 @@ def stack_of(frame: FrameType | None, most: int | None = None) -> list[FrameType
         return []
     steps: Iterable[Any] = chain((frame,), repeat("f_back"))
     callers: Iterable[Any] = accumulate(steps, getattr)
-    return _undisturbed(islice(takewhile(operator.truth, callers), most))
+    return undisturbed(islice(takewhile(operator.truth, callers), most))
 
 
 def locals_of(frame: FrameType) -> Any:
     """What `frame.f_locals` is."""
-    return _undisturbed(map(getattr, (frame,), ("f_locals",)))[0]
+    return undisturbed(map(getattr, (frame,), ("f_locals",)))[0]
 
 
-def _undisturbed(things: Iterable[T]) -> list[T]:
-    """The things of an iterator that is written in C."""
+def undisturbed(things: Iterable[T]) -> list[T]:
+    """The things of an iterator that is written in C, with nothing collected meanwhile."""
     if not _IS_OPEN_TO_COLLECTIONS:
         return list(things)
     before: list[tuple[int, int, int]] = []

@@ -160,7 +160,7 @@ class Settings:
         0, "Record python.gradients every N steps; 0: only on request.", live=True
     )
     gradient_rows: int = _setting(16_384, "Rows of python.gradients; 168 bytes each.", minimum=64)
-    memory_rows: int = _setting(16_384, "Rows of python.memory; 176 bytes each.", minimum=64)
+    memory_rows: int = _setting(16_384, "Rows of python.memory; 184 bytes each.", minimum=64)
     sampling_hz: float = _setting(
         0.0, "How often per second python.samples notes where every thread is; 0: never.", live=True
     )
@@ -215,7 +215,8 @@ class Settings:
     max_requests: int = _setting(16, "Maximum concurrent requests.", live=True, minimum=1)
     max_requests_per_s: float = _setting(
         200.0,
-        "Requests per second of one process or address; more are refused.",
+        "Requests per second of one process or address; more are refused. A node server takes 2,000"
+        " at least. Beyond as many of all who may not ask, these wait for their refusal.",
         live=True,
         minimum=1,
     )

@@ -39,6 +39,13 @@ _SAFE_POINTS = "/agent/recording/safe_points.py"
 _HOLDS = "wait_done"
 HELD = "standing still at a safe point, as a question asks it to"
 """What a training thread does while code that was sent looks at its tensors."""
+_LOOKS = re.compile(
+    r"/agent/sources/(?:storage/(?:memory_look|storages)|leaks/watch|leaks/references/referrers"
+    r"|allocation/census|fit/simulation)\.py$"
+)
+"""Files of ours that look at a training from its own thread; what is inside of them is ours."""
+LOOKED_AT = "standing still while probing looks at what is in memory"
+"""What a training thread does meanwhile."""
 
 
 def rows_of(table: Table, backtrace: Backtrace) -> LiveRows:
@@ -128,7 +135,7 @@ def complete(
     may_be_idle = not waits.may_be_in_backward(thread.frames for thread in own)
     for thread in own:
         fact = facts.get(thread.thread_id)
-        seen, is_held = _of_job(thread.frames)
+        seen, held = _of_job(thread.frames)
         span = spans.get(thread.thread_id) if seen[:1] == list(thread.frames[:1]) else None
         frames = _with_lines(seen, source, span)
         sight = Sight(
@@ -149,7 +156,7 @@ def complete(
                 ready_s=fact.ready_s if fact else None,
                 sleeps=fact.switches if fact else None,
                 wchan=fact.wchan if fact else None,
-                waiting=HELD if is_held else idle or waits.describe(sight),
+                waiting=held or idle or waits.describe(sight),
             )
         )
     return tuple(sorted(done, key=lambda thread: not thread.is_main))
@@ -165,16 +172,18 @@ def _name_of(thread: ThreadStack, fact: ThreadFacts | None, program: str) -> str
     return fact.name if fact and has_name and _NUMBERED.fullmatch(thread.name) else thread.name
 
 
-def _of_job(frames: Sequence[Frame]) -> tuple[list[Frame], bool]:
-    """The frames of the job's, and whether we hold the thread where it is."""
+def _of_job(frames: Sequence[Frame]) -> tuple[list[Frame], str | None]:
+    """The frames of the job's, and words about what we hold the thread for, where we do."""
     ours = [n for n, frame in enumerate(frames) if frame.file.endswith(_SAFE_POINTS)]
     is_held = any(frames[n].func.rpartition(".")[2] == _HOLDS for n in ours)
+    looks = [n for n, frame in enumerate(frames) if _LOOKS.search(frame.file)]
+    inner = max(ours[-1] if is_held else -1, *looks, -1)
     own = [
         frame
         for n, frame in enumerate(frames)
-        if not (n in ours or is_ours(frame.file) or (is_held and n < ours[-1]))
+        if not (n in ours or is_ours(frame.file) or n <= inner)
     ]
-    return own, is_held
+    return own, HELD if is_held else LOOKED_AT if looks else None
 
 
 def task_stack(

@@ -109,6 +109,19 @@ def gil_waiters(before: dict[int, ThreadFacts], after: dict[int, ThreadFacts]) -
     return found
 
 
+def own_s(before: ThreadFacts, now: ThreadFacts, passed_s: float) -> float:
+    """For how much of the time that has passed a thread did not wait for a processor.
+
+    The kernel counts a wait for one once it is over, so of a thread that is ready now only the time
+    is sure in which it ran.
+    """
+    if now.state == "R":
+        return now.cpu_s - before.cpu_s
+    if now.ready_s is None or before.ready_s is None:
+        return passed_s
+    return passed_s - (now.ready_s - before.ready_s)
+
+
 def _is_in_futex(facts: ThreadFacts) -> bool:
     call = _kernel_call(facts)
     return call is not None and call.name == "futex"

@@ -62,6 +62,12 @@ DATALOADERS = Table(
         count("epochs", "How many iterators over the loader have begun since the agent met it."),
         flag("pin_memory", "Whether it puts batches into pinned memory."),
         flag("persistent_workers", "Whether its workers outlive the epoch."),
+        flag(
+            "divides_stream",
+            "Whether an IterableDataset with several workers asks which of them it is in"
+            " (`get_worker_info` in its module, or a `worker_init_fn`); NULL of other datasets, and"
+            " of those of libraries.",
+        ),
         count("batch", "The batches given in this epoch."),
         count("given", "The batches given since the agent met it."),
         seconds("mean_wait", "How long a batch was waited for, on average."),

@@ -64,6 +64,11 @@ MEMORY = Table(
                 "In use in the process's memory cgroup (the one with the tightest limit), file"
                 " cache included; 100 ms old at most.",
             ),
+            size(
+                "cgroup_cache_bytes",
+                "Of it, file cache, which the kernel drops before it kills; one second old at most,"
+                " and from nine tenths of the limit on as old as `cgroup_bytes`.",
+            ),
             size("cgroup_limit_bytes", "What that cgroup may use; one second old at most."),
             count("cgroup_oom_kills", "Processes in that cgroup killed by the kernel OOM killer."),
             size(

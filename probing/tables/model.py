@@ -171,7 +171,12 @@ PARAMETERS = Table(
             "How it lies in memory, of four dimensions, as `input_layout` of python.modules.",
         ),
         flag("trainable", "Whether it requires a gradient."),
-        flag("has_gradient", "Whether it holds one right now."),
+        flag(
+            "has_gradient",
+            "Whether it holds one as a step ends, or where the training makes no progress. NULL"
+            " where it goes on and no step ends in time: within two seconds, or eight where the"
+            " last step took as long; and where another thread trains that is at work on its own.",
+        ),
         count(
             "gradient_version",
             "How often that gradient was changed in place: by backward passes once it is"

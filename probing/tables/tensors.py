@@ -49,7 +49,9 @@ TENSORS = Table(
     kind="live",
     doc="Every storage that tensors hold, once, at its full size; tied weights and views"
     " share one. The training is held for a moment at the end of a step, and as the next"
-    " backward pass begins. Tensors without memory (`meta`) are not shown.",
+    " backward pass begins. Of so many tensors of category `other` that they would hold it for"
+    " much longer than half a second, the oldest are left out, and a note counts them. Tensors"
+    " without memory (`meta`) are not shown.",
     columns=(
         _MOMENT,
         _STEP,

@@ -13,10 +13,18 @@ from pathlib import Path
 import pytest
 
 import probing
+from probing.attach import attach as attach_module
 from probing.attach.attach import attach
 from probing.attach.injectors.names import NAMES
 from probing.attach.preflight import find_obstacle
-from probing.errors import AttachFailed, AttachRefused, AttachWaiting, NoSuchProcess, UsageError
+from probing.errors import (
+    AttachFailed,
+    AttachRefused,
+    AttachWaiting,
+    NoSuchProcess,
+    NotAnswering,
+    UsageError,
+)
 from probing.linux import process
 from probing.linux.permission import Access, explain
 from tests.harness.targets import ROOT, Target, program_path, wait_until
@@ -77,6 +85,15 @@ def test_from_stranger_to_probed_and_back(start: Start) -> None:
 
 
 @pytest.mark.anypython
+def test_a_process_whose_threads_are_greenlets_is_attached_to(start: Start) -> None:
+    """As under gevent: what starts a thread there starts none, and the agent comes all the same."""
+    target = start("patched")
+    target.wait_for_output("ready")
+    assert attach(target.pid).method in NAMES
+    assert probing.connect(target.pid).eval("6 * 7").value == "42"
+
+
+@pytest.mark.anypython
 def test_one_command_attaches_and_asks(start: Start) -> None:
     """`--attach` puts the agent in first, says so, and is nothing to an agent that is there."""
     target = start("stuck", "event")
@@ -114,8 +131,15 @@ def test_a_running_training_is_recorded_from_its_next_step_on(start: Start, meth
     assert job.eval("type(model).__name__").value == "'GPT'"
 
 
+def look_too_late(pid: int) -> str | None:
+    """As `look_at_gil` on a busy machine."""
+    raise NotAnswering(f"process {pid}", 1.0)
+
+
 @pytest.mark.anypython
-def test_an_agent_waits_for_the_lock_and_starts_by_itself(start: Start, tmp_path: Path) -> None:
+def test_an_agent_waits_for_the_lock_and_starts_by_itself(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While a C call keeps the lock it is said who keeps it; then the agent is there."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -129,6 +153,11 @@ def test_an_agent_waits_for_the_lock_and_starts_by_itself(start: Start, tmp_path
     with pytest.raises(AttachWaiting):
         attach(target.pid)
     assert len(process.threads(target.pid)) == 2  # the second attach has put in no second one
+    with monkeypatch.context() as late:
+        late.setattr(attach_module, "look_at_gil", look_too_late)
+        with pytest.raises(AttachWaiting):
+            attach(target.pid, timeout_s=0.5)
+    assert len(process.threads(target.pid)) == 2  # nor where nobody could look who keeps the lock
     listed = json.loads(target.run("list", "--format", "json").stdout)
     assert [row["state"] for row in listed] == ["attaching"]
     assert target.run(str(target.pid), "eval", "1").returncode == 5
@@ -274,6 +303,7 @@ def test_unsafe_eval_tells_what_went_wrong(start: Start) -> None:
     assert result.error.startswith('Traceback (most recent call last):\n  File "<eval>", line 1')
     free = start("stuck", "sleep")
     free.wait_for_output("ready")
+    wait_state(free, "S")
     with pytest.raises(AttachFailed, match="no thread holds the interpreter lock"):
         probing.connect(free.pid).eval("1", unsafe=True)
     endless = start("stuck", "gil_sleep")

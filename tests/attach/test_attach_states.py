@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import probing
-from probing.attach.attach import attach
-from probing.errors import AttachFailed, AttachRefused, AttachWaiting, NotProbed
+from probing.attach import attach as attach_module
+from probing.attach.attach import Attached, attach
+from probing.attach.preflight import find_obstacle
+from probing.errors import AttachFailed, AttachRefused, AttachWaiting, NotProbed, ProbingError
 from probing.linux import process
 from probing.rundir.attach_order import AttachFiles, Note
 from probing.rundir.folders import ProcessFolder, from_env
-from tests.harness.targets import Target, program_path, wait_until
+from tests.harness.targets import DEADLINE_S, Target, program_path, stop, wait_until
 from tests.unit.vocabulary.test_run_folders import card_of
 
 pytestmark = pytest.mark.anypython
@@ -145,6 +150,54 @@ def test_the_second_of_two_waits_for_the_first(start: Callable[..., Target]) -> 
             assert other is None
 
 
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once an attach has looked for an obstacle."""
+    event = threading.Event()
+
+    def look(pid: int) -> ProbingError | None:
+        try:
+            return find_obstacle(pid)
+        finally:
+            event.set()
+
+    monkeypatch.setattr(attach_module, "find_obstacle", look)
+    return event
+
+
+@contextlib.contextmanager
+def stopped_by_another(target: Target, looked: threading.Event) -> Iterator[Future[Attached]]:
+    """Somebody attaches to the process and has stopped it; a second attach waits for his turn."""
+    with ThreadPoolExecutor(1) as pool, files_of(target).turn(from_env(), 0):
+        stop(target.pid)
+        second = pool.submit(attach, target.pid, timeout_s=60)
+        assert looked.wait(DEADLINE_S)
+        yield second
+
+
+def test_who_attaches_now_is_no_obstacle(
+    start: Callable[..., Target], looked: threading.Event
+) -> None:
+    """He traces and stops the process for a moment; whoever comes then waits for his turn."""
+    target = start("stuck", "sleep")
+    with stopped_by_another(target, looked) as second:
+        os.kill(target.pid, signal.SIGCONT)
+        wait_until(lambda: process.state(target.pid) == "S", "the end of the stop")
+    assert second.result().method is not None
+
+
+def test_one_that_is_stopped_behind_a_turn_is_refused(
+    start: Callable[..., Target], looked: threading.Event
+) -> None:
+    """It is looked at once more, and nothing is left behind."""
+    target = start("stuck", "sleep")
+    with stopped_by_another(target, looked) as second:
+        pass
+    with pytest.raises(AttachRefused, match="it is stopped by a signal"):
+        second.result()
+    assert not folder_of(target).path.exists()
+
+
 def test_a_process_short_of_files_is_refused_beforehand(start: Callable[..., Target]) -> None:
     """How many are free is said, and how to get more; then it works."""
     target = start("stuck", "sleep")
@@ -211,8 +264,11 @@ def test_a_process_behind_a_filter_of_its_own_is_left_alone(start: Callable[...,
     assert done.stdout.split() == ["ready", "thread"], done.stderr
 
 
-def test_an_agent_that_closes_what_it_had_opened_is_none(start: Callable[..., Target]) -> None:
+def test_an_agent_that_closes_what_it_had_opened_is_none(
+    start: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As one does that cannot start: what it left is in no way of the next attach."""
+    monkeypatch.setattr(attach_module, "_PING_S", DEADLINE_S)
     target = start("stuck", "sleep")
     folder = from_env().create_folder(target.pid, process.start_time(target.pid) or 0)
     folder.write_card(card_of(folder))

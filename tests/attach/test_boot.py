@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from probing import connect
+from probing import _boot, connect
 from probing.errors import NotProbed
 from probing.rundir.folders import RunDirectory
 from tests.faults import Reached
-from tests.harness.targets import Target, clean_env, program_path, wait_until
+from tests.harness.targets import DEADLINE_S, Target, clean_env, program_path, wait_until
 
 
 @pytest.mark.torch
@@ -33,6 +33,76 @@ def test_dataloader_workers_are_left_alone(
     assert agents == [target.pid]
 
 
+POOL = """
+import multiprocessing, os
+from probing import _boot
+{start}
+
+def has_torch(number):
+    import torch
+    return "probing.agent.lifecycle" in __import__("sys").modules
+
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    print(sum(pool.map(has_torch, range(4))), flush=True)
+"""
+_ASKED = "import probing; probing.start()"
+
+
+@pytest.mark.anypython
+@pytest.mark.parametrize(("start", "agents"), [("_boot.start()", 0), (_ASKED, 1)])
+def test_workers_forked_before_torch_is_there_are_left_alone(
+    start: str, agents: int, tmp_path: Path
+) -> None:
+    """Daemonic children that import torch themselves get no agent, whether the parent has one."""
+    (tmp_path / "torch.py").touch()
+    (tmp_path / "train.py").write_text(POOL.format(start=start))
+    home = tmp_path / "home"
+    done = subprocess.run(
+        [sys.executable, "train.py"],
+        cwd=tmp_path,
+        env=clean_env(home, PROBING="1"),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(RunDirectory(home).folders()) == agents
+    if not agents:
+        assert done.stdout == "0\n", "nothing of the agent is imported"
+
+
+@pytest.mark.anypython
+@pytest.mark.parametrize(
+    ("command", "is_helper"),
+    [
+        ("python -m torch.distributed.run train.py", True),
+        ("python -W ignore -m torch.distributed.run train.py", True),
+        ("python -X faulthandler -m torch.distributed.run train.py", True),
+        ("python -um torch.distributed.run train.py", True),
+        ("python -umtorch.distributed.run train.py", True),
+        ("python -W ignore /usr/bin/torchrun train.py", True),
+        ("python -X dev -c multiprocessing.resource_tracker", True),
+        ("python -W ignore train.py", False),
+        ("python -um my.module", False),
+        ("python train.py -m torch.distributed.run", False),
+        ("python -W torchrun train.py", False),
+        ("python -i", False),
+        ("python", False),
+    ],
+)
+def test_a_launcher_is_known_whatever_options_python_has(command: str, is_helper: bool) -> None:
+    """Only the program of a command line says what it is, not a value of an option."""
+    assert _boot._is_helper(command.split()) is is_helper
+
+
+@pytest.mark.anypython
+def test_only_the_code_that_is_run_makes_a_child_of_multiprocessing() -> None:
+    """A program that has such words among its own arguments waits for nobody's word."""
+    child = ["python", "-X", "dev", "-c", "from multiprocessing.spawn import spawn_main"]
+    assert _boot._is_multiprocessing_child([*child, "--multiprocessing-fork"])
+    assert not _boot._is_multiprocessing_child(["python", "train.py", *child[3:]])
+
+
 @pytest.mark.torch
 def test_a_forked_child_never_writes_to_its_parents_rings(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
@@ -45,6 +115,12 @@ def test_a_forked_child_never_writes_to_its_parents_rings(
     monkeypatch.setenv("PROBING_HOME", str(target.home))
     sql = "SELECT count(*) AS n FROM python.torch_trace WHERE stage = 'forward'"
     assert probing.connect(target.pid).query(sql).to_pylist() == [{"n": 2}]
+
+
+def shown_ranks(target: Target) -> dict[int, int]:
+    """The pid of each rank that is listed."""
+    listed = json.loads(target.run("list", "--format", "json").stdout)
+    return {row["rank"]: row["pid"] for row in listed if row["rank"] is not None}
 
 
 @pytest.mark.torch
@@ -61,10 +137,7 @@ def test_child_processes_that_train_get_their_own_agent(
     try:
         listed = target.run("list", "--format", "json")
         assert listed.returncode == 0, listed.stderr
-        import json
-
-        shown = {p["rank"]: p["pid"] for p in json.loads(listed.stdout) if p["rank"] is not None}
-        assert shown == ranks
+        wait_until(lambda: shown_ranks(target) == ranks, "both ranks, with their processes")
     finally:
         for pid in ranks.values():
             os.kill(pid, 9)
@@ -126,7 +199,7 @@ def test_exit_codes_and_output_stay(way: str, code: int, tmp_path: Path, fault: 
             env=clean_env(tmp_path / "home", PROBING=probing),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=DEADLINE_S,
         )
         fault.equals(f"{way}, PROBING={probing}: exit code", code, done.returncode)
         outputs.append((done.stdout, done.stderr))
@@ -161,7 +234,7 @@ def test_a_torch_that_cannot_be_imported_is_told_as_without_us(kind: str, tmp_pa
             env=clean_env(tmp_path / "home", PROBING=probing),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=DEADLINE_S,
         )
         told.append((done.returncode, done.stdout, done.stderr))
     assert told[0] == told[1]
@@ -230,7 +303,7 @@ def test_a_script_that_is_run_fails_as_by_itself(kind: str, tmp_path: Path) -> N
             env=clean_env(tmp_path / "home"),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=DEADLINE_S,
         )
         told.append((done.returncode, done.stdout, done.stderr))
     assert told[0] == told[1]
@@ -298,7 +371,7 @@ def test_off_means_off(tmp_path: Path) -> None:
         env=clean_env(tmp_path / "home"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
     )
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
     assert not (tmp_path / "home").exists()
@@ -314,7 +387,7 @@ def test_on_without_torch_waits(tmp_path: Path) -> None:
             env=clean_env(home, PROBING=mode),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=DEADLINE_S,
         )
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
@@ -329,7 +402,7 @@ def test_a_failed_start_is_told_in_a_line(tmp_path: Path) -> None:
         env=clean_env(tmp_path / "home", PROBING="all", PROBING_TRACE_ROWS="many"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
     )
     told = (
         "probing: the agent did not start: setting PROBING_TRACE_ROWS: 'many' is not an integer;"
@@ -362,7 +435,7 @@ def test_a_python_without_its_lock_is_refused(tmp_path: Path) -> None:
         env=clean_env(tmp_path / "home", PROBING="0"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
     )
     assert "free-threaded build of Python" in done.stdout, done.stderr
     assert "PYTHON_GIL=1" in done.stdout

@@ -25,6 +25,7 @@ from probing.attach.injectors.borrowing.memory import (
     read_maps,
 )
 from probing.attach.injectors.refusal import CannotInject
+from tests.harness.targets import DEADLINE_S
 
 pytestmark = pytest.mark.anypython
 
@@ -260,7 +261,7 @@ def start(argv: list[str], **env: str) -> subprocess.Popen[bytes]:
 def end(process: subprocess.Popen[bytes]) -> None:
     """Kill and reap it."""
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=DEADLINE_S)
 
 
 @pytest.fixture

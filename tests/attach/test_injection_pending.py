@@ -7,7 +7,6 @@ import itertools
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +23,7 @@ HAS_MAIN_QUEUE = VERSION >= (3, 12)
 
 pytestmark = [
     pytest.mark.anypython,
+    pytest.mark.usefixtures("patient"),
     pytest.mark.skipif(max(LAYOUTS) < VERSION, reason="newer Pythons have another way in"),
 ]
 
@@ -81,7 +81,7 @@ class Program:
         mark = self.folder / f"mark{next(self._numbers)}"
         with self.open() as interpreter:
             code = f"try:open({str(mark)!r},'w').close()\nexcept:pass\n"
-            placed = _inject_in_time(interpreter, code, any_thread=any_thread)
+            placed = pending.inject(interpreter, code, any_thread=any_thread)
             wait_until(mark.exists, "the code has run")
             assert placed.is_taken()
             placed.wipe()
@@ -91,18 +91,7 @@ class Program:
     def end(self) -> None:
         """Kill and reap it."""
         self.process.kill()
-        self.process.communicate(timeout=30)
-
-
-def _inject_in_time(interpreter: Interpreter, code: str, *, any_thread: bool) -> pending.PlacedCall:
-    """Inject; again where a thread that gets no processor is not waited for."""
-    end = time.monotonic() + DEADLINE_S
-    while True:
-        try:
-            return pending.inject(interpreter, code, any_thread=any_thread)
-        except CannotInject as refusal:
-            if "did not stop within" not in str(refusal) or time.monotonic() > end:
-                raise
+        self.process.communicate(timeout=DEADLINE_S)
 
 
 @pytest.fixture

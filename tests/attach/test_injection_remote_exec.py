@@ -18,7 +18,7 @@ from probing.attach.injectors import remote_exec
 from probing.attach.injectors.borrowing.memory import Memory, find_interpreter
 from probing.attach.injectors.refusal import CannotInject, SwitchedOff
 from probing.attach.injectors.remote_exec import DebugOffsets, decode_offsets
-from tests.harness.targets import program_path, wait_until
+from tests.harness.targets import DEADLINE_S, program_path, wait_until
 
 pytestmark = pytest.mark.anypython
 
@@ -183,7 +183,7 @@ def stage() -> Iterator[Stage]:
     yield stage
     stage.memory.close()
     stage.process.kill()
-    stage.process.communicate(timeout=30)
+    stage.process.communicate(timeout=DEADLINE_S)
 
 
 def test_path_mark_and_breaker_are_set_in_the_main_thread(stage: Stage) -> None:
@@ -289,4 +289,4 @@ def test_each_of_20_scripts_runs_in_a_real_process(tmp_path: Path) -> None:
         assert target.poll() is None
     finally:
         target.kill()
-        target.communicate(timeout=30)
+        target.communicate(timeout=DEADLINE_S)

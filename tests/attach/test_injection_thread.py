@@ -17,17 +17,19 @@ import capstone
 import pytest
 
 from probing.attach.injectors import thread
-from probing.attach.injectors.borrowing import stubs
+from probing.attach.injectors.borrowing import remote_call, stubs
 from probing.attach.injectors.borrowing.machines import AARCH64, MACHINES, X86_64, Machine
-from probing.attach.injectors.borrowing.memory import Mapping, find_interpreter
+from probing.attach.injectors.borrowing.memory import PAGE, Mapping, find_interpreter
+from probing.attach.injectors.borrowing.remote_call import Errand, send
 from probing.attach.injectors.borrowing.tracing import TracedThread, all_stopped
 from probing.attach.injectors.borrowing.victims import Waiting, choose, waiting_threads
 from probing.attach.injectors.holder import run_in_holder
-from probing.attach.injectors.refusal import CannotInject
+from probing.attach.injectors.refusal import CannotInject, StillAway
+from probing.linux import process
 from tests.attach.kills import as_soon_as_possible
-from tests.harness.targets import program_path, wait_until
+from tests.harness.targets import DEADLINE_S, program_path, wait_until
 
-pytestmark = pytest.mark.anypython
+pytestmark = [pytest.mark.anypython, pytest.mark.usefixtures("patient")]
 
 
 class Program:
@@ -49,7 +51,7 @@ class Program:
         """All it has printed so far."""
         return self.log.read_text("utf-8", "replace")
 
-    def inject(self, code: str, timeout_s: float = 2.0) -> None:
+    def inject(self, code: str, timeout_s: float = DEADLINE_S) -> None:
         """Inject code by a borrowed thread, as soon as one can be borrowed."""
 
         def inject() -> None:
@@ -250,6 +252,79 @@ def test_a_call_that_does_not_return_is_given_up(start: Callable[..., Program]) 
             thread.inject(interpreter, "pass\n", timeout_s=0.2)
     before = cpu_ticks(program.pid)
     wait_until(lambda: cpu_ticks(program.pid) > before + 5, "the main thread to go on")
+
+
+BUSY, ASLEEP = range(2)
+"""The functions of the program `errands`."""
+
+
+def send_to(program: Program, function: int, *, timeout_s: float) -> int:
+    """Have the main thread call a function of its program; returns what that gives."""
+    errand = Errand(
+        function=int(program.output.split()[function]),
+        argument=0,
+        then=0,
+        payload=b"",
+        data_size=PAGE,
+        map_size=2 * PAGE,
+        on_own_stack=True,
+    )
+    with contextlib.closing(find_interpreter(program.pid)) as interpreter:
+        return send(interpreter, program.pid, errand, timeout_s=timeout_s).result
+
+
+def send_busy(program: Program) -> int:
+    """Have it call `busy`, which takes too long; a call given up before it began is none."""
+    while True:
+        begun = program.output.count("begun")
+        try:
+            return send_to(program, BUSY, timeout_s=0.2)
+        except StillAway:
+            raise
+        except CannotInject:
+            if program.output.count("begun") > begun:
+                raise
+
+
+def is_back(program: Program) -> bool:
+    """Whether the main thread waits as it did, and lets signals through."""
+    (waiting,) = waiting_threads(program.pid)
+    is_free = int(process.status(program.pid)["SigBlk"], 16) == 0
+    return waiting.state == "S" and waiting.number != X86_64.futex and is_free
+
+
+@pytest.mark.slow
+def test_a_call_is_not_given_up_in_the_middle_of_its_work(start: Callable[..., Program]) -> None:
+    """A thread that computes, maybe with a lock of its own, comes late, and with the lock given."""
+    program = start("errands", "")
+    wait_until(lambda: is_back(program), "the wait")
+    for _ in range(2):
+        assert send_busy(program) == 7
+    assert program.output.count("through") == 2
+    wait_until(lambda: is_back(program), "the wait again")
+
+
+def test_a_call_that_waits_for_a_lock_is_given_up(start: Callable[..., Program]) -> None:
+    """It has nothing yet that anybody waits for, and may never get it."""
+    program = start("errands", "")
+    wait_until(lambda: is_back(program), "the wait")
+    with pytest.raises(CannotInject, match="did not stop within"):
+        send_to(program, ASLEEP, timeout_s=0.2)
+    wait_until(lambda: is_back(program), "the wait again")
+
+
+@pytest.mark.slow
+def test_a_thread_that_is_busy_for_long_comes_back_alone(
+    start: Callable[..., Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is left to finish, and told of as one that does."""
+    monkeypatch.setattr(remote_call, "_LATE_S", 0.2)
+    program = start("errands", "")
+    wait_until(lambda: is_back(program), "the wait")
+    with pytest.raises(StillAway, match=f"thread {program.pid} is still busy"):
+        send_busy(program)
+    wait_until(lambda: is_back(program), "the wait again")
+    assert "through" in program.output
 
 
 def cpu_ticks(pid: int) -> int:

@@ -20,6 +20,7 @@ Start = Callable[..., Target]
     [
         ("zeroed", "thrown-gradients"),
         ("skips", "thrown-gradients"),
+        ("fine", "no-update"),
         pytest.param("rounded", "no-update", marks=pytest.mark.nightly),
         pytest.param("stale", "no-optimizer", marks=pytest.mark.nightly),
         pytest.param("denormal", "denormals", marks=pytest.mark.nightly),
@@ -52,20 +53,54 @@ def test_what_torch_has_warned_of_is_told(program: Start, way: str, rule: str, w
 
 
 @pytest.mark.parametrize(
+    ("way", "certainty", "words"),
+    [
+        ("softmax", "certain", "with 6 classes it cannot fall below 1.04"),
+        pytest.param("sigmoid", "certain", "0.31 for a label of 1", marks=pytest.mark.nightly),
+        pytest.param("picked", "likely", "nll_loss", marks=pytest.mark.nightly),
+        pytest.param("far", "likely", "no divergence", marks=pytest.mark.nightly),
+    ],
+)
+def test_what_a_loss_does_not_expect_is_told(
+    program: Start, way: str, certainty: str, words: str
+) -> None:
+    """Probabilities where it wants logits or logarithms."""
+    target = program("classifying", way)
+    target.wait_for_step(50)
+    found = {one["rule"]: one for one in examine(target)["findings"]}
+    assert found["loss-input"]["certainty"] == certainty
+    assert words in found["loss-input"]["summary"]
+
+
+@pytest.mark.parametrize(
+    "way",
+    ["routed", *(pytest.param(way, marks=pytest.mark.nightly)
+                 for way in ("scores", "taught", "mixed"))],
+)  # fmt: skip
+def test_a_softmax_elsewhere_is_none_of_its_business(program: Start, way: str) -> None:
+    """In attention, in the choice of experts, of a teacher, and before a logarithm."""
+    target = program("classifying", way)
+    target.wait_for_step(50)
+    assert "loss-input" not in {one["rule"] for one in examine(target)["findings"]}
+
+
+@pytest.mark.parametrize(
     "way",
     [
         "accumulates",
+        "kept",
+        pytest.param("coarse", marks=pytest.mark.nightly),
         pytest.param("attacks", marks=pytest.mark.nightly),
         pytest.param("flushed", marks=pytest.mark.nightly),
     ],
 )
 def test_what_looks_like_lost_gradients_is_healthy(program: Start, way: str) -> None:
-    """Accumulation, gradients of inputs alone, and a processor that takes denormals for 0."""
+    """Accumulation, gradients of inputs alone, denormals that are 0, and rests that are kept."""
     target = program("updating", way)
     target.wait_for_step(300 if way == "flushed" else 100)
     report = examine(target)
     assert sure(report) == []
-    assert "denormals" not in {found["rule"] for found in report["findings"]}
+    assert {"denormals", "no-update"}.isdisjoint(found["rule"] for found in report["findings"])
 
 
 @pytest.mark.parametrize(

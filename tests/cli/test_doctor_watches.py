@@ -76,6 +76,34 @@ def test_a_module_outside_of_ddp_is_told_as_such(job: StartJob) -> None:
     assert finding["fix"].startswith("Wrap it, too")
 
 
+@pytest.mark.parametrize(
+    ("way", "is_told"),
+    [
+        ("each", True),
+        ("once", False),
+        *(pytest.param(way, True, marks=pytest.mark.nightly) for way in ("unused", "views")),
+        *(
+            pytest.param(way, False, marks=pytest.mark.nightly)
+            for way in ("measured", "twice", "sharper")
+        ),
+    ],
+)
+def test_gradients_that_each_pass_averages_are_told(
+    job: StartJob, way: str, *, is_told: bool
+) -> None:
+    """Once in a step is enough where they are added up, and twice where they are not."""
+    started = job("accumulating", way, ranks=2)
+    for rank in range(2):
+        started.wait_for_rank(rank, "step 20")
+    done = started.run("-t", "all", "doctor", "--format", "json", "--timeout", LONG_S)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert "no-sync" not in {rule for one in report["not_looked_at"] for rule in one["rules"]}
+    found = {one["rule"]: one for one in report["findings"]}
+    assert ("no-sync" in found) is is_told
+    assert not is_told or "in each of the 4 backward passes" in found["no-sync"]["summary"]
+
+
 def test_each_of_several_processes_has_its_own_verdict(
     ailing: Callable[[str, int], Target], program: Start
 ) -> None:

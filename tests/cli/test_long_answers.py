@@ -158,9 +158,10 @@ def test_rows_without_an_end_are_whole_at_ctrl_c(is_group: bool, training: Targe
     assert numbers == list(range(len(numbers)))
 
 
-def test_a_verdict_is_no_part(training: Target) -> None:
+def test_a_verdict_is_no_part(training: Target, silent: str) -> None:
     """`hang` on half of what it needs would be wrong: it says nothing."""
-    with terminal_of(training, str(training.pid), "hang") as terminal:
+    words = ["-t", str(training.pid), "-t", silent, "hang"]
+    with terminal_of(training, *words, PROBING_TOKEN="x") as terminal:
         terminal.wait_for("asking")
         terminal.type(CTRL_C)
         assert terminal.end() == 130

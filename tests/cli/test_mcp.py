@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
+import socket
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from probing.cli import preferences
 from tests.harness.late import Late, late
 from tests.harness.rows_of_ranks import asked
 from tests.harness.targets import Target
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 mcp = late("mcp", reason="it is of other Pythons than the first")
 mcp_errors = Late("mcp.server.mcpserver.exceptions")
 asking = Late("probing.mcp.asking")
+strangers = Late("probing.mcp.strangers")
 tools = Late("probing.mcp.tools")
 pytestmark = pytest.mark.torch
 
@@ -201,3 +206,105 @@ def test_a_long_line_leaves_room_for_the_others() -> None:
     cut = asking._cut("\n".join(["first", "N" * 50_000, "last"]))
     assert cut.splitlines()[::2] == ["first", "last"]
     assert cut.splitlines()[1].endswith("N [cut: 49,000 characters of this line are missing]")
+
+
+SECRET = "0" * 63 + "5"
+
+
+@pytest.fixture
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The settings file of a user who has a token, and has said nothing of certificates."""
+    for name in ("TLS_CA", "TLS_FINGERPRINT", "INSECURE_PLAINTEXT"):
+        monkeypatch.delenv(f"PROBING_{name}", raising=False)
+    monkeypatch.setenv("PROBING_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PROBING_TOKEN", SECRET)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr(preferences, "_read", {})
+    return tmp_path / "probing.toml"
+
+
+def received(form: str, *, is_named: Path | None = None) -> str:
+    """What a listener gets whom a tool asks, and what is said of it.
+
+    Args:
+        form: How the address is written.
+        is_named: The settings file that has it, too.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = form.format(listener.getsockname()[1])
+        if is_named is not None:
+            is_named.write_text(f'[endpoints]\nmine = "{address}"\n')
+        heard: list[bytes] = []
+        hearing = threading.Thread(target=hear, args=(listener, heard), daemon=True)
+        hearing.start()
+        with pytest.raises(mcp_errors.ToolError) as refused:
+            asyncio.run(asking.ask(address, "status", timeout_s=20.0))
+        listener.shutdown(socket.SHUT_RDWR)
+        hearing.join()
+    return b"".join(heard).decode("latin-1") + str(refused.value)
+
+
+def hear(listener: socket.socket, heard: list[bytes]) -> None:
+    """Take requests until there are no more, and answer none."""
+    with contextlib.suppress(OSError):
+        while True:
+            with listener.accept()[0] as connection:
+                heard.append(connection.recv(1 << 16))
+
+
+@pytest.mark.parametrize("form", ["127.0.0.1:{}", "http://localhost:{}"])
+def test_a_stranger_gets_no_token(form: str, user: Path) -> None:
+    """Whom an agent alone has named may be anybody: neither the variable's nor the file's."""
+    (user.parent / "token").write_text("1" * 63 + "6")
+    user.write_text(f'[defaults]\ntoken-file = "{user.parent / "token"}"\n')
+    heard = received(form)
+    assert "GET /v1/" in heard
+    assert "uthorization" not in heard
+    assert "token was not sent, since nobody but you has named" in heard
+
+
+def test_whom_the_user_has_named_gets_it(user: Path) -> None:
+    """An address in the settings file is as good as typed."""
+    heard = received("127.0.0.1:{}", is_named=user)
+    assert SECRET in heard
+    assert "was not sent" not in heard
+
+
+@pytest.mark.parametrize(
+    ("word", "said", "is_one"),
+    [
+        *((word, {}, True) for word in (
+            "https://attacker.example", "http://127.0.0.1:8080", "gpu7:9741", "[::1]:9741",
+            "https://attacker.example/v1/ranks/7-8", "slurm:localhost", "a@b:80",
+            "https://gpu8:9741@attacker.example", "https://gpu8:9741?a", "http://gpu8",
+            "gpu9:9741",
+        )),
+        *((word, {}, False) for word in (
+            "4242", "train.py", "all", "job:a", "rank:3", "job:a/rank:0-3", "/run/probing/7-8",
+            "slurm:", "slurm:4242", "store:head:29500", "mine",
+            "gpu8:9741", "https://gpu8:9741/v1/ranks/7-8", "https://gpu9:9741",
+        )),
+        ("gpu7:9741", {"TLS_CA": "/its/ca.pem"}, False),
+        ("https://gpu7", {"TLS_FINGERPRINT": "ab" * 32}, False),
+        ("http://127.0.0.1:8080", {"TLS_CA": "/its/ca.pem"}, True),
+        ("https://gpu7", {"TLS_FINGERPRINT": "none"}, True),
+        ("gpu7:9741", {"INSECURE_PLAINTEXT": "1"}, False),
+    ],
+)  # fmt: skip
+def test_who_is_a_stranger(word: str, said: dict[str, str], user: Path, *, is_one: bool) -> None:
+    """All that only an agent has named, unless it has to show a certificate of the user's."""
+    user.write_text('[endpoints]\nmine = "gpu8:9741"\nsecure = "https://gpu9:9741"\n')
+    env = {f"PROBING_{name}": value for name, value in said.items()}
+    assert strangers.is_stranger(word, env) is is_one
+
+
+def test_certificates_may_be_named_in_the_settings_file(user: Path) -> None:
+    """As on the command line."""
+    user.write_text('[defaults]\ntls-ca = "/its/ca.pem"\n')
+    assert not strangers.is_stranger("gpu7:9741", {})
+
+
+def test_what_is_wrong_in_the_settings_file_makes_nobody_known(user: Path) -> None:
+    """The command says what it is; the token stays."""
+    user.write_text("no toml")
+    assert strangers.is_stranger("gpu7:9741", {"PROBING_INSECURE_PLAINTEXT": "1"})

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.jobs import Job, start_job
-from tests.harness.targets import DEADLINE_S, Target, clean_env, run_command, wait_until
+from tests.harness.targets import DEADLINE_S, Target, clean_env, run_command, stop, wait_until
 from tests.harness.terminals import without_waiting
 
 pytestmark = pytest.mark.torch
@@ -100,7 +100,7 @@ def test_the_figures_are_those_of_the_record(training: Target) -> None:
     The training is stopped meanwhile, so that both answers are of one record.
     """
     training.wait_for_step(22)
-    os.kill(training.pid, signal.SIGSTOP)
+    stop(training.pid)
     try:
         found = json.loads(training.run(str(training.pid), "--format", "json").stdout)
         asked = training.run(str(training.pid), "query", RECORDED, "--format", "json").stdout
@@ -208,7 +208,7 @@ def test_a_job_is_a_grid_of_its_ranks(ranks: Job) -> None:
     assert done.stdout.startswith("job "), done.stderr
     seen = "3 of 3 ranks seen: 3 training"  # one that answers late is told as such
     wait_until(lambda: seen in ranks.run("-t", "all").stdout, seen)
-    os.kill(ranks.pid(1), signal.SIGSTOP)
+    stop(ranks.pid(1))
     try:
         grid = json.loads(ranks.run("-t", "all", "--format", "json").stdout)
         shown = ranks.run("-t", "all").stdout

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import probing  # noqa: E402
+from probing.client.running_code import RunningCode  # noqa: E402
+from probing.cluster.job.membership import Member  # noqa: E402
+from probing.cluster.ranks.gather_evaluations import gather_results  # noqa: E402
+from probing.cluster.ranks.question import Asking  # noqa: E402
+from probing.errors import NotAnswering, ProbingError  # noqa: E402
+from probing.messages.about.act import Prepared  # noqa: E402
+from probing.messages.about.eval import Appointment, EvalCommit, EvalJob  # noqa: E402
+from probing.messages.common import EvalResult  # noqa: E402
 from tests.harness.jobs import Job, start_job  # noqa: E402
 from tests.harness.targets import DEADLINE_S, wait_until  # noqa: E402
 
@@ -65,6 +77,22 @@ class Ranks:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PROBING_HOME", str(self.job.home))
             return probing.connect(self.job.pid(rank))
+
+    def job_of(self, rank: int) -> EvalJob | None:
+        """The eval that a rank has in hand."""
+        return next(iter(self.process(rank).jobs().jobs), None)
+
+    def wait_passed(self) -> None:
+        """Wait until rank 0 is held at the place that it was told, and rank 1 has come by it.
+
+        A step of rank 0 is written behind the place, one of rank 1 before it is stuck in the next.
+        """
+
+        def has_passed() -> bool:
+            job = self.job_of(0)
+            return job is not None and bool(job.held) and self.steps(1) > self.steps(0)
+
+        wait_until(has_passed, "rank 0 at the place, and rank 1 beyond")
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +196,124 @@ def test_all_ranks_run_code_at_one_step(kind: str, request: pytest.FixtureReques
     steps = {result["step"] for result in json.loads(told.stdout)}
     assert len(steps) == 1, told.stdout
     ranks.wait_for_steps(3)
+
+
+Commit = Callable[[Any, EvalCommit], None]
+
+
+def told(
+    ranks: Ranks, hears: Callable[[Commit, Any, EvalCommit], None]
+) -> tuple[dict[Any, EvalResult], str | None]:
+    """What code with a collective comes to on all ranks, and why not at one step of all.
+
+    Args:
+        hears: How rank 1 is told of a place.
+    """
+    tell, second = RunningCode.commit_eval, ranks.job.pid(1)
+
+    def commit(process: Any, word: EvalCommit) -> None:
+        is_place = word.position is not None and not word.begins
+        if is_place and process.status().pid == second:
+            hears(tell, process, word)
+        else:
+            tell(process, word)
+
+    members = [
+        Member(rank=rank, host="h", pid=ranks.job.pid(rank), world_size=2,
+               endpoint=str(ranks.job.pid(rank)))
+        for rank in range(2)
+    ]  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PROBING_HOME", str(ranks.job.home))
+        patch.setattr(RunningCode, "commit_eval", commit)
+        results, outcomes, why = gather_results(
+            Asking(members=tuple(members), timeout_s=DEADLINE_S),
+            lambda process, together: process.eval(
+                TOGETHER, timeout_s=DEADLINE_S, together=together
+            ),
+            may_meet=True,
+            limit_s=DEADLINE_S,
+        )
+    assert all(outcome.error is None for outcome in outcomes), outcomes
+    return results, why
+
+
+def test_a_rank_that_hears_too_late_leaves_no_other_alone_in_a_collective(ddp: Ranks) -> None:
+    """Who is held at the place waits, and all go to one further on."""
+    places: list[int] = []
+
+    def late(tell: Commit, process: Any, word: EvalCommit) -> None:
+        places.append(word.more)
+        if len(places) == 1:
+            ddp.wait_passed()
+        tell(process, word)
+
+    results, why = told(ddp, late)
+    assert why is None
+    assert [result.output for result in results.values()] == ["Sum across ranks: 3\n"] * 2
+    assert len({result.step for result in results.values()}) == 1
+    assert places[1] > places[0]
+    ddp.wait_for_steps(3)
+
+
+def test_a_rank_that_never_hears_leaves_no_other_alone_in_a_collective(ddp: Ranks) -> None:
+    """Who is held at the place is let go, and each runs it by itself."""
+
+    def lost(*_: object) -> None:
+        ddp.wait_passed()
+        raise NotAnswering("it", 2)
+
+    results, why = told(ddp, lost)
+    assert why is not None
+    assert why.startswith("rank 1: ")
+    assert all("was not entered" in (result.error or "") for result in results.values()), results
+    ddp.wait_for_steps(3)
+
+
+def test_a_rank_that_is_not_told_to_begin_goes_on(ddp: Ranks) -> None:
+    """It has not run the code, and says so; who asks has gone silent meanwhile."""
+    process = ddp.process(0)
+    meeting = Appointment(meeting="of one", ranks=2)
+    with ThreadPoolExecutor(1) as beside:
+        running = beside.submit(process.eval, TOGETHER, timeout_s=16.0, together=meeting)
+        place = wait_until(lambda: (j := ddp.job_of(0)) and j.prepared, "where it is")
+        assert isinstance(place, Prepared)
+        process.commit_eval(
+            EvalCommit(meeting="of one", position=place.position + 1, more=5, waits=True)
+        )
+        wait_until(lambda: (j := ddp.job_of(0)) and j.held, "it is held")
+        with pytest.raises(ProbingError, match="not run and the training goes on") as late:
+            running.result(DEADLINE_S)
+    assert late.value.code == "eval_timed_out"
+    ddp.wait_for_steps(3)
+
+
+def test_ctrl_c_ends_code_on_all_ranks(ddp: Ranks) -> None:
+    """The command ends at once, and the training goes on, long before the limit of the code."""
+    endless = "import time\nwhile True: time.sleep(0.01)"
+    words = ["-t", "all", "eval", endless, "--timeout", str(4 * DEADLINE_S)]
+    command = subprocess.Popen(
+        [sys.executable, "-m", "probing", *words],
+        env=ddp.job.env,
+        cwd=ddp.job.cwd,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def is_running(rank: int) -> bool:
+        job = ddp.job_of(rank)
+        return job is not None and job.state == "running"
+
+    try:
+        wait_until(lambda: is_running(0) and is_running(1), "the code on both")
+        command.send_signal(signal.SIGINT)
+        assert command.wait(DEADLINE_S / 2) == 130
+    finally:
+        command.kill()
+        command.wait(DEADLINE_S)
+    ddp.wait_for_steps(3)
+    assert not is_running(0)
+    assert not is_running(1)
 
 
 def test_a_part_of_the_ranks_is_refused(ddp: Ranks) -> None:

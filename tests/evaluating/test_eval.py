@@ -19,8 +19,10 @@ from probing.agent.eval.output import Capture
 from probing.agent.state import Agent
 from probing.errors import Busy, NotAnswering, ProbingError
 from probing.messages import common as wire
+from probing.messages.about.eval import RepeatRequest
 from probing.rundir.folders import RunDirectory
 from probing.settings import Settings
+from tests.harness.evals import answer_at_safe_point, answer_of_run
 from tests.harness.targets import Target, wait_until
 
 pytestmark = pytest.mark.torch
@@ -58,11 +60,11 @@ def test_the_last_expression_is_the_value(job: probing.Process) -> None:
 
 def test_it_runs_while_training_stands_still(job: probing.Process) -> None:
     """A moving training is held at a step boundary, where all gradients are whole."""
-    result = job.eval(
+    code = (
         "before = trainer.current_step\nimport time; time.sleep(0.3)\n"
         "(trainer.current_step - before, all(p.grad is not None for p in model.parameters()))"
     )
-    assert result.where == "safe point"
+    result = answer_at_safe_point(lambda: job.eval(code))
     assert result.value == "(0, True)"
     assert result.step is not None
 
@@ -176,7 +178,8 @@ def test_the_trainings_own_prints_stay_its_own(job: probing.Process, training: T
 def test_an_endless_loop_is_interrupted(job: probing.Process, training: Target) -> None:
     """Code over its time limit is ended with its place in it, and training goes on."""
     start = time.monotonic()
-    result = job.eval("x = 0\nwhile True:\n    x += 1", timeout_s=1.5)
+    endless = "x = 0\nwhile True:\n    x += 1"
+    result = answer_of_run(lambda: job.eval(endless, timeout_s=1.5))
     assert time.monotonic() - start < 60, "else it would go on for ever"
     assert result.error_type == "EvalInterrupted"
     assert "interrupted after its limit of 1.5 s" in str(result.error)
@@ -190,7 +193,7 @@ def test_code_that_cannot_be_interrupted_is_left_behind(
     monkeypatch.setenv("PROBING_HOME", str(fresh_training.home))
     job = probing.connect(fresh_training.pid)
     with pytest.raises(ProbingError, match="cannot be interrupted where it is"):
-        job.eval("import time; time.sleep(20)", timeout_s=1)
+        answer_of_run(lambda: job.eval("import time; time.sleep(20)", timeout_s=1))
     fresh_training.wait_for_step(fresh_training.step() + 3)
     assert job.eval("1").value == "1"
     assert "Traceback" not in fresh_training.output
@@ -208,6 +211,32 @@ def test_as_many_evals_as_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         evaluator.submit(request, Sender())
     release.set()
     assert [evaluation.future.result(30).value for evaluation in running] == ["True", "True"]
+
+
+@pytest.mark.parametrize("kind", ["once", "repeated"])
+def test_the_record_is_closed_before_who_asked_is_told(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has the answer and looks at once finds neither an eval in hand nor an open row."""
+    begin = threading.Event()
+    monkeypatch.setattr(sys.modules["__main__"], "begin", begin, raising=False)
+    folder = RunDirectory(tmp_path / "home").create_folder(1, 1)
+    evaluator, order = Evaluator(Agent(Settings(), folder)), list[object]()
+    monkeypatch.setattr(evaluator._record, "end", lambda *_: order.append("record"))
+
+    def tell(item: object) -> bool:
+        order.extend([type(item).__name__, len(evaluator.jobs().jobs)])
+        return True
+
+    if kind == "once":
+        request = wire.EvalRequest(code="begin.wait(30)", now=True)
+        evaluator.submit(request, Sender()).future.add_done_callback(tell)
+        begin.set()
+    else:  # no step comes
+        evaluator.repeat(RepeatRequest(code="1", every=1, times=1, timeout_s=0.01), Sender(), tell)
+    expected = ["Future", 0] if kind == "once" else ["NoStepCame", 0, "NoneType", 0]
+    wait_until(lambda: len(order) > len(expected), "all that is told")
+    assert order == ["record", *expected]
 
 
 @pytest.mark.parametrize("way", ["sleep", "lock", "forward", "backward"])

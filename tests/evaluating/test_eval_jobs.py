@@ -11,8 +11,9 @@ import threading
 import pytest
 
 import probing
-from probing.errors import ProbingError
+from probing.errors import EvalTimedOut, ProbingError
 from probing.messages import common as wire
+from tests.harness.evals import answer_of_run
 from tests.harness.targets import Target, wait_until
 
 pytestmark = pytest.mark.torch
@@ -54,6 +55,26 @@ def test_a_repetition_ends_with_its_client(asked: probing.Process, evaluated: Ta
     wait_until(lambda: not asked.jobs().jobs, "the end of the eval")
     (row,) = _rows(asked, "code = '''streamed'''")
     assert row["runs"] or row["state"] == "cancelled"
+
+
+def test_a_repetition_that_cannot_be_interrupted_is_left_behind(
+    asked: probing.Process, evaluated: Target
+) -> None:
+    """Whoever has asked hears of it at its limit, not when it ends, and `jobs` lists it."""
+    made = "import threading; threading.held = threading.Lock(); threading.held.acquire()"
+    code = f"{made}; threading.held.acquire()"
+    try:
+        with pytest.raises(ProbingError, match="cannot be interrupted where it is") as told:
+            answer_of_run(lambda: list(asked.eval_steps(code, times=3, timeout_s=1)))
+        assert told.value.is_a(EvalTimedOut)
+        (job,) = asked.jobs().jobs
+        assert (job.state, job.place) == ("left behind", "<module> (<eval>:1)")
+        evaluated.wait_for_step(evaluated.step() + 2)
+    finally:
+        asked.eval("import threading; threading.held.release()", now=True)
+    wait_until(lambda: not asked.jobs().jobs, "the end of the code")
+    (row,) = _rows(asked, "code LIKE '%; threading.held.acquire()' AND state <> 'not run'")
+    assert row["state"] == "interrupted"
 
 
 def test_an_eval_in_hand_is_listed_and_cancelled(asked: probing.Process, evaluated: Target) -> None:

@@ -155,7 +155,7 @@ def test_several_prompts_are_open_over_tcp_at_once(program: Callable[..., Target
         for number, client in enumerate(clients):
             assert ask(client, "_ * 2") == str((number + 10) * 2)
             assert ask(client, "[n for n in range(3) if f'n{n}' in globals()]") == f"[{number}]"
-            assert client.communicate(timeout=60)[0] == ""
+            assert client.communicate(timeout=DEADLINE_S)[0] == ""
             assert client.returncode == 0
     finally:
         for client in clients:

@@ -12,6 +12,7 @@ import pytest
 
 from probing.agent import handlers
 from probing.agent.eval.code import Pieces
+from probing.agent.eval.evaluation import GRACE_S
 from probing.agent.eval.evaluator import Evaluator
 from probing.agent.eval.frame_names import Place
 from probing.agent.eval.namespace import Names
@@ -91,12 +92,13 @@ def test_a_prompt_is_forgotten_also_behind_a_line_that_nobody_awaits(
     async def type_line() -> None:
         forgotten = asyncio.Event()
         line: Any = SimpleNamespace(
-            future=Future(), limit_s=60.0, cancel=str, overdue=lambda: OverdueError
-        )
+            future=Future(), limit_s=60.0, cancel=str, overdue=lambda: OverdueError,
+            leave_behind=lambda: None,
+        )  # fmt: skip
         route: Any = handlers.Handlers.__new__(handlers.Handlers)
         route._evaluator = SimpleNamespace(submit=lambda *_: line, forget_unused=forgotten.set)
         if not is_given_up:
-            line.limit_s = -handlers._GRACE_S
+            line.limit_s = -GRACE_S
         asked = asyncio.ensure_future(route.eval(None))
         await asyncio.sleep(0)
         await asyncio.sleep(0)

@@ -22,6 +22,8 @@ from probing.agent.sources.accelerator.checking import DeviceCheck
 class NoAccelerator(Accelerator):
     """One that is not in use."""
 
+    missed = 0
+
     def __init__(self) -> None:
         """Nothing of torch is asked."""
 

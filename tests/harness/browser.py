@@ -21,10 +21,9 @@ from typing import Any
 
 import aiohttp
 
-from tests.harness.targets import wait_until
+from tests.harness.targets import DEADLINE_S, wait_until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-DEADLINE_S = 60.0
 _PAUSE_S = 0.1
 """Between two looks at a page: each has a processor of its own to take from what is waited for."""
 _OPTIONS = (

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from probing.client.connecting import connect
+from probing.errors import NotAnswering
 from probing.ring import peek as ring_peek
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from tests.harness import warm
@@ -40,6 +42,21 @@ def wait_until(fact: Callable[[], T | None], what: str, deadline_s: float = DEAD
             return value
         time.sleep(0.01)
     raise AssertionError(f"not within {deadline_s:g} s: {what}")
+
+
+def stop(pid: int) -> None:
+    """Stop a process by a signal, and wait until each of its threads stands still.
+
+    On a busy machine a thread runs on for a while, until it has its turn and sees the signal.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: set(_thread_states(pid)) == {"T"}, f"the stop of process {pid}")
+
+
+def _thread_states(pid: int) -> Iterator[str]:
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            yield (thread / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 def clean_env(home: Path, **extra: str) -> dict[str, str]:
@@ -174,6 +191,20 @@ class Target:
     def wait_for_agent(self) -> None:
         """Wait until its card is in place."""
         wait_until(lambda: self._alive_or_done() and self.find_folder(), "a run folder")
+
+    def wait_for_server(self) -> None:
+        """Wait until its agent has loaded what answers, which on a busy machine takes seconds."""
+        self.wait_for_agent()
+        process = connect(str(self.folder.path), timeout_s=DEADLINE_S)
+
+        def answers() -> bool:
+            try:
+                process.live("sources")
+            except NotAnswering:  # it was not its turn for long
+                return False
+            return True
+
+        wait_until(lambda: self._alive_or_done() and answers(), "an answer")
 
     def wait_for_step(self, step: int) -> None:
         """Wait until that training step has begun."""

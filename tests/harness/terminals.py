@@ -35,12 +35,34 @@ _SEQUENCE = re.compile(
 )
 
 
+_BEGIN, _ENDS = b"\x1b[?2026h", (b"\x1b[?2026l", b"\x1b[?1049l")
+"""What a terminal shows at once begins so, and ends so, or with the screen that it is on."""
 _SIGN_OF_LIFE = re.compile(r"(?:\r\x1b\[K[^\r\n]*)*\r\x1b\[K")
 
 
 def without_waiting(shown: str) -> str:
     """What a terminal was sent, without the line that says what is waited for and goes again."""
     return _SIGN_OF_LIFE.sub("", shown)
+
+
+def whole(data: bytes, *, is_over: bool) -> tuple[str, bytes]:
+    """What can be drawn, and half a character, sequence or picture, which waits for its rest.
+
+    Args:
+        is_over: Whether nothing follows: then a picture is drawn as far as it came.
+    """
+    rest = b""
+    begin = data.rfind(_BEGIN)
+    if begin >= 0 and not is_over and not any(end in data[begin:] for end in _ENDS):
+        data, rest = data[:begin], data[begin:]
+    cut = data.rfind(b"\x1b")
+    if cut >= 0 and not _SEQUENCE.match(data[cut:].decode("utf-8", "ignore")):
+        data, rest = data[:cut], data[cut:] + rest
+    for _ in range(1, 4):
+        with contextlib.suppress(UnicodeDecodeError):
+            return data.decode(), rest
+        data, rest = data[:-1], data[-1:] + rest
+    return data.decode(), rest
 
 
 class Terminal:
@@ -162,24 +184,10 @@ class Terminal:
             except OSError:  # nobody has the other side any more
                 break
             self._pending += data
-        text = self._whole()
+        text, self._pending = whole(self._pending, is_over=self.process.poll() is not None)
         self.sent += text
         for match in _SEQUENCE.finditer(text):
             self._draw(match)
-
-    def _whole(self) -> str:
-        """What can be drawn; half a character or sequence waits for its rest."""
-        data, self._pending = self._pending, b""
-        cut = data.rfind(b"\x1b")
-        if cut >= 0 and not _SEQUENCE.match(data[cut:].decode("utf-8", "ignore")):
-            data, self._pending = data[:cut], data[cut:]
-        for size in range(1, 4):
-            with contextlib.suppress(UnicodeDecodeError):
-                return data.decode()
-            self._pending = data[-1:] + self._pending
-            data = data[:-1]
-            del size
-        return data.decode()
 
     def _draw(self, match: re.Match[str]) -> None:
         numbers, letter, copied, character = match.groups()

@@ -11,7 +11,7 @@ import pytest
 from probing import dbapi
 from probing.cli.main import run
 from probing.cli.render.errors import render_error
-from probing.cluster.node.__main__ import _start_beside
+from probing.cluster.node.beside import Beside
 from probing.errors import NotProbed, StoreTimedOut, StoreUnreachable, UsageError
 from probing.gateway.__main__ import main as serve
 from probing.history.query import source_of
@@ -81,7 +81,7 @@ def test_whoever_takes_an_address_refuses_one_that_is_mistyped(
         lambda: source_of(typed),
         lambda: place_of(typed, {}),
         lambda: place_of("s3://bucket", {"PROBING_HISTORY_SPOOL": typed}),
-        lambda: _start_beside(settings),
+        lambda: Beside(settings, print),
     ):
         with pytest.raises(UsageError):
             take()

@@ -11,9 +11,11 @@ import pytest
 from pyarrow.fs import LocalFileSystem
 
 from probing import dbapi
+from probing.errors import ProbingError, QueryTimedOut, SqlError, SqlRefused, SqlTooLarge
 from probing.history.export import export_process
 from probing.history.scanning import store
 from probing.history.stores.objects import Store
+from probing.messages import common as wire
 from probing.rundir.folders import ProcessFolder
 from tests.harness.ring_writer import trace_writer
 
@@ -116,3 +118,18 @@ def test_one_place_is_meant(tmp_path: Path) -> None:
             dbapi.connect(**words)  # type: ignore[arg-type]
     with pytest.raises(dbapi.OperationalError, match="no process was exported"):
         dbapi.connect(history=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (SqlError("no such column"), dbapi.ProgrammingError),
+        (SqlTooLarge("too large"), dbapi.ProgrammingError),
+        (SqlRefused("it writes"), dbapi.NotSupportedError),
+        (QueryTimedOut(1.0), dbapi.OperationalError),
+    ],
+)
+def test_an_error_is_of_the_same_kind_from_afar(error: ProbingError, kind: type) -> None:
+    """Whether the engine here has said it or an agent."""
+    for one in (error, wire.decode_error(wire.encode_error(error))):
+        assert type(dbapi._translated(one)) is kind

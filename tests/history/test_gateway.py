@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +20,22 @@ import pytest
 from probing.cli.commands import gateway
 from probing.cli.main import run
 from probing.client.listing import summarize
-from probing.errors import DamagedHistory, NoHistory, ProbingError, SqlError, Unreachable
+from probing.errors import (
+    DamagedHistory,
+    NoHistory,
+    ProbingError,
+    RemoteError,
+    SqlError,
+    SqlWorkerDied,
+    Unreachable,
+)
 from probing.gateway.__main__ import _parser, _place, _token_place
 from probing.gateway.asked import HISTORY, LIVE, ROWS, TABLES, Asked, Place, meant
 from probing.gateway.helper import _answer
 from probing.gateway.helpers import Gone, Helpers
 from probing.history.export import export_process
 from probing.history.query import History
-from probing.messages.common import NOTES_KEY
+from probing.messages.common import NOTES_KEY, encode_error
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.settings import Settings
 from tests.harness.certificates import make_certificate
@@ -231,6 +242,80 @@ def test_who_asks_a_gateway_that_is_stopped_is_told(kept: Path) -> None:
     for rest in (answer, helpers.answer(endless, lambda: False)):
         with pytest.raises(Unreachable, match="the gateway was stopped"):
             list(rest)
+
+
+_CUT = """import os, sys
+import pyarrow as pa
+sys.stdin.buffer.readline()
+rows = pa.table({{"n": [1, 2]}})
+pa.ipc.new_stream(sys.stdout.buffer, rows.schema).write_table(rows)
+sys.stdout.buffer.flush()
+os.write(2, {told})
+os.close(1)
+sys.stdin.buffer.read()
+"""
+"""A helper that sends two rows without an end mark, and is still there until it is given up."""
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
+def test_rows_that_break_off_are_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_told: bool
+) -> None:
+    """However late their helper ends: its error is told, or that it gave none."""
+    told = encode_error(SqlError("it broke")) if is_told else b""
+    (tmp_path / "helper.py").write_text(_CUT.format(told=told))
+    script = tmp_path / "helper"
+    words = shlex.join([sys.executable, str(tmp_path / "helper.py")])
+    script.write_text(f"#!/bin/sh\nexec {words}\n")
+    script.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(script))
+    helpers = Helpers()
+    asked = Asked(kind=ROWS, place=Place(), sql="", timeout_s=DEADLINE_S)
+    answer = helpers.answer(asked, lambda: False)
+    assert next(answer).names == ["n"]
+    assert next(answer).to_pylist() == [{"n": 1}, {"n": 2}]
+    with pytest.raises(RemoteError if is_told else SqlWorkerDied) as broken:
+        list(answer)
+    assert ("it broke" in broken.value.message) is is_told
+    helpers.close()
+
+
+def test_a_statement_that_fails_amid_its_rows_sends_no_end_mark(kept: Path, tmp_path: Path) -> None:
+    """By that mark a client tells rows that are whole from those that came before an error."""
+    late = "CAST(if(range < 1000000, '1', 'x') AS INTEGER)"
+    mark = b"\xff\xff\xff\xff\0\0\0\0"
+    for column, code, ends in ((late, 1, False), ("1", 0, True)):
+        sql = f"SELECT {column} AS n FROM range(2000000)"
+        asked = Asked(kind=ROWS, place=Place(history=str(kept)), sql=sql, timeout_s=DEADLINE_S)
+        question = json.dumps(dataclasses.asdict(asked)).encode() + b"\n"
+        helper = subprocess.Popen(
+            [sys.executable, "-m", "probing.gateway.helper"],
+            cwd=ROOT,
+            env=clean_env(tmp_path),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            assert helper.stdin is not None
+            helper.stdin.write(question)
+            helper.stdin.flush()  # it is open until the end: a helper ends with whoever asks
+            sent, told = _read_both(helper)
+            assert (helper.wait(DEADLINE_S), sent.endswith(mark)) == (code, ends), told
+        finally:
+            helper.kill()
+            helper.communicate()
+        assert len(sent) > 500_000  # rows have come before its error
+        assert (b"Could not convert string 'x'" in told) is (code == 1)
+
+
+def _read_both(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """All that a process writes."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(process.stderr.read)
+        return process.stdout.read(), told.result()
 
 
 def test_the_token_is_where_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from probing.errors import ProbingError
 from probing.rundir.folders import ProcessFolder
 from tests.harness.ring_writer import trace_values, trace_writer
 from tests.harness.targets import Target, wait_until
+from tests.history.conftest import ended_in
 
 pytestmark = pytest.mark.anypython
 
@@ -42,15 +43,20 @@ def kept(ask: Ask) -> int:
         return 0
 
 
-def test_a_node_server_keeps_all_that_is_on_record(ended: Made, root: Path, ask: Ask) -> None:
+def test_a_node_server_keeps_all_that_is_on_record(
+    ended: Made, root: Path, ask: Ask, tmp_path: Path
+) -> None:
     """Also of a process that had ended before, and each row once, however often it looks."""
     folder, writer = ended(), trace_writer(capacity=64, rows=40)
     writer.save(folder.ring("torch_trace"))
+    apart = tmp_path / "apart"
+    apart.mkdir()
     with serving(folder.path.parent, root) as node:
         wait_until(lambda: kept(ask) == 40, "all rows of the process that had ended")
-        later, more = ended(start_time=78), trace_writer(capacity=64, rows=7)
+        later, more = ended_in(apart, 78), trace_writer(capacity=64, rows=7)
         more.write(**trace_values(8))
         more.save(later.ring("torch_trace"))
+        later.path.rename(folder.path.parent / later.path.name)  # whole, to whoever looks just then
         wait_until(lambda: kept(ask) == 48, "those of one that came later")
         assert len(ask("FROM processes")) == 2
         assert node.output.count("exporting to") == 1

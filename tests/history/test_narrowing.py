@@ -148,7 +148,7 @@ STATEMENTS = {
     COUNT + " a JOIN torch_trace b USING (seq) WHERE a.run = '{run}'": 12,
     COUNT + " a LEFT JOIN torch_trace b ON a.seq = b.seq AND a.run = b.run"
     " WHERE b.run = '{run}' AND a.project = 'vision'": 5,
-    COUNT + " a ASOF JOIN torch_trace b ON a.seq >= b.seq"
+    COUNT + " a ASOF JOIN torch_trace b ON a.start_ns >= b.start_ns"
     " WHERE a.run = '{run}' AND b.run = '{run}'": 12,
     COUNT + " AS t(run, project) WHERE run = 'x'": 12,
     COUNT + " TABLESAMPLE 100 PERCENT WHERE run = '{run}'": 12,

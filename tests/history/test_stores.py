@@ -232,7 +232,7 @@ def test_one_of_many_is_alone(store: Store) -> None:
 
     def come() -> None:
         try:
-            with held(store, "_probing/lock", wait_s=30, busy="it is held"):
+            with held(store, "_probing/lock", wait_s=DEADLINE_S, busy="it is held"):
                 inside[0] += 1
                 most[0] = max(most[0], inside[0])
                 store.objects("_probing")

@@ -13,7 +13,7 @@ from tests.benchmarks import report
 from tests.benchmarks.__main__ import NAMES
 from tests.benchmarks.clients import Window, window_of
 from tests.benchmarks.measures import Measure
-from tests.harness.targets import ROOT
+from tests.harness.targets import DEADLINE_S, ROOT
 
 ALWAYS = ("hot_path", "query_latency")
 
@@ -61,6 +61,6 @@ def test_what_missed_its_limit_is_named() -> None:
 def test_a_check_of_a_smoke_run_is_refused() -> None:
     """What measures nothing cannot be checked."""
     argv = [sys.executable, "-m", "tests.benchmarks", "--smoke", "--check", "hot_path"]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 2
     assert "--smoke measures nothing" in done.stderr

@@ -10,8 +10,6 @@ import pytest
 
 from tests.house.test_lengths import modules
 
-pytestmark = pytest.mark.anypython
-
 Imports = dict[str, set[str]]
 """The modules that each module imports."""
 

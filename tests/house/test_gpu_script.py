@@ -12,7 +12,7 @@ import pytest
 from tests.gpu import findings
 from tests.gpu.__main__ import NAMES
 from tests.gpu.findings import Finding
-from tests.harness.targets import ROOT
+from tests.harness.targets import DEADLINE_S, ROOT
 
 
 def run_script(*arguments: str, out: Path, timeout_s: float) -> subprocess.CompletedProcess[str]:
@@ -57,7 +57,7 @@ def test_a_python_without_torch_is_told_in_a_sentence(tmp_path: Path) -> None:
         env={**os.environ, "PYTHON": str(python)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
     )
     assert done.returncode == 2
     assert done.stderr.endswith("has no torch: set PYTHON to one that has\n")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from probing.stacks.work_done import children_of
-from tests.harness import leftovers, sharing, warm, warm_server
+from tests.harness import leftovers, sharing, terminals, warm, warm_server
 from tests.harness.targets import DEADLINE_S, ROOT, clean_env, wait_until
 from tests.harness.watch import Place, Watch, is_dead
 
@@ -306,3 +306,19 @@ def test_a_program_that_is_traced_holds_up_no_warm_python(monkeypatch: pytest.Mo
     assert [warm_server._reap(7), warm_server._reap(7)] == [None, -signal.SIGKILL]
     warm_server._leaving.clear()
     warm_server._ended.clear()
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_over", "drawn", "rest"),
+    [
+        ("one\x1b[?2026htwo", False, "one", "\x1b[?2026htwo"),
+        ("one\x1b[?2026htwo\x1b[?2026lthree", False, "one\x1b[?2026htwo\x1b[?2026lthree", ""),
+        ("one\x1b[?2026htwo\x1b[?1049l", False, "one\x1b[?2026htwo\x1b[?1049l", ""),
+        ("one\x1b[?2026htwo", True, "one\x1b[?2026htwo", ""),
+        ("one\x1b[?20", False, "one", "\x1b[?20"),
+    ],
+)
+def test_a_terminal_draws_no_half_picture(sent: str, is_over: bool, drawn: str, rest: str) -> None:
+    """What is to be shown at once is, unless the command leaves the screen or ends in its midst."""
+    assert terminals.whole(sent.encode(), is_over=is_over) == (drawn, rest.encode())
+    assert terminals.whole("ж".encode()[:1], is_over=is_over) == ("", "ж".encode()[:1])

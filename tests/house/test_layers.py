@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.targets import ROOT, Target
+from tests.harness.targets import DEADLINE_S, ROOT, Target
 
 FOLDERS = ("probing", "agent", "cli")
 
@@ -109,7 +109,9 @@ def banned_names(file: str, code: str) -> str:
     """What the linter says about the imports of a file with that name and content."""
     argv = [sys.executable, "-m", "ruff", "check", "--quiet", "--output-format", "concise"]
     argv += ["--select", "TID251", "--stdin-filename", file, "-"]
-    done = subprocess.run(argv, cwd=ROOT, input=code, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        argv, cwd=ROOT, input=code, capture_output=True, text=True, timeout=DEADLINE_S
+    )
     assert done.stderr == ""
     return done.stdout
 

@@ -6,11 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.harness.targets import ROOT
-
-pytestmark = pytest.mark.anypython
 
 FOLDERS = ("probing", "agent", "cli")
 MOST_LINES = 399

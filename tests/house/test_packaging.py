@@ -133,6 +133,7 @@ def test_the_c_part_is_compiled_without_a_warning(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_machine_without_a_compiler_gets_the_rest(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +154,7 @@ def test_uninstalling_leaves_nothing(wheel: Path, tmp_path: Path) -> None:
     assert installed.added() == set()
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_tree(wheel: Path, wheel_from_sdist: Path, source: Path) -> None:
     """Every module is in the wheel exactly once, by its installed name, from both sources."""
     expected = {"probing/py.typed", "probing/cli/render/memory/recording_page.html", *HOOK_FILES}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ import pytest
 
 from scripts.pyz import MACHINE, OWN, START, write
 from tests.harness.packages import clean_env, run
-from tests.harness.targets import DEADLINE_S, ROOT, Target, start_training
+from tests.harness.targets import DEADLINE_S, ROOT, Target, start_training, stop
 
 ERRORS = ROOT / "probing" / "errors"
 Ask = Callable[..., subprocess.CompletedProcess[str]]
@@ -160,7 +159,7 @@ def test_it_asks_the_living_the_hung_and_the_dead(ask: Ask, trained: Target) -> 
     expected = {"runs": "no hang", "stopped": "kill -CONT", "ended": "ENDED"}
     for state, verdict in expected.items():
         if state == "stopped":
-            os.kill(trained.pid, signal.SIGSTOP)
+            stop(trained.pid)
         elif state == "ended":
             trained.kill()
         stack = ask(home, pid, "backtrace")

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import PurePosixPath
 
-import pytest
-
 from probing.cli.tasks import COMMANDS
 from tests.house.test_lengths import modules
-
-pytestmark = pytest.mark.anypython
 
 MOST_MODULES = 12
 

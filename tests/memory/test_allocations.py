@@ -6,6 +6,7 @@ import json
 import pickle
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,8 +76,7 @@ def _recorded(target: Target) -> Recorded:
     tensors = process.query("SELECT * FROM python.tensors").to_pylist()
     threads = process.query("SELECT thread_name FROM python.threads").to_pylist()
     status = _run(target, pid, "status")
-    at_step = target.step() + 150
-    _run(target, pid, "memory", "--snapshot", "third.pickle", "--at-step", str(at_step))
+    at_step = _record_later(target, "third.pickle", address)
     _run(target, pid, "memory", "--snapshot", "fourth.pickle", "--when", "step % 7 = 0")
     late = target.run(pid, "memory", "--snapshot", "fifth.pickle", "--at-step", "3")
     assert "step 3 cannot be recorded any more" in late.stderr
@@ -86,6 +86,26 @@ def _recorded(target: Target) -> Recorded:
     snapshot = target.cwd / "second.pickle"
     names = {row["thread_name"] for row in threads}
     return Recorded(said, snapshot, events, blocks, tensors, status, names, target.output, at_step)
+
+
+def _record_later(target: Target, name: str, address: Address) -> int:
+    """Record a step that is yet to come; returns which.
+
+    The program stands still until the command is there, however long that takes.
+    """
+    (target.cwd / "halt").touch()
+    target.wait_for_output("halted")
+    at_step = target.step() + 20
+    words = (str(target.pid), "memory", "--snapshot", name, "--at-step", str(at_step))
+    with ThreadPoolExecutor(1) as pool:
+        command = pool.submit(_run, target, *words)
+        wait_until(
+            lambda: command.done() or recording_status(address, DEADLINE_S).state == "waiting",
+            "the command",
+        )
+        (target.cwd / "go").touch()
+        command.result()
+    return at_step
 
 
 def _run(target: Target, *args: str) -> str:
@@ -212,6 +232,6 @@ def test_nothing_is_left_behind(recorded: Recorded) -> None:
     assert after is not None
     assert before[1] == after[1]
     words = {line.split(" ", 1)[0] for line in recorded.output.splitlines()}
-    assert words == {"alive", "before", "after"}
+    assert words == {"alive", "before", "halted", "after"}
     folder = recorded.snapshot.parent
     assert not [path for path in folder.rglob("*") if path.suffix in {".new", ".part"}]

@@ -259,6 +259,24 @@ def test_who_refers_to_a_tensor_is_told_when_asked(keeping: Target) -> None:
     assert nothing == {}
 
 
+def test_a_graph_that_was_not_walked_may_refer_to_a_tensor(keeping: Target) -> None:
+    """Native code is named where all graphs were walked; what there was no time for is unknown."""
+    process = probing.connect(keeping.pid)
+    process.eval("ways[:] = ['kept_graph']")
+    keeping.wait_for_step(keeping.step() + 3)
+    _, wanted, _ = json.loads(
+        process.eval("print(one_kept(all_losses, trainer.model[-1].weight))").output
+    )
+    limit = "probing.agent.sources.leaks.references.tensors_over._LONGEST_S"
+    before = process.eval(f"import {limit.rpartition('.')[0]}; {limit}").value
+    process.eval(f"{limit} = 0.0")
+    try:
+        rows, _ = referrers_of(process, [wanted], timeout_s=DEADLINE_S)
+    finally:
+        process.eval(f"{limit} = {before}")
+    assert [row["holder"] for row in rows[wanted["address"]]] == ["unknown"]
+
+
 def test_the_command_shows_it_and_leaves_nothing_behind(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from probing.cli.reports.memory_line import newest_moment, show_line, with_peak_
 from probing.cli.target import Target as Aim
 from probing.client.base import Process
 from probing.diagnosis.memory.memory_cleaning import clean_memory
-from tests.harness.targets import Target, start_program, wait_until
+from tests.harness.targets import Target, start_program, stop, wait_until
 from tests.memory.programs.in_memory import BATCHES, COPIED_BYTES, SHARED_BYTES, STEPS
 from tests.memory.programs.littering import GARBAGE_BYTES
 
@@ -97,7 +97,7 @@ def test_host_memory_tells_processes_apart_and_needs_no_help_of_theirs(
 ) -> None:
     """Trainer and worker, with private and shared parts, also while the trainer is stopped."""
     answered = process.live("host_memory")
-    os.kill(target.pid, signal.SIGSTOP)
+    stop(target.pid)
     try:
         rows = rows_of(process, "FROM python.host_memory")
     finally:

@@ -6,17 +6,20 @@ import json
 import re
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from probing.linux.cgroup import NEAR_LIMIT
 from probing.postmortem.endings import LAST_MEMORY, judge
 from tests.harness.targets import DEADLINE_S, Target, program_path, start_program, wait_until
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 CAUGHT = ("recovered", "caught_backward", "caught_step", "told_by_a_device", "other_errors")
+LIMIT = 900 << 20
 Rows = list[dict[str, Any]]
 
 
@@ -199,16 +202,26 @@ def make_cgroup() -> Path | None:
     return None
 
 
-def test_a_process_killed_by_its_cgroup(tmp_path: Path) -> None:
-    """The kernel kills it at its cgroup's limit; its last rows, or the kernel's log, say so."""
+@contextmanager
+def limited(way: str, cwd: Path) -> Iterator[Target]:
+    """The program, in a cgroup with a limit."""
     folder = make_cgroup()
     if folder is None:
         pytest.skip("no memory cgroup can be made here")
-    target = start_program("ooms", "eat", home=tmp_path / "home", cwd=tmp_path)
+    target = start_program("ooms", way, home=cwd / "home", cwd=cwd)
     try:
         (folder / "cgroup.procs").write_text(str(target.pid))
         old = folder / "memory.limit_in_bytes"
-        (old if old.exists() else folder / "memory.max").write_text(str(900 << 20))
+        (old if old.exists() else folder / "memory.max").write_text(str(LIMIT))
+        yield target
+    finally:
+        target.reap()
+        wait_until(lambda: remove(folder), "the cgroup is gone")
+
+
+def test_a_process_killed_by_its_cgroup(tmp_path: Path) -> None:
+    """The kernel kills it at its cgroup's limit; its last rows, or the kernel's log, say so."""
+    with limited("eat", tmp_path) as target:
         assert target.process.wait(DEADLINE_S) == -signal.SIGKILL
         text = " ".join(target.run(str(target.folder.path), "oom").stdout.split())
         assert text.startswith("how it ended It ended without a word")
@@ -220,9 +233,21 @@ def test_a_process_killed_by_its_cgroup(tmp_path: Path) -> None:
         assert limit in text
         rows = rows_of(target, LAST_MEMORY)
         assert any(limit in sentence for sentence in judge(target.pid, rows, [], None).likely)
-    finally:
-        target.reap()
-        wait_until(lambda: remove(folder), "the cgroup is gone")
+
+
+def test_cached_files_are_no_reason_for_a_kill(tmp_path: Path) -> None:
+    """They fill a cgroup in which data is read; who is killed there by hand was not by them."""
+    with limited("read", tmp_path) as target:
+        target.wait_for_output("ready")
+        target.kill(signal.SIGKILL)
+        rows = rows_of(target, LAST_MEMORY)
+        if rows[0]["cgroup_bytes"] < NEAR_LIMIT * LIMIT:
+            pytest.skip("what is read here is not cached")
+        assert rows[0]["cgroup_cache_bytes"] > LIMIT // 4
+        assert judge(target.pid, rows, [], None).likely == ()
+        before = [{**row, "cgroup_cache_bytes": None} for row in rows]
+        (likely,) = judge(target.pid, before, [], None).likely
+        assert "with cached files" in likely, "a record from before tells no better"
 
 
 def remove(folder: Path) -> bool:

@@ -24,12 +24,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
+from probing.agent.recording.training_thread import Trainers
 from probing.agent.sources.fit.kept_tensors import KeptTensors
 from probing.agent.sources.leaks.containers import _lengths
 from probing.agent.sources.leaks.graph_pools import GraphPools, graph_pools_of, pool_of
 from probing.agent.sources.shared.looks import Looks
 from probing.agent.sources.shared.objects import Objects
+from probing.agent.sources.shared.thread_state import ThreadStates
 from probing.agent.sources.storage.births import Births, births_of
+from probing.agent.sources.storage.bounded.sights import Limits
 from probing.agent.sources.storage.memory_look import MemoryLook
 from probing.agent.sources.storage.memory_tables import category_rows, segment_rows
 from probing.agent.sources.storage.saved_tensors import Reach, saved_tensors
@@ -55,7 +58,9 @@ class Training:
         self.model = GPT(layers=2, dim=32, heads=2, context=16)
         self.optimizer = torch.optim.AdamW(self.model.parameters())
         self.codes = torch.randint(0, 14, (4, 16))
-        self.recording: Any = SimpleNamespace(objects=Objects(), looks=Looks())
+        self.recording: Any = SimpleNamespace(
+            objects=Objects(), looks=Looks(), trainers=Trainers(), threads=ThreadStates()
+        )
         self.recording.objects.roots.add(self.model)
         self.recording.objects.inputs.batch_came({"codes": self.codes})
 
@@ -197,7 +202,11 @@ def test_one_thread_makes_all_surveys(surveyor: Surveyor) -> None:
     wait_until(
         lambda: survey_threads() == [], "no survey is made"
     )  # those of the test before may be about to end
-    assert surveyor.survey().result().is_good()
+    gc.disable()  # one in between would make the survey old at once
+    try:
+        assert surveyor.survey().result().is_good()
+    finally:
+        gc.enable()
     first = survey_threads()
     asking = [threading.Thread(target=surveyor.survey) for _ in range(3)]
     for one in asking:
@@ -252,6 +261,7 @@ def test_what_looks_beside_the_training_keeps_no_tensor(look: Callable[[], Any])
 def test_a_standing_survey_is_renewed_once_it_is_old(surveyor: Surveyor) -> None:
     """Who asks for an old one gets none, does not wait, and gets a good one later."""
     standing = StandingSurvey(surveyor)
+    wait_until(standing.has_come, "the first survey")
     gc.collect()
     gc.disable()
     try:
@@ -481,6 +491,22 @@ def test_a_look_leaves_the_training_as_it_was(trained: Training) -> None:
     assert trained.recording.looks.memory is None
 
 
+def test_a_look_that_is_given_up_leaves_no_hook(trained: Training) -> None:
+    """Nor does a backward pass that begins after it add anything."""
+    recording = trained.recording
+    recording.step, recording.training_thread, recording.looks.memory = 7, 1, None
+    look = MemoryLook(recording)
+    assert not look.step_ended()
+    assert any(module._forward_hooks for module in trained.model.modules())
+    look.give_up()
+    modules = trained.model.modules()
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+    assert recording.looks.memory is None
+    look.backward_began(((trained.loss(),),))
+    assert [moment.moment for moment in look.moments] == ["now"]
+    assert look.step_ended()
+
+
 def test_categories_sum_to_the_total(trained: Training) -> None:
     """Of each moment, the categories sum to exactly what all storages take, and shares to one."""
     moments = look_at(trained).moments
@@ -615,3 +641,46 @@ def test_a_weak_reference_is_let_go_of_once(trained: Training) -> None:
     assert kept.found() == ()
     kept.close()
     assert [weak_references(one) for one in seen] == before
+
+
+def test_many_tensors_take_no_longer_than_a_look_may() -> None:
+    """The newest are told of; what a look leaves out is left out by those after it, too."""
+    births, kept = Births(), [torch.zeros(2) for _ in range(5000)]
+    births.begin()
+    first = Limits(1.0, 0.0)
+    seen = {one.address for one in storages_now(None, (), None, births.sighting(None), first)}
+    left_out = [one for one in kept if one.data_ptr() not in seen]
+    assert len(left_out) > 2000
+    assert first.left_out >= len(left_out)
+    views, new = [one[:1] for one in left_out[:3]], [torch.zeros(3) for _ in range(3)]
+    found = storages_now(None, (), None, births.sighting(1), Limits(1.0, 60.0))
+    assert {one.address for one in found if one.born == 1} >= {one.data_ptr() for one in new}
+    there = {one.address for one in found}
+    assert there.isdisjoint(one.data_ptr() for one in (*left_out, *views))
+    assert births.gone() == 0
+    keys = {id(one) for one in left_out[-5:]}
+    del left_out[-5:]
+    kept = [one for one in kept if id(one) not in keys]
+    assert births.gone() == 5
+    births.end()
+    assert not births.left_out, "nobody looks any more"
+    whole = Limits(1.0, 60.0)
+    there = {one.address for one in storages_now(None, (), None, births.sighting(None), whole)}
+    assert there.issuperset(one.data_ptr() for one in kept)
+    assert whole.left_out == 0
+    births.close()
+
+
+def test_what_is_told_of_many_is_what_is_told_of_each() -> None:
+    """Views count beside what they are of; a large storage at a place is told of as it is."""
+    kept = [torch.zeros(40, dtype=torch.int8), torch.zeros(0), torch.eye(5).to_sparse()]
+    kept += [kept[0][:4], kept[0][4:].view(6, 6)]  # variables would make them temporary
+    kept.append(torch.zeros(3, dtype=torch.float64, requires_grad=True))
+    found = {one.address: one for one in storages_now(None)}
+    one = found[kept[0].data_ptr()]
+    assert (one.category, one.bytes, one.tensors, one.numbers) == ("other", 40, 3, 40)
+    assert one.tensor_id in {id(kept[0]), id(kept[3]), id(kept[4])}
+    one = found[kept[-1].data_ptr()]
+    assert (one.category, one.bytes, one.shape, one.requires_grad) == ("other", 24, (3,), True)
+    assert (one.dtype, one.numbers, one.tensor_id) == ("float64", None, id(kept[-1]))
+    assert kept[2]._values().data_ptr() in found

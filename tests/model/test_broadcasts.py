@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import probing
-from probing.agent.sources.numbers.broadcast import broadcast_of
+from probing.agent.sources.numbers.loss_graphs.broadcast import broadcast_of
 from probing.diagnosis.arming import sample_gradients
 from probing.messages.broadcasts import broadcast_in, broadcast_note
 from tests.harness.targets import DEADLINE_S, Target

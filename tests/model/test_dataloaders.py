@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import probing
+from tests.harness.doctor import examine
 from tests.harness.targets import Target, wait_until
 
 pytestmark = pytest.mark.torch
@@ -123,6 +124,28 @@ def test_workers_are_known_by_their_batches(feed: Feed) -> None:
     assert [batch for batch, _ in made] == [0, 1, 2, 0, 1, 2]
     assert [worker for _, worker in made[:3]] == [0, 1, 0]
     assert {row["loader"] for row in rows} == {0}
+
+
+@pytest.mark.parametrize("ways", [(), ("tells",)])
+def test_a_stream_that_each_worker_may_yield_whole_is_told(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch, ways: tuple[str, ...]
+) -> None:
+    """Unless a worker is told which it is; one that asks is known by its module's code."""
+    target = program("whole_stream", *ways)
+    target.wait_for_output("ready")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    process = probing.connect(target.pid)
+
+    def begun() -> Rows:
+        rows = process.query("SELECT * FROM python.dataloaders").to_pylist()
+        return [row for row in rows if row["given"]]
+
+    rows = wait_until(begun, "a batch")
+    assert [row["divides_stream"] for row in rows] == [bool(ways)] * 2
+    found = [one["summary"] for one in examine(target)["findings"] if one["rule"] == "whole-stream"]
+    assert [one.partition(", so")[0] for one in found] == [
+        "Each of the 2 workers of loader 0 may yield all of Lines"
+    ] * (not ways)
 
 
 def test_a_stream_whose_workers_end_unevenly(feed: Feed) -> None:

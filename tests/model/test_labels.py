@@ -36,7 +36,7 @@ def labels_of(target: Target, *options: str) -> Any:
 
 def test_a_batch_is_read_token_by_token(fed: Start) -> None:
     """Tokens, labels, ignored spans and coverage are those of the samples that the program made."""
-    answer = labels_of(fed("for_ever"), "-n", "3")
+    answer = labels_of(fed("labels_apart"), "-n", "3")
     assert answer["origin"] == "the batch"
     assert answer["inputs"] == f"input_ids: int64[{answer['samples']},6]"
     first = [sample["tokens"][0] for sample in answer["shown"]]
@@ -91,9 +91,10 @@ def test_a_training_that_reads_nothing_times_out(fed: Start) -> None:
     """A hung loader gives a sentence and the exit code 5, and nothing stays behind in it."""
     target = fed("hangs")
     target.wait_for_output("step 0")
-    done = target.run(str(target.pid), "labels", "--timeout", "1")
+    target.wait_for_server()
+    done = target.run(str(target.pid), "labels", "--timeout", "3")
     assert done.returncode == 5, done.stderr
-    assert "within 1 s" in done.stderr
+    assert "has neither fetched a batch nor called its model within 3 s" in done.stderr
     named = target.run(str(target.pid), "eval", "--now", "import threading; print(*(t.name for t in"
                        " threading.enumerate()))")  # fmt: skip
     assert "probing-labels" not in named.stdout

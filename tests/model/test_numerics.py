@@ -142,12 +142,15 @@ def test_the_command_says_it_in_a_sentence(start: Start) -> None:
     done = target.run(str(target.pid), "arm", "nan", "--steps", "2")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "no module's output was non-finite in 2 steps\n"
+    pause = target.cwd / "pause"
+    pause.touch()  # a watch may be over by the time that a command has begun
     done = target.run(str(target.pid), "arm", "nan", "--steps", "1000", "--no-wait")
     assert done.returncode == 0, done.stderr
     again = target.run(str(target.pid), "arm", "nan")
     assert again.returncode == 4
     assert "armed already" in again.stderr
     assert target.run(str(target.pid), "arm", "nan", "--off").returncode == 0
+    pause.unlink()
     process = probing.connect(target.pid)
     wait_until(lambda: process.armed().armed[0].state == "over", "the end")
     end(target)

@@ -57,6 +57,21 @@ def test_each_parameter_has_what_trains_it(
     assert environment["profiler"] == "False"
 
 
+def test_no_gradient_is_read_while_the_script_lets_go_of_it(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it is freed the parameter points to it: who reads it then ends the process."""
+    target = program("letting_go")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    target.wait_for_step(4)
+    process = probing.connect(target.pid)
+    for _ in range(10):
+        rows = process.live("parameters").dicts()
+        told = [(row["parameter"], row["has_gradient"]) for row in rows]
+        assert told == [("weight", True), ("bias", True)]
+    assert target.process.poll() is None
+
+
 def test_what_passes_a_wrapper_by_and_what_hooks_pile_up_are_seen(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:

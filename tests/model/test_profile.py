@@ -267,9 +267,10 @@ def test_a_profiler_that_the_program_starts_comes_first(start: Start, ask: Ask) 
 def test_a_training_without_steps_is_not_waited_for(start: Start, ask: Ask) -> None:
     """Exit code 5 and a sentence; the training goes on, and may be profiled later."""
     target = start("waits")
-    done = target.run(str(target.pid), "profile", "--timeout", "0.5")
+    target.wait_for_server()
+    done = target.run(str(target.pid), "profile", "--timeout", "3")
     assert done.returncode == 5
-    assert "the training did not reach the end of a step within 0.5 s, so nothing was profiled" in (
+    assert "the training did not reach the end of a step within 3 s, so nothing was profiled" in (
         done.stderr
     )
     asking = ask(target, "--steps", "1")

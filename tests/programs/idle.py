@@ -7,10 +7,10 @@ import time
 
 
 def sleeper() -> None:
-    time.sleep(600)
+    time.sleep(6000)
 
 
 if __name__ == "__main__":
     threading.Thread(target=sleeper, name="sleeper", daemon=True).start()
     print("ready", flush=True)
-    time.sleep(600)
+    time.sleep(6000)

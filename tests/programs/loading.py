@@ -118,11 +118,16 @@ OPTIMIZER = torch.optim.SGD(MODEL.parameters(), lr=0.1)
 COUNTER = itertools.count()
 
 
-def train(batches: Any) -> None:
+def loss_of(input_ids: Tensor, labels: Tensor) -> Tensor:
+    """The loss of a model that is given no labels."""
+    return nn.functional.cross_entropy(MODEL(input_ids).flatten(0, 1), labels.flatten())
+
+
+def train(batches: Any, call: Callable[..., Any] = MODEL) -> None:
     """An epoch; what it raises is printed."""
     try:
         for batch in batches:
-            loss = MODEL(**batch)
+            loss = call(**batch)
             loss.backward()
             OPTIMIZER.step()
             OPTIMIZER.zero_grad()
@@ -214,13 +219,18 @@ def one_inside_another() -> None:
     train(loader(Outer()))
 
 
-def for_ever(*, step_s: float = 0.01) -> None:
+def for_ever(call: Callable[..., Any] = MODEL, *, step_s: float = 0.01) -> None:
     """Trains on and on, for who wants to look at a batch."""
     batches = loader(Sums(), 2, persistent_workers=True)
     print("ready", flush=True)
     while not Path("stop").exists():
-        train(batches)
+        train(batches, call)
         time.sleep(step_s)
+
+
+def labels_apart() -> None:
+    """Labels are in the batch alone, not in the call of the model."""
+    for_ever(loss_of)
 
 
 def with_tokenizer() -> None:

@@ -17,7 +17,7 @@ import probing  # noqa: E402
 from probing.errors import ProbingError  # noqa: E402
 from probing.messages.about.act import Checkpoint, Clip, Lr, NanGuard  # noqa: E402
 from tests.harness.jobs import Job, start_job  # noqa: E402
-from tests.harness.targets import start_program, wait_until  # noqa: E402
+from tests.harness.targets import start_program, stop, wait_until  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -186,9 +186,9 @@ def test_what_fails_on_one_rank_is_in_place_on_none(tmp_path: Any) -> None:
 
 def test_a_rank_that_does_not_answer_keeps_all_from_it(ddp: Ranks) -> None:
     """It is given up where it had been prepared; nothing is changed, now or later."""
-    os.kill(ddp.job.pid(1), signal.SIGSTOP)
+    stop(ddp.job.pid(1))
     try:
-        done = ddp.job.run("-t", "all", "--timeout", "3", "act", "clip", "1")
+        done = ddp.job.run("-t", "all", "--timeout", "20", "act", "clip", "1")
     finally:
         os.kill(ddp.job.pid(1), signal.SIGCONT)
     assert done.returncode == 5

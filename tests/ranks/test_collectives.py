@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import subprocess
@@ -267,7 +268,14 @@ SHARDED = [
 
 def test_nothing_is_missing(healthy: Job) -> None:
     """All that the backend has counted was recorded: `status` knows of none that was not."""
-    done = wait_until(lambda: _answer(healthy, "status"), "an answer")
+
+    def is_answered() -> bool:
+        done = healthy.run(str(healthy.pid(0)), "status", "--format", "json")
+        return done.returncode == 0 and bool(json.loads(done.stdout).get("sources"))
+
+    wait_until(is_answered, "an answer, and not the record's rows alone")
+    done = _answer(healthy, "status")
+    assert done is not None
     assert "calls from C++, such as those of DistributedDataParallel, are recorded" in done
     assert "problem" not in done
 
@@ -315,6 +323,8 @@ def test_the_row_of_a_rank_that_waits_is_open(job: StartJob) -> None:
     """Ranks that wait for a missing one have an open row; it is there when all are dead."""
     started = job("ranks", "missing", ranks=3)
     started.wait_for_rank(2, "done")
+    for rank in (0, 1):
+        started.wait_for_rank(rank, '"turn": 1')  # it is out of the second, which all have called
     sql = "SELECT seq, op, caller, wait_ns FROM python.collectives WHERE duration IS NULL"
     for rank in (0, 1):
         rows = wait_until(lambda rank=rank: started.ask(rank, sql), "an open row")  # type: ignore[misc]
@@ -366,6 +376,7 @@ def test_what_is_begun_while_the_agent_comes_is_counted() -> None:
 
 def test_what_nobody_has_recorded_is_counted_anew(tmp_path: Path) -> None:
     """A group that was met once more has the backend's number, a row, and its messages' counts."""
+    importlib.import_module("torch.distributed.distributed_c10d")  # as whoever has a group has done
     begun = [0]
 
     class Fake:

@@ -38,6 +38,9 @@ class Section:
     shows: tuple[str, ...]
 
 
+NATIVE = 'Native "'
+LATE = "frames of C functions are left out: py-spy on process"
+"""What it says of them on a busy machine: it pauses a process for 10 s at the most."""
 COLLECTIVE = ("hung", "all_reduce", "in the collective all_reduce")
 INSIDE = ("hung", "forward", "forward\n")
 LOCKED = ("hung", "gil", "holds the interpreter lock in gil")
@@ -46,7 +49,7 @@ FIRST = "Which process is it?"
 SECTIONS = {
     FIRST: Section(way=COLLECTIVE, shows=("no agent", "hung.py all_reduce")),
     "Where is it?": Section(
-        way=COLLECTIVE, shows=("collective all_reduce", "py-spy", 'Native "', "work = ")
+        way=COLLECTIVE, shows=("collective all_reduce", "py-spy", NATIVE, "work = ")
     ),
     "Put the agent in": Section(
         way=COLLECTIVE, shows=("the agent is in process", "rank 0 of 2 on gloo", "all_reduce")
@@ -127,7 +130,7 @@ def test_a_section(
         "PATH": f"{warm.commands_on_path(tmp_path)}{os.pathsep}{os.environ['PATH']}",
         "PID": str(target.pid),
     }
-    printed = ""
+    printed = told = ""
     for code in section_blocks()[heading]:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", code],
@@ -140,8 +143,9 @@ def test_a_section(
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Traceback (most" not in done.stderr
         printed += done.stdout
+        told += done.stderr
     for text in section.shows:
-        assert text in printed, printed
+        assert text in printed or (text == NATIVE and LATE in told), printed + told
     if heading == "Before you kill it":
         folder = target.folder.path.name
         saved = [f"backtrace-{target.pid}.json", f"torch_trace-{target.pid}.parquet", folder]

@@ -23,7 +23,16 @@ from probing.linux import process
 from probing.messages import common as wire
 from probing.rundir.folders import RunDirectory
 from probing.rundir.node_card import read_node
-from tests.harness.targets import Target, clean_env, program_path, start_program, wait_until
+from probing.stacks.work_done import children_of
+from tests.harness.targets import (
+    DEADLINE_S,
+    Target,
+    clean_env,
+    program_path,
+    start_program,
+    stop,
+    wait_until,
+)
 
 pytestmark = pytest.mark.anypython
 
@@ -52,12 +61,11 @@ class Job:
     def begin(self, folder: Path) -> None:
         """Wait until all are there, start the node server, and bring them into their states."""
         for target in self.ranks:
-            target.wait_for_agent()
-            connect(str(target.folder.path)).status()  # its server is loaded, which takes seconds
+            target.wait_for_server()
         argv = [sys.executable, "-m", "probing", "serve", "--listen", "127.0.0.1:0", "--allow-eval"]
         self.node = Target(argv, self.home, folder)
         self.node.wait_for_output("listening on")
-        os.kill(self.ranks[STOPPED].pid, signal.SIGSTOP)
+        stop(self.ranks[STOPPED].pid)
         self.ranks[KILLED].kill()
 
     @property
@@ -183,7 +191,7 @@ def test_a_dead_address_is_a_row(here: Job, tmp_path: Path) -> None:
 def send(address: str, path: str, **headers: str) -> tuple[int, bytes]:
     """One raw request."""
     host, _, port = address.rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    connection = http.client.HTTPConnection(host, int(port), timeout=DEADLINE_S)
     try:
         connection.request("GET", path, headers=headers)
         response = connection.getresponse()
@@ -297,3 +305,23 @@ def test_the_first_agent_starts_one(tmp_path: Path) -> None:
             job.kill()
     wait_until(lambda: not process.is_alive(card.pid, card.start_time), "its end")
     assert list(shared.glob("*.json")) == []
+
+
+def test_a_watch_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    """It is told how it has ended; the next one ends with the server, too, whatever ends that."""
+    argv = [sys.executable, "-m", "probing", "serve", "--listen", "127.0.0.1:0"]
+    node = Target(argv, tmp_path / "home", tmp_path, PROBING_WATCH="http://127.0.0.1:1/hook")
+    try:
+        node.wait_for_output("listening on")
+        (first,) = wait_until(lambda: children_of(node.pid), "the watch")
+        os.kill(first, signal.SIGKILL)
+        told = "the watch (doctor --watch) has ended with signal SIGKILL; it is started again"
+        node.wait_for_output(told)
+        (second,) = wait_until(lambda: set(children_of(node.pid)) - {first}, "another watch")
+        words = Path(f"/proc/{second}/cmdline")
+        wait_until(lambda: b"parent_death" not in words.read_bytes(), "the program itself")
+        node.kill()
+        wait_until(lambda: process.state(second) in {None, "Z"}, "its end")
+        assert node.output.count("the watch") == 1
+    finally:
+        node.reap()

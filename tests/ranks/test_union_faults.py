@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 import sys
 from collections.abc import Iterator
 
@@ -18,7 +17,7 @@ from probing.errors import ProbingError
 from probing.rundir.folders import RunDirectory
 from probing.rundir.node_card import read_node
 from tests.harness.ranks import Ranks, assert_same, running_ranks
-from tests.harness.targets import ROOT, Target, program_path, wait_until
+from tests.harness.targets import ROOT, Target, program_path, stop, wait_until
 
 pytestmark = [pytest.mark.anypython, pytest.mark.slow]
 
@@ -46,7 +45,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
     """Four ranks: one holds the interpreter lock, one is stopped, one is killed."""
     then = ("hold", "wait", "wait", "wait")
     with running_ranks(tmp_path_factory.mktemp("ranks"), 4, rows=80, then=then) as found:
-        found.targets[1].process.send_signal(signal.SIGSTOP)
+        stop(found.targets[1].pid)
         found.targets[2].kill()
         yield found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from probing.errors import ProbingError
 from probing.rundir.folders import RunDirectory
 from probing.rundir.node_card import read_node
 from tests.harness.ranks import Ranks, assert_same, running_ranks
-from tests.harness.targets import ROOT, Target, wait_until
+from tests.harness.targets import ROOT, Target, stop, wait_until
 
 pytestmark = [pytest.mark.anypython, pytest.mark.nightly]
 
@@ -44,7 +43,7 @@ def test_many_ranks_are_one_database(tmp_path: Path, count: int) -> None:
     with running_ranks(tmp_path, count, rows=ROWS, then=("hold",)) as ranks:
         expected = _expected(ranks)
         _check(ranks.members(), expected)
-        ranks.targets[1].process.send_signal(signal.SIGSTOP)
+        stop(ranks.targets[1].pid)
         ranks.targets[2].kill()
         words = _check(ranks.members(), expected)
         assert words == f"asked {count} ranks: all answered (rank 2 from its record)"

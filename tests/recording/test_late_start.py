@@ -151,6 +151,17 @@ def test_a_teacher_does_not_begin_the_record(run: Run) -> None:
     assert rows == [{"n": 2}]
 
 
+@pytest.mark.parametrize(("place", "first"), [("sample 1", 3), ("behind step", 4)])
+def test_what_a_dataset_calls_does_not_begin_the_record(place: str, first: int, run: Run) -> None:
+    """Nor is it an evaluation, whether or not the agent comes in the middle of its fetch."""
+    _, ask = run("fetched", place)
+    assert ask("SELECT min(step) AS first FROM python.torch_trace") == [{"first": first}]
+    assert ask("SELECT count(*) AS n FROM python.evaluations") == [{"n": 0}]
+    rows = ask("SELECT step, data_wait_s > 0 AS waits FROM python.steps WHERE duration IS NOT NULL")
+    assert [row["step"] for row in rows] == [*range(first, 6)]
+    assert all(row["waits"] for row in rows)
+
+
 @pytest.mark.parametrize(("place", "calls"), [("patience over", 4), ("loader", 0)])
 def test_an_optimizer_of_another_kind_is_waited_for_only_so_long(
     place: str, calls: int, run: Run

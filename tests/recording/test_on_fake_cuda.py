@@ -179,6 +179,46 @@ def test_devices_of_other_makers_are_recorded_as_far_as_torch_tells(
     assert any(f"NVML knows no device of {maker}" in (row["note"] or "") for row in sources)
 
 
+def test_a_device_that_is_late_tells_losses_and_metrics_in_the_end(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of hundreds of steps; of more the rows that have none are counted as dropped."""
+    target = program("on_fake_cuda", "late", PROBING_OVERHEAD="100000")
+    seen = seen_by(target)
+    assert seen["waits"] == []
+    losses, (late, too_late) = seen["losses"], (40 + 400 + 40, 1000)
+    told = rows_of(target, "SELECT loss FROM python.steps ORDER BY step", monkeypatch)
+    found = [row["loss"] for row in told]
+    assert found[:late] == pytest.approx(losses[:late], rel=1e-6)
+    right = [loss for loss in found[late : late + too_late] if loss is not None]
+    first = len(right)
+    assert 600 < first < too_late
+    assert right == pytest.approx(losses[late : late + first], rel=1e-6)
+    (held,) = (t for t in probing.connect(target.pid).tables().tables if t.name == "steps")
+    assert held.dropped == too_late - first
+    sql = "SELECT value FROM python.metrics WHERE name = 'loss' ORDER BY seq"
+    values = [row["value"] for row in rows_of(target, sql, monkeypatch)]
+    doubled = [loss * 2 for loss in losses[40 : 40 + 400] + losses[late : late + too_late]]
+    assert values == pytest.approx(doubled, rel=1e-6)
+    done = target.run(str(target.pid), "status", "--timeout", "60")
+    assert f"{held.dropped:,}" in done.stdout
+
+
+def test_a_loss_that_is_here_as_the_agent_leaves_is_written(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the last step, too, which no other has followed."""
+    target = program("on_fake_cuda", "other", "rocm")
+    losses, folder = seen_by(target)["losses"], target.folder
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    probing.connect(target.pid).detach(keep_record=True)
+    wait_until(lambda: not folder.socket.exists(), "the end of the agent")
+    target.kill()
+    sql = "SELECT loss FROM python.steps WHERE duration IS NOT NULL ORDER BY step"
+    told = [row["loss"] for row in probing.connect(str(folder.path)).query(sql).to_pylist()]
+    assert told == pytest.approx(losses, rel=1e-6)
+
+
 def test_a_checkpoint_waits_for_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is known whether weights are finite, if the device comes to that meanwhile."""
     target = start_program("on_fake_cuda", "save", home=tmp_path / "home", cwd=tmp_path)
@@ -202,10 +242,10 @@ def test_pinned_memory_is_told_beside_the_segments(
         ("cuda:1", "small"),
     ]
     pinned = rows[0]
-    assert (pinned["reserved_bytes"], pinned["allocated_bytes"]) == (4096, 4096)
+    assert (pinned["reserved_bytes"], pinned["allocated_bytes"]) == (32768, 32768)
     assert (pinned["free_bytes"], pinned["blocks"], pinned["stream"]) == (0, 1, None)
-    done = trained.run(str(trained.pid), "memory", "--timeout", "5")
-    assert "pinned   4.00 KiB of the host's memory, 4.00 KiB of it in use" in done.stdout, done
+    done = trained.run(str(trained.pid), "memory", "--timeout", "60")
+    assert "pinned   32.0 KiB of the host's memory, 32.0 KiB of it in use" in done.stdout, done
 
 
 def test_whoever_asks_learns_whether_the_device_computes(

@@ -17,7 +17,7 @@ from probing.actions import Run
 from probing.cli.questions.library import all_questions, find_question
 from probing.diagnosis.doctor.rules import plugged
 from probing.errors import ActRefused, PluginFailed
-from tests.harness.targets import ROOT, Target, clean_env, wait_until
+from tests.harness.targets import DEADLINE_S, ROOT, Target, clean_env, wait_until
 
 BROKEN = """
 import time
@@ -220,7 +220,7 @@ def test_no_process_without_an_agent_imports_a_plugin(tmp_path: Path) -> None:
     env = clean_env(tmp_path / "home", PROBING="0")
     done = subprocess.run(
         [sys.executable, "-c", f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n{code}"],
-        env=env, capture_output=True, text=True, timeout=60,
+        env=env, capture_output=True, text=True, timeout=DEADLINE_S,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 

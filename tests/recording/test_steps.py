@@ -26,7 +26,7 @@ OFTEN = (
         "policy",
     ),
     *("clipped", "forward", "heads", "penalty", "bare", "turns", "cached", "sampled", "labelled"),
-    *("windows", "ahead"),
+    *("windows", "ahead", "scaled_first"),
 )
 SELDOM = ("twelve", "marked_in_backward", "shared", "functional", "rollouts")
 WITH_LOSSES = (*OFTEN, *(pytest.param(way, marks=pytest.mark.nightly) for way in SELDOM))
@@ -251,6 +251,27 @@ def test_steps_that_a_scaler_leaves_out_are_told_for_good(runs: Runs) -> None:
     assert {row["skipped"] for row in rows[1:]} == {1}
     assert rows[-1]["amp_scale"] == 0
     assert all((row["loss"] is None) == (row["amp_scale"] == 0) for row in rows)
+
+
+def test_losses_that_were_scaled_first_are_told_without_the_scale(runs: Runs) -> None:
+    """Each part of a step's, too."""
+    run = runs("scaled_first")
+    parts = run.ask(
+        "SELECT sum(loss) AS loss FROM python.micro_batches GROUP BY step ORDER BY step"
+    )
+    assert [row["loss"] for row in parts[:8]] == pytest.approx(run.ends["losses"], rel=NEAR)
+    scales = run.ask("SELECT DISTINCT amp_scale FROM python.steps WHERE duration IS NOT NULL")
+    assert scales == [{"amp_scale": 256.0}]
+
+
+def test_a_loss_that_was_scaled_in_parts_is_not_known(runs: Runs) -> None:
+    """It is no number, neither a wrong one nor one that is not finite."""
+    rows = runs("scaled_in_parts").ask(
+        "SELECT loss, first_loss, loss_finite, amp_scale FROM python.steps"
+        " WHERE duration IS NOT NULL"
+    )
+    odd = {"loss": None, "first_loss": None, "loss_finite": None, "amp_scale": 256.0}
+    assert rows == [odd] * 4
 
 
 def test_a_step_ends_though_a_scaler_leaves_one_of_its_optimizers_out(runs: Runs) -> None:

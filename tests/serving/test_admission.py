@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +23,7 @@ import pytest
 import probing
 from probing.messages import common as wire
 from probing.reach.address import Address
+from probing.settings import Settings
 from tests.faults import Reached
 from tests.harness.targets import DEADLINE_S, clean_env, start_program, wait_until
 
@@ -33,6 +35,8 @@ CHECKPOINT = b'{"checkpoint":{"path":"effect","force":true}}'
 QUERY = b'{"sql":"SELECT 6 * 7 AS x"}'
 JSON = {"Content-Type": "application/json"}
 OURS = "127.0.0.1:{port}"
+RATE = Settings().max_requests_per_s
+FLOOD_S = 2.0
 
 
 class Case(NamedTuple):
@@ -168,7 +172,7 @@ class Agent:
         }
 
     def _get(self, address: Address, path: str) -> bytes:
-        connection = http.client.HTTPConnection("localhost", timeout=20)
+        connection = http.client.HTTPConnection("localhost", timeout=DEADLINE_S)
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.connect(str(address.path))
         connection.request("GET", path)
@@ -202,6 +206,25 @@ def test_who_gets_an_answer(agent: Agent, fault: Reached) -> None:
     fault.equals("effects of all of them", NO_EFFECTS, agent.effects())
 
 
+@pytest.mark.fault("N7")
+def test_who_may_not_ask_does_not_take_all_of_the_time(agent: Agent, fault: Reached) -> None:
+    """Beyond the rate its refusals wait, and who has the token at the same address is served."""
+    request = f"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1:{agent.port}\r\n\r\n".encode()
+    got, began = bytearray(), time.monotonic()
+    with socket.create_connection(("127.0.0.1", agent.port), 0.1) as connection:
+        # What other tests were refused counts, too: the first of these may wait for its turn.
+        while (took_s := time.monotonic() - began) < FLOOD_S or not got:
+            assert took_s < DEADLINE_S
+            with contextlib.suppress(TimeoutError):
+                connection.sendall(request * 20)
+            with contextlib.suppress(TimeoutError):
+                got += connection.recv(1 << 20)
+        fault.equals("who has the token, at that address", 200, agent.ask(Case("", 200))[0])
+    told = re.findall(rb"HTTP/1\.1 (\d+) ", bytes(got))
+    fault.equals("what comes without it", {b"401"}, set(told))
+    fault.at_most("refusals in two seconds", RATE + (RATE + 10) * took_s + 20, len(told), "")
+
+
 @pytest.mark.fault("N5")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_another_user_gets_not_a_byte(agent: Agent, fault: Reached) -> None:
@@ -226,7 +249,7 @@ def test_another_user_gets_not_a_byte(agent: Agent, fault: Reached) -> None:
     try:
         done = subprocess.run(
             [sys.executable, "-c", code, str(target.folder.socket)],
-            env=clean_env(target.home), capture_output=True, text=True, timeout=30,
+            env=clean_env(target.home), capture_output=True, text=True, timeout=DEADLINE_S,
         )  # fmt: skip
     finally:
         for path in opened:

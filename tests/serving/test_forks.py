@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import threading
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ import probing
 from probing.errors import NotAnswering, ProbingError
 from probing.rundir.folders import RunDirectory
 from tests import faults
-from tests.harness.targets import DEADLINE_S, Target
+from tests.harness.targets import DEADLINE_S, Target, wait_until
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -25,7 +26,10 @@ METHODS = ("fork", "spawn", "forkserver")
 def ends_under_load(
     target: Target, monkeypatch: pytest.MonkeyPatch, deadline_s: float
 ) -> tuple[dict[str, int], int]:
-    """How the children ended while clients asked all the time, and how many answers those got."""
+    """How the children ended while clients asked all the time, and how many answers those got.
+
+    The forks begin once each client has had an answer, and end once each has had one more.
+    """
     target.wait_for_output("ready")
     target.wait_for_agent()
     monkeypatch.setenv("PROBING_HOME", str(target.home))
@@ -49,6 +53,14 @@ def ends_under_load(
     for client in clients:
         client.start()
     try:
+        wait_until(lambda: failures or min(answers), "an answer for each client")
+        before = list(answers)
+        (target.cwd / "go").touch()
+        wait_until(
+            lambda: failures or all(map(operator.gt, answers, before)),
+            "one more, while there are forks",
+        )
+        (target.cwd / "heard").touch()
         target.wait_for_output("done", deadline_s)
     finally:
         is_over.set()
@@ -58,7 +70,7 @@ def ends_under_load(
     lines = target.output.splitlines()
     ends = json.loads(next(line for line in lines if line.startswith("{")))
     found = [line for line in lines if line.startswith("found in a child: ")]
-    return {**ends, **dict.fromkeys(found, 1)}, min(answers)
+    return {**ends, **dict.fromkeys(found, 1)}, min(map(operator.sub, answers, before))
 
 
 @pytest.mark.fault("T4")

@@ -34,7 +34,7 @@ class SlowServer:
         self.waiting: Sequence[socket.socket] | None = None
         self._is_over = threading.Event()
 
-    def make(self) -> SlowServer:
+    def make(self, *_: object) -> SlowServer:
         """Load it."""
         self.is_asked_for.set()
         assert self.may_load.wait(DEADLINE_S)

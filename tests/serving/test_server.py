@@ -105,7 +105,7 @@ def test_every_error_has_the_one_shape(address: Address) -> None:
 
 def raw(address: Address, data: bytes) -> bytes:
     """What comes back for some bytes, until the other side closes or has said what it has to."""
-    with socket.create_connection((address.host, address.port), timeout=30) as connection:
+    with socket.create_connection((address.host, address.port), timeout=DEADLINE_S) as connection:
         connection.sendall(data)
         answer = b""
         while piece := connection.recv(65536):
@@ -174,7 +174,7 @@ def test_a_body_is_asked_for_once_it_is_known_who_asks(address: Address) -> None
         head = asked[: -len(body)]
         assert error_in(raw(address, head))[:2] == (401, "bad_token")
     asked = request_to(address, "POST /v1/eval HTTP/1.1", "Expect: 100-continue", body=body)
-    with socket.create_connection((address.host, address.port), timeout=30) as connection:
+    with socket.create_connection((address.host, address.port), timeout=DEADLINE_S) as connection:
         connection.sendall(asked[: -len(body)])
         assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(body)

@@ -52,7 +52,8 @@ def test_what_is_in_the_sockets_place(
     precious.write_text("precious")
     done = subprocess.run(
         [sys.executable, str(program_path("taken_place")), kind],
-        cwd=tmp_path, env=clean_env(tmp_path / "home"), capture_output=True, text=True, timeout=60,
+        cwd=tmp_path, env=clean_env(tmp_path / "home"), capture_output=True, text=True,
+        timeout=DEADLINE_S,
     )  # fmt: skip
     told, state = done.stdout.splitlines()
     fault.holds(f"{kind}: told", said, told, is_kept=said in told)
@@ -128,7 +129,9 @@ def test_what_keeps_the_agent_out_is_told(tmp_path: Path) -> None:
             while True:
                 os.write(writing, b"x" * 4096)
         os.set_blocking(writing, True)
-        done = subprocess.run(argv, env=env, stdout=-1, stderr=writing, text=True, timeout=30)
+        done = subprocess.run(
+            argv, env=env, stdout=-1, stderr=writing, text=True, timeout=DEADLINE_S
+        )
         assert done.stdout == "goes on\n"
     finally:
         os.close(reading)

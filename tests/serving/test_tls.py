@@ -22,7 +22,7 @@ from probing.server.certificate import load_certificate
 from probing.server.sockets import bind_tcp
 from probing.settings import Settings
 from tests.harness.certificates import make_certificate
-from tests.harness.targets import Target, clean_env, start_program
+from tests.harness.targets import DEADLINE_S, Target, clean_env, start_program
 
 pytestmark = pytest.mark.anypython
 
@@ -219,6 +219,6 @@ def test_without_a_certificate_nothing_of_it_is_loaded(tmp_path: Path) -> None:
     code = "import sys, probing; probing.start(listen='127.0.0.1:0'); print('ssl' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=clean_env(tmp_path / "home"), capture_output=True, text=True, timeout=60,
+        env=clean_env(tmp_path / "home"), capture_output=True, text=True, timeout=DEADLINE_S,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("False\n", "")

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from probing.cli.render.profiling.flamegraph import render_flamegraph
 from probing.profiling import parse_folded
 from tests.harness.browser import CHROMIUM, Browser, browser
 from tests.harness.page import click, drag, view
-from tests.harness.targets import Target, start_program
+from tests.harness.targets import Target, start_program, stop
 from tests.harness.web import Web, needs_page, two_ranks, web
 
 pytestmark = [
@@ -459,7 +457,7 @@ def test_a_report_says_where_a_process_stands(blank: Browser, tmp_path: Path) ->
     target = start_program("diverges", home=tmp_path / "home", cwd=tmp_path, PROBING="1")
     try:
         target.wait_for_output("ready")
-        os.kill(target.pid, signal.SIGSTOP)
+        stop(target.pid)
         for name, said, head in (
             ("stopped", "Its main thread is", "Where its threads are"),
             ("dead", "ended without a word", "Where its threads were"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 import probing
 from probing.cli.questions.library import QUESTIONS
 from probing.cli.questions.records import put_in
-from tests.harness.targets import ROOT, Target, start_training
+from tests.harness.targets import ROOT, Target, start_training, stop
 
 pytestmark = pytest.mark.torch
 
@@ -35,7 +33,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     cwd = tmp_path_factory.mktemp("asked")
     target = start_training("--pause", "0.05", home=cwd / "home", cwd=cwd)
     target.wait_for_step(40)
-    os.kill(target.pid, signal.SIGSTOP)
+    stop(target.pid)
     yield target
     target.reap()
 

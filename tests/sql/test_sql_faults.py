@@ -8,7 +8,7 @@ import decimal
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pytest
 from probing.client.base import Process
 from probing.client.transports import ByAddress
 from probing.errors import ProbingError, SqlError, SqlWorkerDied, SqlWorkerRests
+from probing.linux import process
 from probing.messages import common as wire
 from probing.reach.address import Address
 from probing.rundir.folders import ProcessFolder
@@ -25,7 +26,7 @@ from probing.settings import Settings
 from probing.sql.answer import Answer
 from probing.sql.engine import Engine
 from tests.faults import Reached
-from tests.harness.sql_attacks import ATTACKS, BOMBS
+from tests.harness.sql_attacks import ATTACKS, BOMBS, Bomb
 from tests.harness.sql_fixtures import recorded_folder
 from tests.harness.targets import DEADLINE_S, Target, wait_until
 from tests.sql.sql_grammar import statement
@@ -54,8 +55,11 @@ def outcome(ask: Callable[[str], Answer], sql: str) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # each attack may take its limit, on a machine that is busy
 @pytest.mark.fault("Q1")
+@pytest.mark.parametrize(
+    "bombs", [BOMBS[::3], pytest.param(BOMBS, marks=pytest.mark.nightly)], ids=["some", "all"]
+)
 def test_no_attack_by_the_agent_does_harm(
-    tmp_path: Path, program: Callable[..., Target], fault: Reached
+    tmp_path: Path, program: Callable[..., Target], fault: Reached, bombs: Sequence[Bomb]
 ) -> None:
     """Over its socket an agent refuses or survives each attack, and the next client is right."""
     target = program("idle", PROBING="all", PROBING_QUERY_MEMORY_MIB="512")
@@ -90,7 +94,7 @@ def test_no_attack_by_the_agent_does_harm(
         expected = "sql" if "INSERT" in attack else "sql_refused"
         fault.holds(f"remote: {case}", expected, got, is_kept=got.startswith(expected))
     assert honest() == "[{'n': 2}]", "after all attacks"
-    for bomb in BOMBS:
+    for bomb in bombs:
         got = outcome(ask_briefly if "query_timed_out" in bomb.ends else ask, bomb.sql)
         fault.holds(f"remote: {bomb.name}", " or ".join(bomb.ends), got, is_kept=got in bomb.ends)
         assert honest() == "[{'n': 2}]", bomb.name
@@ -212,11 +216,14 @@ def test_a_killed_worker_is_one_clients_error(folder: ProcessFolder, fault: Reac
             fault.equals(
                 f"{case}: the next is on its way", expected=True, got=worker._idle is not None
             )
-            began = time.monotonic()
             rows = (await answer_of(worker, "SELECT 1 AS n")).to_pylist()
-            times.append(time.monotonic() - began)
+            assert worker._idle is not None
+            facts = process.facts(worker._idle.pid)
+            assert facts is not None
+            times.append(facts.cpu_s)
             fault.equals(f"{case}: the next client", [{"n": 1}], rows)
-        fault.at_most("back again, the best of four", 20.0, min(times), "s")
+        # Of a processor: how long it waits for one is the machine's matter, not the worker's.
+        fault.at_most("back again, the best of four: of a processor", 2.0, min(times), "s")
         more = [await kill_one(worker, when_ready=True) for _ in range(3)]
         fault.equals("killed a fifth time, and once more", [died, "sql_worker_rests"],
                      list(dict.fromkeys(more)))  # fmt: skip

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from probing.linux import process
 from probing.messages import common as wire
 from probing.own_files import is_our_command
 from probing.rundir.folders import ProcessFolder
-from probing.server.sql_worker import sql_worker_main, worker as worker_module
+from probing.server.sql_worker import sql_worker_main, worker as worker_module, worker_process
 from probing.server.sql_worker.courtesy import FAR, NEAR, Courtesy
 from probing.server.sql_worker.worker import SqlWorker
 from probing.server.sql_worker.worker_process import WorkerProcess
@@ -179,6 +180,32 @@ def test_a_worker_killed_between_statements_is_replaced(folder: ProcessFolder) -
     with_worker(folder, test)
 
 
+def test_how_a_worker_ended_is_told_however_late(
+    folder: ProcessFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its parent, which a busy machine may hold up: it has not closed its pipe, but died."""
+    monkeypatch.setattr(worker_process, "_END_S", 0.05)
+    monkeypatch.setattr(worker_process, "_TOLD_S", DEADLINE_S)
+
+    async def test(worker: SqlWorker) -> None:
+        asking = asyncio.ensure_future(ask(worker, ENDLESS))
+        await until(lambda: any(used._is_ready for used in worker._in_use))
+        (in_use,) = worker._in_use
+        os.kill(in_use._apart._parent, signal.SIGSTOP)
+        try:
+            os.kill(in_use.pid, signal.SIGSEGV)
+            await until(lambda: not in_use.is_alive())
+            await asyncio.wait({asking}, timeout=1.0)
+            assert not asking.done()
+        finally:
+            os.kill(in_use._apart._parent, signal.SIGCONT)
+        with pytest.raises(SqlWorkerDied, match="signal 11"):
+            await asking
+        assert in_use.has_failed()
+
+    with_worker(folder, test)
+
+
 def test_a_worker_that_is_still_starting_is_kept(
     folder: ProcessFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +216,13 @@ def test_a_worker_that_is_still_starting_is_kept(
         made.append(WorkerProcess(*args))
         wait_until(lambda: made[-1].is_gone() or made[-1].pid, "its number")
         os.kill(made[-1].pid, signal.SIGSTOP)
+        wait_until(lambda: process.state(made[-1].pid) == "T", "its stop")
+        if select.select([made[-1]._answers], [], [], 0)[0]:  # it was ready before
+            late = made.pop()
+            late.kill()
+            late.wait()
+            late.release()
+            return held_up(*args)
         return made[-1]
 
     monkeypatch.setattr(worker_module, "WorkerProcess", held_up)
@@ -400,12 +434,12 @@ def test_a_change_of_the_memory_setting_takes_effect(folder: ProcessFolder) -> N
     """A worker that was limited by another value is replaced."""
 
     async def main() -> None:
-        values = [Settings(query_memory_mib=512)]
+        values = [Settings(query_timeout_s=DEADLINE_S, query_memory_mib=512)]
         worker = SqlWorker(folder, lambda: values[0])
         try:
             await ask(worker, "SELECT 1")
             pid = idle_pid(worker)
-            values[0] = Settings(query_memory_mib=100)
+            values[0] = Settings(query_timeout_s=DEADLINE_S, query_memory_mib=100)
             await ask(worker, "SELECT 1")
             assert idle_pid(worker) != pid
         finally:
@@ -472,7 +506,8 @@ from probing.rundir.folders import folder_at
 from probing.settings import Settings
 
 async def main():
-    worker = SqlWorker(folder_at(Path({str(folder.path)!r})), Settings)
+    settings = Settings(query_timeout_s={DEADLINE_S})
+    worker = SqlWorker(folder_at(Path({str(folder.path)!r})), lambda: settings)
     async for _ in worker.query(wire.QueryRequest(sql="SELECT 1")):
         pass
     if not os.fork():
@@ -513,7 +548,8 @@ from probing.rundir.folders import folder_at
 from probing.settings import Settings
 
 async def main():
-    worker = SqlWorker(folder_at(Path({str(folder.path)!r})), Settings)
+    settings = Settings(query_timeout_s={DEADLINE_S})
+    worker = SqlWorker(folder_at(Path({str(folder.path)!r})), lambda: settings)
     pieces = [p async for p in worker.query(wire.QueryRequest(sql="FROM python.steps"))]
     worker.close()
     return sum(map(len, pieces))

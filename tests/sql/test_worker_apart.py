@@ -19,7 +19,7 @@ from probing.own_files import SQL_WORKER_PARENT
 from probing.rundir.folders import ProcessFolder
 from probing.server.sql_worker import apart
 from probing.server.sql_worker.worker_process import WorkerProcess
-from tests.harness.targets import DEADLINE_S, wait_until
+from tests.harness.targets import DEADLINE_S, stop, wait_until
 
 
 @contextlib.contextmanager
@@ -148,7 +148,7 @@ def test_it_is_ended_though_its_parent_is_stopped() -> None:
     """As by who stops all of a session: a statement that runs away ends all the same."""
     with started() as worker:
         parent = parent_of(worker.pid)
-        os.kill(parent, signal.SIGSTOP)
+        stop(parent)
         try:
             worker.kill()
             wait_until(lambda: process.start_time(worker.pid) is None, "the worker's end")

@@ -274,7 +274,7 @@ def test_formats(start: Callable[..., Stuck]) -> None:
     assert threads[-1].splitlines()[0].endswith(f": {says}")
     assert ", holds the GIL, " in threads[0].splitlines()[0]
     shown("json", f'"waiting": "{says}"')
-    folded = shown("folded", "gil-holder").splitlines()
+    folded = shown("folded", "nanosleep (libc").splitlines()
     assert len(folded) == 2
     place = r" \(stuck\.py:\d+\);"
     assert re.fullmatch(rf"MainThread;.*<module>{place}main{place}gil_thread{place}.* 1", folded[0])

@@ -24,7 +24,7 @@ from probing.reach.address import Address
 from probing.reach.transport import ask, open_answer
 from probing.stacks.work_done import children_of
 from tests.faults import Reached
-from tests.harness.targets import DEADLINE_S, Target, start_program, wait_until
+from tests.harness.targets import DEADLINE_S, Target, start_program, stop, wait_until
 
 LATE_S = 15.0
 """How much longer than without us an end may take: 2 s of ours, and a busy machine."""
@@ -250,7 +250,7 @@ def test_it_is_stopped_and_goes_on(
     target = fresh_training
     monkeypatch.setenv("PROBING_HOME", str(target.home))
     process = probing.connect(target.pid)
-    os.kill(target.pid, signal.SIGSTOP)
+    stop(target.pid)
     asker = Asker(lambda: process.eval("1", timeout_s=2))
     asker.join(DEADLINE_S)
     os.kill(target.pid, signal.SIGCONT)

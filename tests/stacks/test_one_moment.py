@@ -20,20 +20,19 @@ class _Trainer:
 
     def __init__(self) -> None:
         self.goes_on = False
-        self.is_there = threading.Event()
+        self.rounds = 0
         self.reads, self.writes = os.pipe()
         self.thread = threading.Thread(target=self.run, name="trainer")
         self.thread.start()
-        self.is_there.wait()
+        wait_until(lambda: self.rounds > 0, "the thread to compute")
 
     def run(self) -> None:
         self.compute()
         os.read(self.reads, 1)
 
     def compute(self) -> None:
-        self.is_there.set()
         while not self.goes_on:
-            pass
+            self.rounds += 1
 
     def end(self) -> None:
         self.goes_on = True

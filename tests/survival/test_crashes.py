@@ -19,7 +19,9 @@ from probing.messages.codec import encode
 from probing.messages.common import ThreadStack
 from probing.postmortem import crashes
 from probing.postmortem.crashes import CrashRecord, parse_fatal, read_crash
+from probing.postmortem.endings import ending_of
 from probing.postmortem.last_known import last_known
+from probing.ring.peek import last_step
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.tables import STAGES, STEPS
 from tests.harness.name_lists import encode_names
@@ -283,7 +285,7 @@ def test_an_exception_at_the_prompt_is_no_crash(tmp_path: Path) -> None:
         input="1/0\n",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
     )
     assert (done.returncode, "ZeroDivisionError" in done.stderr) == (0, True)
     (folder,) = RunDirectory(tmp_path / "home").folders()
@@ -453,6 +455,27 @@ def test_an_exception_that_was_only_shown_is_no_end(tmp_path: Path) -> None:
     assert read_crash(folder) is None
 
 
+@pytest.mark.parametrize("set_back_ns", [2_000_000_000, -2_000_000_000])
+def test_a_clock_that_was_set_does_not_tell_whether_it_went_on(
+    tmp_path: Path, set_back_ns: int
+) -> None:
+    """The exception and the step are put in order by the clock that nobody sets."""
+    folder = recorded(tmp_path, trace_writer(rows=1))
+    began_ns = 50_000_000_000
+    steps = RingWriter(STEPS, capacity=8)
+    steps.open(step=7, start_ns=began_ns)
+    steps.save(folder.ring("steps"))
+    step = last_step(folder)
+    assert step is not None
+    raised_ns = step.values["start_ns"] - set_back_ns
+    record = dataclasses.replace(RECORD, when_ns=raised_ns, step=7, monotonic_ns=began_ns + 1)
+    folder.exception.write_bytes(encode(record))
+    assert read_crash(folder) == record
+    steps.open(step=8, start_ns=began_ns + 2)
+    steps.save(folder.ring("steps"))
+    assert read_crash(folder) is None
+
+
 RECORD = CrashRecord(
     when_ns=1_600_000_000_000_000_000, kind="exception", type="ValueError", message="x", threads=()
 )
@@ -576,3 +599,74 @@ def test_an_interrupt_ends_a_process_though_code_is_run_meanwhile(tmp_path: Path
     env = clean_env(tmp_path / "home", PROBING="all")
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, timeout=DEADLINE_S)
     assert done.returncode == -signal.SIGINT, done.stderr
+
+
+def test_a_second_interrupt_while_the_first_is_written_down_changes_nothing(tmp_path: Path) -> None:
+    """The program's own hook is called for the first, and the process ends by it."""
+    script = tmp_path / "interrupted.py"
+    script.write_text(
+        "import os, signal, sys\n"
+        "sys.excepthook = lambda kind, value, traceback: print('own hook:', kind.__name__)\n"
+        "import probing\n"
+        "probing.start()\n"
+        "from probing.agent.crash import crashes\n"
+        "def interrupted(record):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return []\n"
+        "crashes.other_threads = interrupted\n"
+        "raise KeyboardInterrupt\n"
+    )
+    argv = [sys.executable, str(script)]
+    env = clean_env(tmp_path / "home", PROBING="0")
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=DEADLINE_S
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        -signal.SIGINT,
+        "own hook: KeyboardInterrupt\n",
+        "",
+    )
+    (folder,) = RunDirectory(tmp_path / "home").folders()
+    record = read_crash(folder)
+    assert record is not None
+    assert record.type == "KeyboardInterrupt"
+
+
+WITHOUT_AGENT = {
+    "its agent was taken out of it": (
+        "probing.start(); probing.stop()",
+        "probing.start(); lifecycle.detach(keep_record=True)",
+    ),
+    "the agent did not start: OSError: full": (
+        "try: raise OSError('full')\nexcept OSError: lifecycle.report_failed_start()",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("why", "way"), [(why, way) for why, ways in WITHOUT_AGENT.items() for way in ways]
+)
+def test_an_end_that_no_agent_has_seen_is_not_called_orderly(
+    tmp_path: Path, why: str, way: str
+) -> None:
+    """A process without a socket has ended well only if its agent was there at the end."""
+    script = tmp_path / "left.py"
+    script.write_text(
+        "import os, signal, probing\nfrom probing.agent import lifecycle\n"
+        f"{way}\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    env = clean_env(tmp_path / "home", PROBING="0")
+    process = subprocess.Popen(
+        [sys.executable, str(script)], cwd=tmp_path, env=env, stderr=subprocess.PIPE
+    )
+    try:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        (folder,) = RunDirectory(tmp_path / "home").folders()
+        waited_for = ending_of(folder, [])
+    finally:
+        process.communicate(timeout=DEADLINE_S)
+    assert waited_for is not None
+    assert waited_for.certain == (f"It ended with signal SIGKILL: {why}.",)
+    ending = ending_of(folder, [])
+    assert ending is not None
+    assert ending.certain == (f"How it ended nothing tells: {why}.",)

@@ -28,7 +28,7 @@ from probing.cluster.registration import registrations
 from probing.linux import process
 from probing.linux.foreign_files import open_file, read_file, unzipped
 from probing.rundir.folders import ProcessFolder, RunDirectory
-from tests.harness.targets import Target, clean_env, program_path, wait_until
+from tests.harness.targets import DEADLINE_S, Target, clean_env, program_path, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -37,13 +37,14 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
 MIB = 1 << 20
 MOST_MIB = 900
 """What a command may hold; without a limit these need as much as there is."""
-MOST_S = 40.0
+MOST_S = DEADLINE_S
 """How long a command may take on a busy machine; without a limit these take for ever."""
 RECORD = (
     *("names", "steps.ring", "torch_trace.ring", "memory.ring", "stalls.ring", "evals.ring"),
     *("fatal.txt", "exception.json", "thread_exception.json", "held", "sock", "token"),
     *("profile.json.gz", "allocations.gz", "attach.py.failed"),
 )
+COUNT = "SELECT count(*) FROM python.steps"
 HONEST = "import probing, time; probing.start(); print('ready', flush=True); time.sleep(900)"
 
 
@@ -405,13 +406,12 @@ def test_a_node_server_lives_by_hostile_processes(scene: Scene, tmp_path: Path) 
         card = scene.honest.home / "node.json"
         wait_until(lambda: card.exists() and card.read_bytes(), "a node server")
         where = "http://" + json.loads(card.read_bytes())["listen"]
+        words = ("-t", where, "--timeout", f"{MOST_S / 2:g}")
         for answer in (flood, drip_body, boast_length):
             scene.folder.socket.unlink(missing_ok=True)
             with serving(scene.folder.socket, answer, pongs=True):
-                done = scene.run(
-                    "-t", where, "query", "--format=jsonl", "SELECT count(*) FROM python.steps"
-                )
-                asked = scene.run("-t", where, "backtrace")
+                done = scene.run(*words, "query", "--format=jsonl", COUNT)
+                asked = scene.run(*words, "backtrace")
                 assert "asked 2 processes: 1 answered" in done.err, done
                 assert str(scene.honest.pid) in asked.out + asked.err, asked
         status = dict(

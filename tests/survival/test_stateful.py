@@ -21,7 +21,7 @@ from probing.client.base import Process
 from probing.errors import NotProbed, ProcessEnded, RingError
 from probing.ring.reader import read_ring
 from tests.faults import Reached
-from tests.harness.targets import Target, start_program
+from tests.harness.targets import Target, start_program, wait_until
 
 pytestmark = pytest.mark.torch
 _PLACES = strategies.floats(0, 1)
@@ -89,7 +89,9 @@ class Attended(RuleBasedStateMachine):
     @rule()
     def detach(self) -> None:
         """The agent is taken out; its record goes with it."""
+        folder = self.target.folder.path
         self.process.detach()
+        wait_until(lambda: not folder.exists(), "the agent to leave")
         self.calls, self.is_attached = 0, False
 
     @precondition(lambda self: self.is_alive and not self.is_attached)

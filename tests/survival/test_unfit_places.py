@@ -72,6 +72,11 @@ def test_the_owner_does_not_cut_a_ring_by_mistake(tmp_path: Path) -> None:
     """To write to the file from a shell fails, so that no mapping of it ends in a signal."""
     argv = [sys.executable, "-c", CUT]
     done = subprocess.run(
-        argv, cwd=tmp_path, env=clean_env(tmp_path), capture_output=True, text=True, timeout=60
+        argv,
+        cwd=tmp_path,
+        env=clean_env(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
     )
     assert done.stdout == "whole 0o400\n", done.stderr

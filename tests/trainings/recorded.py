@@ -275,8 +275,10 @@ def judge_late(training: Training, account: Account, rows: Sequence[Row]) -> lis
     steps = [step for step in steps if step.end_ns <= _end(rows[-1])]
     if len(steps) < 2:
         return [wrong("attach", f"{len(rows)} rows", f"{len(steps)} steps"), not_asked("number")]
-    # Without an optimizer a step ends a little behind the script's, as the next one begins.
-    rows = [row for row in rows if steps[0].start_ns <= _middle(row) <= steps[-1].end_ns]
+    # Without an optimizer a step ends a little behind the script's, as the next one begins; with
+    # one it ends within the script's, which may have got no processor between the two ends.
+    chosen = _middle if training.rates in {"of no optimizer", "none"} else _end
+    rows = [row for row in rows if steps[0].start_ns <= chosen(row) <= steps[-1].end_ns]
     number = _judge_numbers(steps, rows) if training.numbered else not_asked("number")
     cell = judge_steps(steps, rows, column="attach")
     true = {i: s.losses[""] for i, s in enumerate(steps) if not s.means and "" in s.losses}

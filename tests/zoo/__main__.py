@@ -88,7 +88,7 @@ def look_at(expected: Expectation, options: Options) -> str:
 
 
 def _ask(command: str, training: Training, path: pathlib.Path, timeout_s: float) -> str:
-    words = _words(command, training.pids)
+    words = _words(command, training)
     words[0] = shutil.which(words[0], path=training.environment["PATH"]) or words[0]
     began, step = time.monotonic(), training.step
     try:
@@ -119,8 +119,8 @@ def _ask(command: str, training: Training, path: pathlib.Path, timeout_s: float)
     return f"exit code {code}, {seconds:.1f} s, {len(out)} characters"
 
 
-def _words(command: str, pids: list[int]) -> list[str]:
-    whom = [str(pids[0])] if len(pids) == 1 else ["-t", "all"]
+def _words(command: str, training: Training) -> list[str]:
+    whom = [str(training.pids[0])] if training.expected.world == 1 else ["-t", "all"]
     words = []
     for word in shlex.split(command):
         words += whom if word == "PID" else [word]

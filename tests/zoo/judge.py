@@ -86,7 +86,7 @@ def is_there(expected: Expectation, finding: dict[str, Any]) -> bool:
         return True
     text = " ".join([finding["summary"], *finding["evidence"]])
     rank = expected.place.get("rank")
-    if expected.ranks > 1 and rank is not None:
+    if expected.world > 1 and rank is not None:
         if re.match("Deadlock:|The ranks do not agree", finding["summary"]):
             return True  # which names both sides
         named = re.search(r"\b[Rr]anks? ([\d, -]+)", finding["summary"])

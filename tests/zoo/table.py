@@ -28,6 +28,7 @@ class Expectation:
     fault: str = ""
     looks: str = ""
     ranks: int = 1
+    spawns: int = 0
     lines: tuple[int, ...] = ()
     place: dict[str, Any] = field(default_factory=dict)
     since_step: int | None = None
@@ -38,6 +39,11 @@ class Expectation:
     def path(self) -> pathlib.Path:
         """Where the program lies."""
         return PROGRAMS / f"{self.name}.py"
+
+    @property
+    def world(self) -> int:
+        """How many ranks there are, whoever starts them."""
+        return self.spawns or self.ranks
 
     @property
     def is_healthy(self) -> bool:

@@ -93,7 +93,7 @@ def test_the_zoo_has_enough_of_each_kind() -> None:
     assert len(faulty) >= 60
     assert len(expectations()) - len(faulty) >= 30
     assert {expected.group for expected in faulty} == set(GROUPS) - {"healthy"}
-    assert sum(expected.ranks > 1 for expected in faulty) >= 12
+    assert sum(expected.world > 1 for expected in faulty) >= 12
     assert sum(expected.start == "dead" for expected in faulty) >= 6
     assert sum(expected.start == "late" for expected in faulty) >= 4
 
@@ -137,6 +137,32 @@ def test_runner_asks_at_the_right_moment_and_ends_all(
             os.kill(pid, 0)
 
 
+def test_ranks_that_a_program_starts_itself_are_asked_about_together(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process is started, and all that it has started are asked."""
+    monkeypatch.setattr(zoo_table, "PROGRAMS", tmp_path)
+    (tmp_path / "some_01.py").write_text(
+        "import time\nprint('step 1', flush=True)\ntime.sleep(600)\n"
+    )
+    expected = Expectation(
+        name="some_01",
+        group="slow",
+        start="plain",
+        look_after_step=1,
+        wait_s=0,
+        also=(),
+        spawns=2,
+    )
+    tell = f"'{sys.executable}' -c 'import sys; print(sys.argv[1:])' PID"
+    options = Options(
+        command=tell, attach="", settle_s=0, timeout_s=60, deadline_s=60, output=tmp_path / "out"
+    )
+    look_at(expected, options)
+    said = json.loads((tmp_path / "out" / "some_01" / "said.json").read_text())
+    assert (len(said["pids"]), said["stdout"].strip()) == (1, "['-t', 'all']")
+
+
 def _misfits(expected: Expectation) -> list[str]:
     source = expected.path.read_text()
     tree = ast.parse(source)
@@ -153,7 +179,7 @@ def _misfits(expected: Expectation) -> list[str]:
         problems.append("group or start")
     if expected.signal and expected.signal not in signal.Signals.__members__:
         problems.append("signal")
-    if not 1 <= expected.ranks <= 4 or expected.place.get("rank", 0) >= expected.ranks:
+    if not 1 <= expected.world <= 4 or expected.place.get("rank", 0) >= expected.world:
         problems.append("ranks")
     if (expected.start == "dead") != (expected.exit is not None):
         problems.append("an exit status, and only for what is dead")

@@ -65,6 +65,10 @@ class Training:
         deadline = time.monotonic() + deadline_s
         while self.step < self.expected.look_after_step:
             if all(process.poll() is not None for process in self.processes):
+                for reader in self._readers:  # which may be behind on a busy machine
+                    reader.join(_GRACE_S)
+                if self.step >= self.expected.look_after_step:
+                    break
                 raise NotThere(f"It ended at step {self.step}; training.log says why.")
             if time.monotonic() > deadline:
                 raise NotThere(f"It was at step {self.step} after {deadline_s:.0f} s.")

@@ -20,7 +20,7 @@ from .checking import DeviceCheck, check_devices
 from .marks import Marks, Seconds
 from .nvml import DeviceSample, DeviceTotals, Nvml, not_of, uuids_of
 from .owned import Owned, pool_of
-from .pinned import Pinned
+from .pinned import Pinned, pinned_by_torch
 from .seam import (
     DeviceMemory,
     DeviceModel,
@@ -102,7 +102,12 @@ class Accelerator:
     """What the agent asks of an accelerator.
 
     Of several devices in a process that of the training is meant: see `meet`.
+
+    Attributes:
+        missed: How many numbers were not brought, for too many were on their way.
     """
+
+    missed = 0
 
     def __init__(self) -> None:
         self._nvml = Nvml()
@@ -166,7 +171,10 @@ class Accelerator:
         index = tensor.device.index
         if index not in self._pinned:
             self._pinned[index] = Pinned(self._owned, self._marks, (self._events, index))
-        return self._pinned[index].bring(sys.modules["torch"], tensor)
+        pending = self._pinned[index].bring(sys.modules["torch"], tensor)
+        if pending is None:
+            self.missed += 1
+        return pending
 
     def copy_numbers(self, tensor: Tensor) -> PendingNumbers | None:
         """The same for a tensor of one dimension."""
@@ -314,24 +322,8 @@ class Accelerator:
 
     @_noted("the pinned memory in python.memory_segments is not known")
     def pinned_memory(self) -> PinnedMemory | None:
-        """What torch has pinned; None while no device is in use, or where nothing tells it.
-
-        Asks the allocator, not the driver.
-        """
-        api = device_api()
-        ask = getattr(api, "host_memory_stats_as_nested_dict", None)
-        told = ask() if ask is not None and api.is_initialized() else {}
-        # Torch has changed the names: there were no "active" bytes, and those allocated were these.
-        has_active = "active_bytes" in told
-        of_all, in_use = ("allocated", "active") if has_active else ("reserved", "allocated")
-        if not {f"{of_all}_bytes", f"{in_use}_bytes"} <= told.keys():
-            return None
-        pieces = told.get("allocations" if has_active else "segment", {}).get("current")
-        size, used = (told[f"{name}_bytes"]["current"] for name in (of_all, in_use))
-        # Before 2.13, torch counted what was handed out again, but not (or as -1 byte) what came
-        # back: that figure only grew.
-        is_right = sys.modules["torch"].__version__ >= (2, 13) and used <= size
-        return PinnedMemory(size, used if is_right else None, pieces)
+        """What torch has pinned; None while no device is in use, or where nothing tells it."""
+        return pinned_by_torch()
 
     def check_devices(self) -> list[DeviceCheck]:
         """Have the devices in use compute something: name, whether right, seconds, and why not.

@@ -79,6 +79,10 @@ class Marks:
         self._made: dict[int, int] = pool_of(("made", kind), dict)
         self._lanes: dict[tuple[int, int], Lane] = {}
 
+    def has_room(self, device: int) -> bool:
+        """Whether there may be another mark of a device's."""
+        return bool(self._spare.get(device)) or self._made.get(device, 0) < _MOST
+
     def set(self, cuda: Any, device: int) -> EventMark | None:
         """Mark this thread's place in a device's queue; None where there are too many.
 

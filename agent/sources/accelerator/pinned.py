@@ -2,11 +2,13 @@
 
 Rules of this file: memory of that kind is taken from the driver once, for many numbers: to have it
 made may wait for the device. A place in it is used again once the device has written what it was to
-write there, and nobody wants that any more.
+write there, and nobody wants that any more. Torch's objects for a place take 1.5 KB: so they are
+made by the piece, where the places there are do not suffice.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from types import ModuleType
 from typing import Any
@@ -15,8 +17,11 @@ from ..torch_types import Tensor
 from .api import device_api
 from .marks import EventMark, Marks
 from .owned import Owned, pool_of
+from .seam import PinnedMemory
 
 _PLACES = 512
+_PIECES = 8
+"""How often there are so many: of a device that is late, more numbers than that are not brought."""
 _WIDTH = 8
 _MOST_VECTORS = 32
 
@@ -63,6 +68,7 @@ class Pinned:
         """
         self._owned = owned
         self._marks = marks
+        # Its places, and pieces of the same memory that are none so far.
         self._single: list[deque[Any]] = pool_of(("single", key), list)
         self._vectors: dict[tuple[Any, int], deque[Any]] = pool_of(("vectors", key), dict)
         # Places as so many numbers of a type, by identity; each is kept, so that no other has it.
@@ -74,14 +80,14 @@ class Pinned:
         Raises:
             RuntimeError: There is no such memory, or the device has failed.
         """
+        if not self._marks.has_room(tensor.device.index):  # nor would it be known when it is here
+            return None
         plain = tensor.detach().reshape(-1)  # of what is detached, nothing is kept for gradients
         places = self._places(torch, plain)
-        if not places:
+        found = _free_of(places) or (self._more(places) and _free_of(places))
+        if not found:
             return None
-        place, before = places.popleft()
-        if before is not None and not before.is_here():
-            places.appendleft((place, before))
-            return None
+        place, before = found
         try:
             seen = self._seen_at(place, plain)
             seen.copy_(plain, non_blocking=True)
@@ -92,6 +98,17 @@ class Pinned:
         if mark is None:  # so it is not known when the place can be used again
             return None
         return Pending(places, place, seen, mark)
+
+    def _more(self, places: deque[Any]) -> bool:
+        """Make more places of the memory that there is; whether there were more to be made."""
+        if len(self._single) == 1 or places is not self._single[0]:  # as an older agent has left it
+            return False
+        try:
+            piece = self._single[1].popleft()
+        except IndexError:  # it is all in use
+            return False
+        places.extendleft((place, None) for place in piece.split(_WIDTH))
+        return True
 
     def _seen_at(self, place: Any, plain: Any) -> Any:
         """A place as what it holds next: made once, for torch takes a while for it."""
@@ -106,8 +123,10 @@ class Pinned:
         """The places for such numbers, the one that was used longest ago first."""
         if plain.nbytes <= _WIDTH:
             if not self._single:
-                slab = self._make(torch, _PLACES * _WIDTH)
-                self._single.append(deque((place, None) for place in slab.split(_WIDTH)))
+                slab = self._make(torch, _PIECES * _PLACES * _WIDTH)
+                first, *more = slab.split(_PLACES * _WIDTH)
+                self._single.append(deque((place, None) for place in first.split(_WIDTH)))
+                self._single.append(deque(more))
             return self._single[0]
         key = plain.dtype, plain.nbytes
         if key not in self._vectors:
@@ -122,3 +141,36 @@ class Pinned:
         made = torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
         self._owned.keep(made)
         return made
+
+
+def _free_of(places: deque[Any]) -> tuple[Any, Any] | None:
+    """The place that was used longest ago, and the mark before it; None where that is in use."""
+    try:
+        place, before = places.popleft()
+    except IndexError:
+        return None
+    if before is None or before.is_here():
+        return place, before
+    places.appendleft((place, before))
+    return None
+
+
+def pinned_by_torch() -> PinnedMemory | None:
+    """What torch has pinned for devices; None while none is in use, or where nothing tells it.
+
+    Asks the allocator, not the driver.
+    """
+    api = device_api()
+    ask = getattr(api, "host_memory_stats_as_nested_dict", None)
+    told = ask() if ask is not None and api.is_initialized() else {}
+    # Torch has changed the names: there were no "active" bytes, and those allocated were these.
+    has_active = "active_bytes" in told
+    of_all, in_use = ("allocated", "active") if has_active else ("reserved", "allocated")
+    if not {f"{of_all}_bytes", f"{in_use}_bytes"} <= told.keys():
+        return None
+    pieces = told.get("allocations" if has_active else "segment", {}).get("current")
+    size, used = (told[f"{name}_bytes"]["current"] for name in (of_all, in_use))
+    # Before 2.13, torch counted what was handed out again, but not (or as -1 byte) what came
+    # back: that figure only grew.
+    is_right = sys.modules["torch"].__version__ >= (2, 13) and used <= size
+    return PinnedMemory(size, used if is_right else None, pieces)

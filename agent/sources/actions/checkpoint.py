@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import sys
 import time
 from pathlib import Path
@@ -22,6 +23,8 @@ from .targets.scene import Found, Scene
 from .targets.training_state import bytes_of, copied, state_of
 
 _SLACK = 1 << 20
+_UNWRITABLE = (OSError, RuntimeError, TypeError, AttributeError, pickle.PicklingError)
+"""What torch.save raises where a file or what is in the state does not allow it."""
 
 
 class Checkpointing:
@@ -113,9 +116,11 @@ class Checkpointing:
     def _write(self, state: dict[str, object]) -> None:
         try:
             self._torch.save(state, str(self._unfinished))
-        except (OSError, RuntimeError, TypeError, AttributeError) as error:
+        except BaseException as error:  # a handler of signals may raise anything
             with contextlib.suppress(OSError):
                 self._unfinished.unlink(missing_ok=True)
+            if not isinstance(error, _UNWRITABLE):
+                raise
             raise ActRefused(
                 f"the checkpoint could not be written: {error}", help="Nothing was left behind."
             ) from None

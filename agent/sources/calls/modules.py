@@ -24,7 +24,7 @@ from ..memory.sampler import MemorySampler
 from ..shared.recording import Recording, RootCall
 from ..shared.thread_state import CLOSE_ROW, COLUMNS, MAX_DEPTH, OPEN_ROW, ThreadState
 from ..steps.boundary import Boundary
-from ..steps.phases import FORWARD as FORWARD_PHASE
+from ..steps.phases import DATA as DATA_PHASE, FORWARD as FORWARD_PHASE
 from ..steps.progress import Progress
 from ..torch_types import Module
 from . import dynamo
@@ -32,12 +32,11 @@ from .backward.module_backward import ModuleBackward
 from .device_times import FORWARD as DEVICE_FORWARD, DeviceTimes
 from .names.module_names import IDS, ModuleNames
 from .native_calls import NativeCalls
+from .root_calls import RootCalls
 
 _DIRECT_CALL = ("_compiled_call_impl", "_call_impl")
 """The names that torch's own ``Module.__call__`` consists of: it calls the second, unless the
 first is set. Where that is so, the wrapper does the same and saves a frame."""
-_PARAMETRIZE = "torch.nn.utils.parametrize"
-"""Whose modules make a parameter of another one: torch calls them as that is set up, or read."""
 
 
 class ModuleCalls:
@@ -69,6 +68,7 @@ class ModuleCalls:
         self._memory = memory
         self._boundary = boundary
         self._names = names
+        self._called = RootCalls(names, boundary).called
         self._backward = backward
         self._set_timer: Callable[[DeviceTimes | None], None] = lambda _: None
         self._native = NativeCalls(recording, memory, names, backward, is_wanted=in_c)
@@ -244,12 +244,8 @@ class ModuleCalls:
 
         return call
 
-    def _enter_root(  # noqa: C901 - each call within it would be paid for in every step
-        self,
-        module: Module,
-        thread: ThreadState,
-        args: tuple[object, ...],
-        kwargs: dict[str, object],
+    def _enter_root(  # noqa: C901, PLR0912 - each call in it would be paid for in every step
+        self, module: Module, thread: ThreadState, args: tuple[object, ...], kwargs: dict[str, Any]
     ) -> bytes | None:
         """A module is called from outside any other; returns its numbers, unless it is too early.
 
@@ -271,7 +267,10 @@ class ModuleCalls:
         recomputing = self._boundary.task_id() != -1
         if thread.entered != (recomputing, module.training):
             thread.enter(recomputing=recomputing, training=module.training)
-        if not (thread.recomputing or thread.is_agents):
+        if thread.fetches and not thread.recomputing:
+            self._enter_fetched(module)
+            start = clock()
+        elif not (thread.recomputing or thread.is_agents):
             size = size_of(args, kwargs)
             call = self._called(module, ids, size[1])
             if self._progress.ends_before(call, thread):
@@ -303,22 +302,11 @@ class ModuleCalls:
         self._backward.met(id(module))
         return ids
 
-    def _called(self, module: Module, ids: bytes, samples: int | None) -> RootCall:
-        """What is known of the call of a root."""
-        root = self._names.root_of(module) if self._names.owners else module
-        if root is not module:
-            ids = self._names.known[id(root)]
-        return RootCall(
-            root,
-            module,
-            IDS.unpack(ids),
-            has_parameters=(
-                ids in self._names.with_parameters and type(root).__module__ != _PARAMETRIZE
-            ),
-            has_grad=self._torch.is_grad_enabled(),
-            has_optimizer=self._boundary.optimizer_exists or self._boundary.has_optimizer(),
-            samples=samples,
-        )
+    def _enter_fetched(self, module: Module) -> None:
+        """A root is called as a batch is made: that is waiting for data, and no forward pass."""
+        self._recording.safe_points.torch_called()
+        if self._recording.looks.modules is not None:
+            self._recording.looks.modules.root_called(module, self._recording.step)
 
     def _enter_forward(
         self, call: RootCall, size: Size, args: tuple[object, ...], kwargs: dict[str, object]
@@ -341,7 +329,7 @@ class ModuleCalls:
         thread.root = None
         if self._recording.looks.modules is not None:
             self._recording.looks.modules.root_left(module)
-        if not (thread.recomputing or thread.is_agents):
+        if not (thread.recomputing or thread.is_agents or thread.fetches):
             if thread.native_id == self._recording.training_thread and not thread.is_evaluating:
                 self._backward.roots.root_left(module, result)
             self._leave_phase(thread)
@@ -375,10 +363,10 @@ class ModuleCalls:
         thread = self._recording.threads.state
         thread.depth = depth
         if self._recording.ooms is not None:
-            self._recording.ooms.raised(FORWARD_PHASE)
+            self._recording.ooms.raised(DATA_PHASE if thread.fetches else FORWARD_PHASE)
         if not depth and thread.root is not None:
             root, thread.root = thread.root, None
-            if not (thread.recomputing or thread.is_agents):
+            if not (thread.recomputing or thread.is_agents or thread.fetches):
                 self._leave_phase(thread, failed=True)
             if self._recording.looks.modules is not None:
                 self._recording.looks.modules.root_left(root, failed=True)

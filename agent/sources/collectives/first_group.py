@@ -68,6 +68,20 @@ class Collectives(StandInSource):
         if self._calls is not None:
             self._calls.close()
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether there is what must not go while the training is inside of it."""
+        return self._calls is not None and self._calls.kernels.are_there
+
+    def take_off(self, *, are_resting: bool) -> None:
+        """Take away what `has_kernels` tells of, while it still records.
+
+        Args:
+            are_resting: Whether no other thread is inside a pass or a step, nor comes into one.
+        """
+        if self._calls is not None:
+            self._calls.take_off(are_resting=are_resting)
+
     def time_by(self, timer: object) -> None:
         """Have collectives timed on the device from now on, or no more."""
         if self._calls is not None:

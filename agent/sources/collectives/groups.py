@@ -84,7 +84,9 @@ class Group:
         torch_group = self.torch_group()
         if torch_group is None:
             return False
-        counted, seen = torch_group._get_sequence_number_for_group(), self.counted
+        counted, seen = _counted_in(torch_group), self.counted
+        if counted is None:
+            return False
         before, had = self.backend_count, self.seen
         self.backend_count, self.seen = counted, seen
         return before is not None and counted - before > seen - had
@@ -180,11 +182,16 @@ def _begun_in(torch_group: Any) -> int:
 
     With numbers of their own, ranks that the agent came to one after the other would not agree.
     """
+    return _counted_in(torch_group) or 0
+
+
+def _counted_in(torch_group: Any) -> int | None:
+    """The same; None of a backend that does not count."""
     try:
         return int(torch_group._get_sequence_number_for_group())
-    except (AttributeError, RuntimeError):  # of a backend that does not count
+    except (AttributeError, RuntimeError):
         pass_on()
-        return 0
+        return None
 
 
 def _backend_of(torch_group: ProcessGroup) -> str | None:

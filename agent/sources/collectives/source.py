@@ -105,6 +105,14 @@ class CollectiveCalls(PlainSource):
         recording.events.forget(self._after_step)
         self.rows.forget()
 
+    def take_off(self, *, are_resting: bool) -> None:
+        """Take the kernels away, as far as the threads of the training let that be done."""
+        self.kernels.close(is_resting=are_resting)
+
+    def remains(self) -> list[str]:
+        """What stays in place after `close`, one sentence each."""
+        return super().remains() + self.kernels.remains()
+
     def close(self) -> None:
         """Stop for good."""
         self.stop()

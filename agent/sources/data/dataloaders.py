@@ -4,7 +4,8 @@ Rules of this file: `next_batch` below runs at every batch, in whichever thread 
 goes wrong in it, the original is called exactly once, and its batch or exception is passed on
 unchanged. It keeps no batch, reads no tensor's data, and holds iterators by weak references only.
 Waits are recorded in every thread; those of the training thread are also told to the phases of the
-step, but for one inside another.
+step, but for one inside another. While it waits, a thread's state says that it fetches: without
+workers the thread runs the dataset itself, and whatever modules that calls.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ....ring.format import DONE, FAILED, NULL_INT
 from ....ring.writer import RingWriter
 from ....safety.guard import Guard, pass_on
 from ..shared.recording import Recording
+from ..shared.thread_state import ThreadState
 from ..stand_in import PlainSource, StandIn
 from ..steps.evaluations import Wait
 from .batches import NO_FACTS, BatchFacts, BatchKinds
@@ -76,16 +78,15 @@ class _Wait:
         worker: Whose turn it is; -1 where that is not known.
         place: The number of the task that is awaited.
         depth: How many other waits the thread is inside of.
+        thread: The state of the thread that waits.
     """
 
-    __slots__ = ("depth", "feed", "place", "start_ns", "thread_id", "word", "worker")
+    __slots__ = ("depth", "feed", "place", "start_ns", "thread", "word", "worker")
 
-    def __init__(
-        self, feed: Feed, thread_id: int, *, depth: int, place: int, worker: int | None
-    ) -> None:
+    def __init__(self, feed: Feed, thread: ThreadState, *, place: int, worker: int | None) -> None:
         self.feed = feed
-        self.thread_id = thread_id
-        self.depth = depth
+        self.thread = thread
+        self.depth = thread.fetches
         self.place = place
         self.worker = -1 if worker is None else worker
         self.word: int | None = None
@@ -111,7 +112,6 @@ class DataLoaders(PlainSource):
         self._numbers = 0
         self.setups: dict[str, Setup] = {}
         self._feeds: dict[int, Feed] = {}  # by id(iterator)
-        self._inside: dict[int, int] = {}  # by thread: the waits that it is inside of
         self._methods: list[StandIn] = []
         self.is_on = False
         self.guard = Guard("dataloaders", self.stop)
@@ -135,7 +135,6 @@ class DataLoaders(PlainSource):
     def stop(self) -> None:
         """Put the original back; where another wrapper lies over ours, calls just pass through."""
         self.is_on = False
-        self._inside.clear()
         super().stop()
 
     def close(self) -> None:
@@ -197,15 +196,20 @@ class DataLoaders(PlainSource):
 
     def _make_iterator(self, original: Callable[..., object], /, *args: object) -> Any:
         """What stands in for a loader's ``__iter__``, which starts the workers."""
-        start_ns = time.perf_counter_ns()
-        iterator = original(*args)
+        start_ns, thread = time.perf_counter_ns(), self._recording.threads.state
+        around = thread.fetches
+        try:
+            thread.fetches = around + (not thread.is_agents)
+            iterator = original(*args)
+        finally:
+            thread.fetches = around
         self.guard.run(self._made, start_ns)
         return iterator
 
     def _made(self, start_ns: int) -> None:
         """An iterator has been made: to the training, that was a wait for data."""
         thread = self._recording.threads.state
-        if thread.is_agents or self._inside.get(thread.native_id):
+        if thread.is_agents or thread.fetches:
             return
         if self.is_on and self._is_trainings(thread.native_id):
             took_ns = time.perf_counter_ns() - start_ns
@@ -221,10 +225,13 @@ class DataLoaders(PlainSource):
         if wait is None:
             return original(iterator)
         try:
+            wait.thread.fetches = wait.depth + 1
             batch = original(iterator)
         except BaseException as error:
             self.guard.run(self._ended, wait, error)
             raise
+        finally:
+            wait.thread.fetches = wait.depth
         try:
             self._arrived(wait, iterator, batch)
         except Exception:  # noqa: BLE001 - never harm the host
@@ -239,10 +246,8 @@ class DataLoaders(PlainSource):
             return None
         feed = self.feed_of(iterator)
         feed.loader.epochs += not iterator._num_yielded
-        number = thread.native_id
-        depth = self._inside.get(number, 0)
         place, worker = next_task(iterator)
-        wait = _Wait(feed, number, depth=depth, place=place, worker=worker)
+        wait = _Wait(feed, thread, place=place, worker=worker)
         if not recording.awaits_step:
             wait.word = self._ring.open_row(
                 NULL_INT if worker is None else worker,
@@ -250,10 +255,9 @@ class DataLoaders(PlainSource):
                 recording.step,
                 feed.loader.number,
                 iterator._num_yielded,
-                number,
+                thread.native_id,
             )
-        self._inside[number] = depth + 1
-        feed.since_ns, feed.thread_id = wait.start_ns, number
+        feed.since_ns, feed.thread_id = wait.start_ns, thread.native_id
         if recording.collectives is not None:
             recording.collectives.rows.poll_seldom(wait.start_ns)
         return wait
@@ -263,7 +267,7 @@ class DataLoaders(PlainSource):
         took = time.perf_counter_ns() - wait.start_ns
         clock = self._recording.costs.clock
         start = clock()
-        self._leave(wait)
+        wait.feed.since_ns = 0
         if not self.is_on:
             return
         loader = wait.feed.loader
@@ -278,7 +282,7 @@ class DataLoaders(PlainSource):
             self._recording.objects.inputs.batch_came(batch)
         except Exception:  # noqa: BLE001 - a tensor class of the user's may do anything
             self.guard.fault()
-        if self._recording.safe_points.looks and self._is_trainings(wait.thread_id):
+        if self._recording.safe_points.looks and self._is_trainings(wait.thread.native_id):
             self._recording.safe_points.batch_came(batch)
         self._correct_worker(wait, iterator)
         self._close(wait, DONE, facts, took, is_exhausted=False)
@@ -289,7 +293,7 @@ class DataLoaders(PlainSource):
         try:
             is_exhausted = isinstance(error, StopIteration)
             took = time.perf_counter_ns() - wait.start_ns
-            self._leave(wait)
+            wait.feed.since_ns = 0
             if self.is_on:
                 state = DONE if is_exhausted else FAILED
                 self._close(wait, state, NO_FACTS, took, is_exhausted=is_exhausted)
@@ -307,21 +311,13 @@ class DataLoaders(PlainSource):
             facts.samples, facts.tokens, facts.bytes, took,
         )  # fmt: skip
         self._ring.release_pages(wait.word)
-        if not wait.depth and self._is_trainings(wait.thread_id):
+        if not wait.depth and self._is_trainings(wait.thread.native_id):
             samples, tokens = (None if n == NULL_INT else n for n in (facts.samples, facts.tokens))
             came = state == DONE and not is_exhausted
             told = Wait(wait.start_ns, took, samples, tokens, came)
             if came:  # a loader at its end may end an epoch, of which the script tells then
                 self._recording.ended_step = None
             self._recording.rows.data_waited(told)
-
-    def _leave(self, wait: _Wait) -> None:
-        """The thread waits no longer."""
-        wait.feed.since_ns = 0
-        if wait.depth:
-            self._inside[wait.thread_id] = wait.depth
-        else:
-            self._inside.pop(wait.thread_id, None)
 
     def _correct_worker(self, wait: _Wait, iterator: Any) -> None:
         """Write down that the batch came from another worker than the one whose turn it was.

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from ..shared.gradients import gradients_there
 from ..shared.recording import Recording
-from ..storage.storages import Storage, storages_now
+from ..storage.bounded.sights import Birth, Head
+from ..storage.storages import storages_now
 from ..storage.tensor_parts import parts_of
 from ..torch_types import Module, Tensor
 from .fake_step import tensors_in
@@ -36,6 +38,24 @@ class Kept(NamedTuple):
     bytes: int
     lasts: bool
     until: str
+
+
+class _Keeping:
+    """A `Sight` that calls something with each storage: its place, its bytes and torch's object."""
+
+    left_out: Collection[int] = frozenset()
+
+    def __init__(self, keep: Callable[[Place, int, Any], None]) -> None:
+        self._keep = keep
+
+    def see(self, heads: Sequence[Head], own: Sequence[Any]) -> list[Birth]:
+        """See `Sight`."""
+        for head, one in zip(heads, own, strict=True):
+            self._keep((head[1], head[0]), head[2], one)
+        return [(None, None, None)] * len(heads)
+
+    def leave_out(self, own: Sequence[Any], seen: Collection[int]) -> None:
+        """See `Sight`; all tensors are looked at."""
 
 
 class KeptTensors:
@@ -62,18 +82,15 @@ class KeptTensors:
         known = self._known_places(root, arguments, torch)
         found: dict[int, Kept] = {}
 
-        def sight(storage: Storage, tensor: Tensor) -> Storage:
-            place = storage.device, storage.address
-            if storage.device == device and place not in known:
-                own = tensor.untyped_storage()
+        def keep(place: Place, size: int, own: Any) -> None:
+            if place[0] == device and place not in known:
                 key = own._cdata
                 if key not in found:
                     own._weak_ref()
-                found[key] = Kept(place, storage.bytes, key in self._there, "forward")
-            return storage
+                found[key] = Kept(place, size, key in self._there, "forward")
 
         try:
-            storages_now(self._recording, (), None, sight)
+            storages_now(self._recording, (), None, _Keeping(keep))
         finally:
             with self._lock:
                 self._free(self._earlier)
@@ -124,7 +141,7 @@ class KeptTensors:
                 parameters += group["params"]
             for state in list(optimizer.state.values()):
                 tensors += tensors_in(state, torch)
-        tensors += [p.grad for p in parameters if p.grad is not None]
+        tensors += gradients_there(parameters, self._recording)
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             return {
                 (part.device, part.address)

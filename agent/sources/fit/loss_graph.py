@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
+from ..calls.backward.graph_nodes import inputs_of
 from ..torch_types import Dtype, Node, Tensor
 
 _MOST_NODES = 200
@@ -102,7 +103,7 @@ def chain_of(loss: Any, results: list[object]) -> list[Any]:
     at = loss.grad_fn
     while at is not None and len(chain) < _MOST_NODES and not any(at is node for node in results):
         chain.append(at)
-        at = next(iter(_inner(at)), None)
+        at = next(iter(inputs_of(at)), None)
     return chain
 
 
@@ -120,8 +121,8 @@ def read_loss(loss: Tensor, results: list[object], addresses: Sequence[int] = ()
     """
     chain = chain_of(loss, results)
     ordered = tuple([LossNode(type(node).__name__, _facts_of(node)) for node in reversed(chain)])
-    branches = any(len(_inner(node)) > 1 for node in chain)
-    ends = _inner(chain[-1])[:1] if chain else [loss.grad_fn]
+    branches = any(len(inputs_of(node)) > 1 for node in chain)
+    ends = inputs_of(chain[-1])[:1] if chain else [loss.grad_fn]
     place = next((i for i, node in enumerate(results) if any(node is end for end in ends)), 0)
     unknown = next((n.name for n in ordered if not _is_known(n.name)), None)
     given = {}
@@ -139,10 +140,6 @@ def address_of(tensor: Tensor) -> int | None:
         return int(tensor.untyped_storage().data_ptr()) or None
     except (RuntimeError, NotImplementedError):
         return None
-
-
-def _inner(node: Node) -> list[Any]:
-    return [following for following, _ in node.next_functions if following is not None]
 
 
 def _facts_of(node: Node) -> dict[str, int]:

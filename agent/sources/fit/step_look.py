@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ....safety.guard import Guard
 from ..module_hook import ModuleHook
+from ..shared.gradients import any_gradient
 from ..shared.recording import Recording
 from ..storage.living import living
 from ..torch_types import Module, Optimizer
@@ -177,7 +178,7 @@ class StepLook:
 
     def backward_ended(self, _args: tuple[object, ...], _result: object) -> None:
         """It has ended."""
-        self.guard.run(self._in_pass.pass_ended)
+        self.guard.run(self._in_pass.pass_ended, self._recording)
         self.guard.run(self._read_results)
 
     def step_begins(
@@ -223,7 +224,7 @@ class StepLook:
             seen = self._steps[id(root)] = SeenStep(root)
         seen.arguments = (_shapes_of(args, self._torch), _shapes_of(kwargs, self._torch))
         seen.addresses = [address_of(t) or 0 for t in tensors_in((args, kwargs), self._torch)]
-        seen.kept_in_forward = seen.kept_in_forward or any(p.grad is not None for p in parameters)
+        seen.kept_in_forward |= any_gradient(parameters, self._recording)
         seen.autocasts = _autocasts(self._torch)
         seen.step = self._recording.step
         seen.calls += 1
@@ -288,8 +289,7 @@ class StepLook:
                 for label in labels_of(chain):
                     self._kept[key].is_of_loss(label)
                 seen.passes += 1
-                has_any = any(p.grad is not None for p in root.parameters())
-                seen.kept_in_backward = seen.kept_in_backward or has_any
+                seen.kept_in_backward |= any_gradient(root.parameters(), self._recording)
 
     def _read_results(self) -> None:
         """Note what the script still holds of what led to the loss, though the graph let it go."""

@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ..shared.gradients import any_gradient
+from ..shared.recording import Recording
 from ..torch_types import Optimizer
 
 
@@ -29,11 +31,11 @@ class SteppedInPass:
         """A backward pass is about to begin."""
         self._is_in_pass = True
 
-    def pass_ended(self) -> None:
+    def pass_ended(self, recording: Recording) -> None:
         """It has ended."""
         self._is_in_pass = False
-        left = [p for o in self._optimizers for p in _parameters_of(o) if p.grad is not None]
-        self.lets_go = not left
+        parameters = [p for o in self._optimizers for p in _parameters_of(o)]
+        self.lets_go = not any_gradient(parameters, recording)
 
     def steps(self, optimizer: Optimizer) -> None:
         """An optimizer is about to step."""

@@ -6,9 +6,8 @@ at a few small gradients and waits for their device.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....safety.guard import Guard
+from ..shared.gradients import gradients_of
 from ..shared.recording import Recording
 
 _LOOKED_AT = 3
@@ -46,11 +45,10 @@ class StaleGradients:
         optimizers = self._recording.objects.counted_optimizers()
         if len(optimizers) != 1:
             return  # one may be zeroed later than this
-        gradients: list[Any] = []
-        for group in optimizers[0].param_groups:
-            for parameter in group["params"]:
-                gradient = parameter.grad
-                if gradient is not None and 0 < gradient.numel() <= _LARGEST:
-                    gradients.append(gradient)
+        parameters = [one for group in optimizers[0].param_groups for one in group["params"]]
+        found = gradients_of(parameters, self._recording)
+        if found is None:
+            return
+        gradients = [one for one in found if one is not None and 0 < one.numel() <= _LARGEST]
         gradients.sort(key=lambda gradient: gradient.numel())
         self._found = any(bool(g.detach().any()) for g in gradients[:_LOOKED_AT])

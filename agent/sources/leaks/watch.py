@@ -13,6 +13,8 @@ import re
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ....messages.common import ArmRequest
@@ -22,7 +24,7 @@ from ..accelerator import Accelerator
 from ..numbers.nonfinite.finite_hooks import Hooks
 from ..shared.recording import Recording
 from ..storage.births import births_of
-from ..storage.saved_tensors import Reach
+from ..storage.bounded.sights import Limits
 from ..storage.saving_calls import SavingCalls
 from ..storage.standing_survey import StandingSurvey
 from ..storage.storages import Storage, storages_now
@@ -40,6 +42,7 @@ _MOST_SEARCHED = 8
 _HOLD_NS = 40_000_000
 _LOOK_S = 0.2
 _SEARCH_NS = 60 * 1_000_000_000
+_FACTS = attrgetter("category", "module", "dtype", "shape", "device", "bytes")
 _NUMBER = re.compile(r"\d+")
 
 _PASSING = {"inputs", "activations", "temporary", "other"}
@@ -170,21 +173,27 @@ class LeakWatch(ArmedJob):
         self._hooks: Hooks | None = None
         self._stale = StaleGradients(recording)
         self._survey = StandingSurvey(surveyor_of(recording))
-        self._reach = Reach(_LOOK_S)
+        self._limits = Limits(_LOOK_S)
+        self._left_out = 0
         self.other = OtherGrowth(surveyor_of(recording), self.steps, lambda: recording.step)
         self.guard = Guard("leak", self.end)
 
     def notes(self) -> tuple[str, ...]:
         """What the reader should know."""
-        held = max((count.cost_ns for count in self.counts), default=0)
-        held = max(held, self._longest_ns)
+        held = max((self._longest_ns, *[count.cost_ns for count in self.counts]))
         if not held:
             return ()
         notes = [f"the training was held for at most {held * 1e-6:.0f} ms at a time"]
-        if self._reach.most is not None:
+        nodes, tensors = self._limits.reach.most, self._left_out
+        if nodes is not None:
             notes.append(
-                f"the {self._reach.most:,} newest nodes of autograd's graphs were looked at, for"
-                " want of time: what older graphs keep is counted as other, or not at all"
+                f"the {nodes:,} newest nodes of autograd's graphs were looked at, for want of time:"
+                " what older graphs keep is counted as other, or not at all"
+            )
+        if tensors:
+            notes.append(
+                f"{tensors:,} tensors of category other, the oldest, were left out of all looks,"
+                " for want of time: what grew is more where their memory did, less where some went"
             )
         return tuple(notes)
 
@@ -223,17 +232,18 @@ class LeakWatch(ArmedJob):
             self._is_noting = True
             ages.begin()
         sight = ages.sighting(step if self.counts else None)
-        storages = storages_now(self._recording, (), self._survey.take(), sight, self._reach)
+        storages = storages_now(self._recording, (), self._survey.good(), sight, self._limits)
+        self._left_out = max(self._left_out, self._limits.left_out)
         self._newest = storages
         self._inputs.update(s.identity for s in storages if s.category == "inputs")
         if not self.counts:
-            self._first = _summed((_kind_of(s), s.bytes) for s in storages)
-            self.before = _summed((_part_of(s), s.bytes) for s in storages)
+            self._first = _summed(storages, _kind_of)
+            self.before = _summed(storages, _part_of)
         modules, hooks, newest = _hooks_of(self._recording)
         self.counts.append(
             StepCount(
                 step=step,
-                categories=_summed((s.category, s.bytes) for s in storages),
+                categories=_summed(storages, lambda storage: storage.category),
                 modules=modules,
                 hooks=hooks,
                 newest_hook=newest,
@@ -243,6 +253,7 @@ class LeakWatch(ArmedJob):
                 cost_ns=time.perf_counter_ns() - start,
             )
         )
+        self._survey.take()  # not before: whoever makes one wants the interpreter lock
         if self.state == "waiting":
             self.state = "armed"
             self._stale.start()
@@ -282,21 +293,21 @@ class LeakWatch(ArmedJob):
 
     def _judge(self) -> None:
         """Find the kinds that came in several steps, and never went."""
-        before = self.counts[0].step
+        gone = births_of(self._recording).gone()  # in whose place others may have come
         self._note_no_calls()
         calls, self._calls = self._calls, None
         assert calls is not None
-        self.after = _summed((_part_of(calls.named(s)), s.bytes) for s in self._newest)
-        first, last = self._first, _summed((_kind_of(s), s.bytes) for s in self._newest)
+        self.after = _summed(calls.all_named(self._newest), _part_of)
+        first, last = self._first, _summed(self._newest, _kind_of)
         stayed: dict[Kind, list[Storage]] = {}
         for storage in self._newest:
-            if storage.born is not None and storage.born > before:
+            if storage.born is not None and storage.born > self.counts[0].step:
                 stayed.setdefault(_kind_of(storage), []).append(storage)
         none = (0, 0)
         for kind, storages in stayed.items():
             births = tuple(sorted(s.born for s in storages if s.born is not None))
             storages.sort(key=lambda s: s.born or 0)
-            grown = last[kind][0] - first.get(kind, none)[0]
+            grown = last[kind][0] - first.get(kind, none)[0] - gone * (kind.lasting is None)
             if len(set(births)) >= LEAST_BIRTHS and grown >= LEAST_BIRTHS:
                 places = tuple([(s.device, s.address) for s in storages])
                 modules = {s.module for s in storages}
@@ -362,13 +373,22 @@ def _kind_of(storage: Storage) -> Kind:
     return Kind(lasting, module, storage.dtype, storage.shape, storage.device)
 
 
-def _summed(parts: Any) -> dict[Any, tuple[int, int]]:
-    """How many parts there are by their key, and how many bytes they make."""
+def _summed(
+    storages: Sequence[Storage], key_of: Callable[[Storage], Any]
+) -> dict[Any, tuple[int, int]]:
+    """How many storages there are by their key, and how many bytes they make.
+
+    Args:
+        key_of: Follows from what `_FACTS` are; asked once for all that are alike.
+    """
+    facts = list(map(_FACTS, storages))
+    ones = dict(zip(facts, storages, strict=True))
     numbers: Counter[Any] = Counter()
     sizes: Counter[Any] = Counter()
-    for key, size in parts:
-        numbers[key] += 1
-        sizes[key] += size
+    for alike, count in Counter(facts).items():
+        one = ones[alike]
+        numbers[key := key_of(one)] += count
+        sizes[key] += count * one.bytes
     return {key: (number, sizes[key]) for key, number in numbers.items()}
 
 

@@ -10,7 +10,13 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ....linux.cgroup import find_cgroup, parse_bytes, parse_oom_kills
+from ....linux.cgroup import (
+    NEAR_LIMIT,
+    find_cgroup,
+    parse_bytes,
+    parse_file_cache,
+    parse_oom_kills,
+)
 from ....ring.format import NULL_INT
 from ....safety.guard import pass_on
 
@@ -23,6 +29,7 @@ class HostFigures(NamedTuple):
     """The columns of python.memory that are about cgroup and machine; `NULL_INT` where unknown."""
 
     cgroup_bytes: int = NULL_INT
+    cgroup_cache_bytes: int = NULL_INT
     cgroup_limit_bytes: int = NULL_INT
     cgroup_oom_kills: int = NULL_INT
     node_used_bytes: int = NULL_INT
@@ -32,7 +39,9 @@ class HostFigures(NamedTuple):
 class HostFiles:
     """Reads them, from files that are opened by the first reading."""
 
-    __slots__ = ("_due_ns", "_files", "_is_open", "_newest", "_page", "_rare", "_rare_due_ns")
+    __slots__ = (
+        "_cache", "_due_ns", "_files", "_is_open", "_newest", "_page", "_rare", "_rare_due_ns",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._page = os.sysconf("SC_PAGE_SIZE")
@@ -40,6 +49,7 @@ class HostFiles:
         self._is_open = False
         self._newest = HostFigures()
         self._rare = (NULL_INT, NULL_INT)
+        self._cache = NULL_INT
         self._due_ns = self._rare_due_ns = 0
 
     def own_bytes(self) -> tuple[int, int, int]:
@@ -53,7 +63,9 @@ class HostFiles:
         return resident, mapped, virtual
 
     def figures(self, now_ns: int) -> HostFigures:
-        """The rest; limit and kills are not older than `RARE_NS`, the others than `INTERVAL_NS`.
+        """The rest; limit, kills and cache are not older than `RARE_NS`, others than `INTERVAL_NS`.
+
+        The cache is read with what it is a part of where that is near its limit.
 
         Args:
             now_ns: The time by the monotonic clock.
@@ -62,13 +74,16 @@ class HostFiles:
             self._due_ns = now_ns + INTERVAL_NS
             if not self._is_open:
                 self._open()
-            if now_ns >= self._rare_due_ns:
+            is_due = now_ns >= self._rare_due_ns
+            if is_due:
                 self._rare_due_ns = now_ns + RARE_NS
                 kills = parse_oom_kills(self._read("events", 512).decode())
                 self._rare = (_or_null(parse_bytes(self._read("limit", 32))), _or_null(kills))
-            current = _or_null(parse_bytes(self._read("current", 32)))
+            used, limit = _or_null(parse_bytes(self._read("current", 32))), self._rare[0]
+            if is_due or (limit != NULL_INT and used >= NEAR_LIMIT * limit):
+                self._cache = _or_null(parse_file_cache(self._read("stat", 4096).decode()))
             self._newest = HostFigures(
-                current, *self._rare, *parse_meminfo(self._read("meminfo", 128))
+                used, self._cache, *self._rare, *parse_meminfo(self._read("meminfo", 128))
             )
         return self._newest
 
@@ -89,7 +104,9 @@ class HostFiles:
         paths = {"statm": "/proc/self/statm", "meminfo": "/proc/meminfo"}
         group = find_cgroup("self")
         if group is not None:
-            paths.update(current=group.current, limit=group.limit, events=group.events)
+            paths.update(
+                current=group.current, limit=group.limit, events=group.events, stat=group.stat
+            )
         for name, path in paths.items():
             try:
                 self._files[name] = os.open(path, _FLAGS)

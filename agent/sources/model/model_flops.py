@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..accelerator import DeviceModel, device_kind
 from ..calls.names.class_names import modules_in, parameters_in
-from ..torch_types import Module
+from ..torch_types import Module, Tensor
 
 _PER_PARAMETER = 6
 _T = 1e12
@@ -101,7 +101,9 @@ def precision_of(model: Module, autocast: Any) -> Precision | None:
         autocast: The type that autocast has its calls be in; None without.
     """
     torch: Any = sys.modules["torch"]
-    dtype = autocast or next((p.dtype for p in parameters_in(model) if p.dim() > 1), None)
+    dtype = autocast or next(
+        (p.dtype for p in parameters_in(model) if _has_shape(p) and p.dim() > 1), None
+    )
     if dtype is None or not dtype.is_floating_point:
         return None
     try:
@@ -168,6 +170,11 @@ def _count(model: Module) -> int:
     for module in modules_in(model):
         if not isinstance(module, embedding):
             for parameter in module._parameters.values():
-                if parameter is not None:
+                if parameter is not None and _has_shape(parameter):
                     counted[id(parameter)] = parameter.numel()
     return sum(counted.values())
+
+
+def _has_shape(parameter: Tensor) -> bool:
+    """Whether it is known: not of a lazy module that was never called."""
+    return not sys.modules["torch"].nn.parameter.is_lazy(parameter)

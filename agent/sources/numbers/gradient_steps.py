@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ....messages.broadcasts import broadcast_note
+from ....messages.loss_inputs import LossInput
 from ...on_demand.armed_job import ArmedJob
-from .broadcast import Broadcast, broadcast_of
+from .loss_graphs.broadcast import Broadcast, broadcast_of
+from .loss_graphs.inputs import loss_input_of
 
 _MOST_BARREN = 8
 """How many steps, or passes inside of functions of `torch.func`, may show no gradient."""
@@ -47,6 +49,7 @@ class GradientSteps(ArmedJob):
         left_out: Gradients of the last step that could not be read.
         computed: How often its optimizer has computed its gradients anew.
         broadcast: A loss of these steps that compares each prediction with each target.
+        loss_input: What a loss of these steps is given that it does not expect.
     """
 
     what = "gradients"
@@ -56,6 +59,7 @@ class GradientSteps(ArmedJob):
         self.left_out = 0
         self.computed = 1
         self.broadcast: Broadcast | None = None
+        self.loss_input: LossInput | None = None
         self._rows = rows
         self._barren = 0
 
@@ -77,6 +81,8 @@ class GradientSteps(ArmedJob):
             )
         if self.broadcast is not None:
             notes.append(broadcast_note(*self.broadcast))
+        if self.loss_input is not None:
+            notes.append(self.loss_input.sentence())
         return tuple(notes)
 
     def step_ended(self) -> bool:
@@ -98,6 +104,8 @@ class GradientSteps(ArmedJob):
         """A backward pass of the steps begins, of these losses."""
         if self.broadcast is None:
             self.broadcast = next(filter(None, map(broadcast_of, tensors)), None)
+        if self.loss_input is None:
+            self.loss_input = next(filter(None, map(loss_input_of, tensors)), None)
 
     def transformed(self) -> None:
         """A backward pass has ended whose gradients only a function of `torch.func` sees."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..calls.backward.graph_nodes import node_of
+from ..calls.backward.graph_nodes import inputs_of, leaf_at, node_of
 from ..shared.versions import AsSeen, as_seen
 from .gradient_tensors import is_zero
 
@@ -138,7 +138,7 @@ def behind(groups: Groups, losses: Iterable[Any]) -> dict[str, frozenset[str]] |
         if len(todo) + len(below) > _MOST_NODES or time.thread_time() > until:
             return None
         node = todo[-1]
-        inputs = [one for one, _ in node.next_functions if one is not None]
+        inputs = inputs_of(node)
         new = [one for one in inputs if one not in below]
         if new and node not in below:
             todo += new
@@ -154,7 +154,7 @@ def behind(groups: Groups, losses: Iterable[Any]) -> dict[str, frozenset[str]] |
 
 
 def _leaf(node: Any, owner_of: Mapping[int, str]) -> _Below:
-    key = id(getattr(node, "variable", None))
+    key = id(leaf_at(node))
     return _Below(frozenset({owner_of[key]}), frozenset({key})) if key in owner_of else _NOTHING
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from ....ring.format import NULL_FLOAT
 from ....safety.guard import pass_on
 from ..accelerator import Accelerator, PendingNumber
+from ..shared.scaled import Scaled
 from ..torch_types import Node, Tensor
 
 _SUM = 2
@@ -61,6 +62,15 @@ class Number:
         return self
 
 
+class Missed(Number):
+    """One that was not brought, for too many were on their way: NULL, which its row counts."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(NULL_FLOAT)
+
+
 def known_of(number: Any) -> Any:
     """What is read later, if it is here; a number that was on its way is not asked for again."""
     if type(number) is Number and (number.here is not None or number._pending is not None):
@@ -105,31 +115,17 @@ def _read(tensor: Tensor, accelerator: Accelerator) -> Number | None:
     return None if pending is None else Number(NULL_FLOAT, pending)
 
 
-def share_of(node: Any, accelerator: Accelerator) -> Number | None:
+def share_of(node: Any, accelerator: Accelerator, scaled: Scaled | None = None) -> Number | None:
     """What part of its step's loss a micro-batch's loss is; None where it stands for itself.
 
     Read from the nodes that made it: ``loss / 4`` and ``loss * 0.25`` are a quarter of it, and a
     cross entropy or squared error that was summed and divided by a number of tokens or elements, as
     for those of all micro-batches, is that part of it which its own are.
+
+    Args:
+        scaled: What a gradient scaler has multiplied, which is no part for that.
     """
-    divisor, total = 1.0, None
-    for _ in range(_MOST_DIVISIONS):
-        kind = node.name() if node is not None else ""
-        if kind not in {"DivBackward0", "MulBackward0"}:
-            break
-        other = saved_by(node, "other")
-        if other is None or other.dim() != 0 or other.is_complex():
-            break
-        if other.requires_grad:
-            pass  # what is learned, such as a temperature, divides no window
-        elif other.device.type == "cpu":
-            number = other.item()
-            divisor *= number if kind == "DivBackward0" else 1.0 / (number or 1.0)
-        elif total is None and kind == "DivBackward0":
-            total = other
-        else:
-            break
-        node = next((before for before, _ in node.next_functions if before is not None), None)
+    node, divisor, total = _divided(node, scaled if scaled is not None and scaled.scales else None)
     if total is None and divisor == 1.0:
         return None
     summed = _summed_in(node)
@@ -141,6 +137,30 @@ def share_of(node: Any, accelerator: Accelerator) -> Number | None:
         read = _read(total, accelerator)
         whole = read.over(Number(1.0 / (divisor or 1.0))) if read is not None else None
     return None if share is None or whole is None else share.over(whole)
+
+
+def _divided(node: Any, scaled: Scaled | None) -> tuple[Any, float, Any]:
+    """The node whose result was divided, and what by: what is here, and what is on a device."""
+    divisor, total = 1.0, None
+    for _ in range(_MOST_DIVISIONS + (scaled is not None)):
+        kind = node.name() if node is not None else ""
+        if kind not in {"DivBackward0", "MulBackward0"}:
+            break
+        if scaled is None or scaled.scale_at(node) is None:
+            other = saved_by(node, "other")
+            if other is None or other.dim() != 0 or other.is_complex():
+                break
+            if other.requires_grad:
+                pass  # what is learned, such as a temperature, divides no window
+            elif other.device.type == "cpu":
+                number = other.item()
+                divisor *= number if kind == "DivBackward0" else 1.0 / (number or 1.0)
+            elif total is None and kind == "DivBackward0":
+                total = other
+            else:
+                break
+        node = next((before for before, _ in node.next_functions if before is not None), None)
+    return node, divisor, total
 
 
 def _summed_in(node: Any) -> Any:

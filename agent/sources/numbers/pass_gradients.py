@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..calls.backward.graph_nodes import node_of
+from ..calls.backward.graph_nodes import leaf_at, node_of
 from ..model.variables import variable_of
 
 _INPUTS = 4
@@ -51,7 +51,8 @@ def gradients_of_pass(args: tuple[Any, ...], result: Any) -> PassGradients:
 
 def _leaf_of(given: Any) -> Any:
     """The leaf that gradients are asked of, maybe by its `GradientEdge`; None for what is none."""
-    leaf = getattr(getattr(given, "node", None), "variable", given)
+    node = getattr(given, "node", None)
+    leaf = given if node is None else leaf_at(node)
     return leaf if getattr(leaf, "is_leaf", False) else None
 
 
@@ -62,8 +63,8 @@ def _leaves_of(roots: tuple[Any, ...]) -> list[Any]:
     leaves: list[Any] = []
     while waiting and len(seen) < _MOST_NODES:
         node = waiting.pop()
-        if hasattr(node, "variable"):
-            leaves.append(node.variable)
+        if (leaf := leaf_at(node)) is not None:
+            leaves.append(leaf)
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
                 seen.add(following)

@@ -15,6 +15,7 @@ from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any, cast
 
 from ....messages.common import Local
+from ....safety.other_stacks import locals_of
 from ...eval.frame_names import ONLY_THE_FRAMES, is_frames_copy
 
 _LONGEST = 120
@@ -34,7 +35,7 @@ _COLLECTIONS: tuple[type, ...] = (dict, list, tuple, set, frozenset, deque)
 
 def read_locals(frame: FrameType) -> tuple[Local, ...]:
     """The local variables of a frame of any thread, as many as fit."""
-    values = frame.f_locals
+    values = locals_of(frame)
     if type(values) is not dict and not frame.f_code.co_flags & _CO_OPTIMIZED:
         return ()  # the namespace of a class in the making, whose type may be the user's
     try:

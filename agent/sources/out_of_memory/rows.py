@@ -107,9 +107,8 @@ class OomRows:
         }
         rings.ooms.close_named(word, DONE, values)
         self._write_growth(word, now)
-        if looks:
-            self._write_categories(word)
-        return OomRow(word, values, looks)
+        has_categories = looks and self._write_categories(word)
+        return OomRow(word, values, has_categories)
 
     def complete(self, row: OomRow, text: str, place: Place) -> None:
         """Add what is known only as the error itself comes."""
@@ -169,10 +168,13 @@ class OomRows:
             }
             ring.close_named(row, DONE, values)
 
-    def _write_categories(self, word: int) -> None:
-        """What the tensors that are alive are for."""
-        if not self._looks:
-            return
+    def _write_categories(self, word: int) -> bool:
+        """What the tensors that are alive are for; returns whether that could be looked at.
+
+        While another thread is in a backward pass or an optimizer's step, they must not be.
+        """
+        if not self._looks or self._recording.safe_points.at_work.is_elsewhere():
+            return False
         from ..storage.storages import storages_now
 
         begun, spent = time.perf_counter_ns(), time.thread_time_ns()
@@ -197,6 +199,7 @@ class OomRows:
             }
             ring.close_named(row, DONE, values)
         self._looks = time.thread_time_ns() - spent < _LONGEST_LOOK_NS
+        return True
 
 
 def _of_shape(shape: tuple[int, ...] | None, recording: Recording) -> dict[str, int]:

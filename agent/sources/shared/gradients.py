@@ -1,53 +1,158 @@
-"""Reads which gradient a parameter has, where another thread may be replacing it.
+"""Reads which gradients parameters have: decides, for all that ask, whether they can be read.
 
-Rules of this file: runs in any thread. Autograd's engine replaces gradients without the
-interpreter lock, so that to read one meanwhile can end the process. A thread comes to its pass with
-that lock, and says so first: between the look at who passes and the reading it cannot.
+Autograd's engine replaces gradients without the interpreter lock; and where a script lets go of
+one, as `zero_grad` does, torch gives that lock away while the parameter still points to what is
+being freed. Whoever reads it meanwhile ends the process.
+
+Rules of this file: where one thread trains, that reads its gradients at any moment at which it
+makes no pass. Another thread, and any where several train, reads them only at a moment at which all
+others stand still, and none of them lets go of a gradient, or is in a pass or an optimizer's step;
+else they are not known.
 """
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any
+import dis
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ....safety.one_moment import Standing, read_when
+from .versions import version_told
 
 if TYPE_CHECKING:
+    from types import CodeType
+
     from .recording import Recording
 
-UNKNOWN: Any = object()
-"""It cannot be read now."""
-_POLL_S = 0.0005
+_PATIENCE_S = 0.05
+"""How long a training thread waits at a step's end for others that let go of gradients."""
+_LETS_GO = frozenset({dis.opmap["STORE_ATTR"], dis.opmap["DELETE_ATTR"]})
 
 
-def gradient_beside(parameter: Any, passing: set[int]) -> Any:
-    """The gradient of a parameter that another thread may train; `UNKNOWN` while any passes.
+class Gradient(NamedTuple):
+    """What is known of the gradient of a leaf.
 
-    Args:
-        passing: See `Recording.passing`.
-    """
-    # One expression: the interpreter changes threads at calls and loops only.
-    return parameter.grad if not passing else UNKNOWN
-
-
-class GradientsBeside:
-    """Reads gradients in the agent's thread, between the passes of a training that goes on.
-
-    Args:
-        wait_s: How long ends of passes are waited for, of all gradients together.
+    Attributes:
+        is_there: Whether there is one.
+        version: How often it was changed in place; None without one, or where that is not counted.
     """
 
-    def __init__(self, recording: Recording, wait_s: float) -> None:
+    is_there: bool
+    version: int | None
+
+
+def gradients_of(
+    leaves: Sequence[Any],
+    recording: Recording | None,
+    *,
+    patience_s: float = 0.0,
+    is_still: bool = False,
+) -> list[Any] | None:
+    """The gradients of some leaves, None of one that has none; None where they cannot be read now.
+
+    Args:
+        recording: None where nothing else goes on in the process.
+        patience_s: How long is waited for a moment at which they can be.
+        is_still: Whether all that trains was proven to stand still, if in the midst of a pass.
+    """
+    if not leaves or recording is None or _trains_alone(recording):
+        return [leaf.grad for leaf in leaves]
+    at_work = recording.safe_points.at_work
+
+    def is_safe(standing: Sequence[Standing]) -> bool:
+        if any(map(_is_letting_go, standing)):
+            return False
+        return is_still or not (at_work.is_here() or at_work.is_elsewhere())
+
+    with _no_code_of_subclasses():
+        return read_when(is_safe, lambda: map(attrgetter("grad"), leaves), patience_s)
+
+
+def _no_code_of_subclasses() -> AbstractContextManager[Any]:
+    """Have torch ask the tensors themselves for what is read of them."""
+    torch: Any = sys.modules.get("torch")
+    return nullcontext() if torch is None else torch._C.DisableTorchFunction()
+
+
+def _trains_alone(recording: Recording) -> bool:
+    """Whether the calling thread trains, if any does."""
+    thread = recording.threads.state
+    return not thread.is_agents and recording.trainers.is_alone(thread.native_id)
+
+
+def _is_letting_go(standing: Standing) -> bool:
+    """Whether a thread sets a gradient, or is in what that has set off, as a weak reference's end.
+
+    Nothing else frees one that is asked of a parameter which somebody holds.
+    """
+    places = [standing.lasti, *(frame.f_lasti for frame in standing.stack[1:])]
+    return any(
+        _sets_gradient(frame.f_code, at) for frame, at in zip(standing.stack, places, strict=True)
+    )
+
+
+def _sets_gradient(code: CodeType, at: int) -> bool:
+    """Whether an instruction may; any attribute's will do in code that knows the name."""
+    return "grad" in code.co_names and at >= 0 and code.co_code[at] in _LETS_GO
+
+
+def known_of(
+    leaves: Sequence[Any], recording: Recording, *, patience_s: float, is_still: bool = False
+) -> dict[int, Gradient] | None:
+    """What is known of the gradients of some leaves, by identity; see `gradients_of`."""
+    found = gradients_of(leaves, recording, patience_s=patience_s, is_still=is_still)
+    if found is None:
+        return None
+    return {id(leaf): _told(gradient) for leaf, gradient in zip(leaves, found, strict=True)}
+
+
+def _told(gradient: Any) -> Gradient:
+    version = None if gradient is None else version_told(gradient)
+    return Gradient(gradient is not None, version)
+
+
+def any_gradient(leaves: Iterable[Any], recording: Recording) -> bool:
+    """Whether any of some leaves is known to have one."""
+    return any(True for _ in gradients_there(leaves, recording))
+
+
+def gradients_there(leaves: Iterable[Any], recording: Recording) -> Iterator[Any]:
+    """The gradients that some leaves have, as far as they are known."""
+    found = gradients_of(list(leaves), recording) or ()
+    return (gradient for gradient in found if gradient is not None)
+
+
+class GradientLook:
+    """A `StepEndJob`: sees which gradients there are as a step ends.
+
+    Args:
+        leaves: The parameters.
+
+    Attributes:
+        found: By identity; None while they could not be read.
+        is_over: Set when there is nothing more to come.
+    """
+
+    def __init__(self, recording: Recording, leaves: Sequence[Any]) -> None:
         self._recording = recording
-        self._until = time.monotonic() + wait_s
+        self._leaves = leaves
+        self.found: dict[int, Gradient] | None = None
+        self.is_over = threading.Event()
 
-    def of(self, parameter: Any) -> Any:
-        """The gradient of a leaf; `UNKNOWN` where passes leave no room for that.
+    def step_ended(self) -> bool:
+        """See `StepEndJob`; where they cannot be read the next step's end may do."""
+        if self.is_over.is_set():
+            return True
+        self.found = known_of(self._leaves, self._recording, patience_s=_PATIENCE_S)
+        if self.found is None:
+            return False
+        self.is_over.set()
+        return True
 
-        Passes are seen from the first step on that is recorded.
-        """
-        recording = self._recording
-        while True:
-            is_seen = recording.sees_passes and not recording.awaits_step
-            found = gradient_beside(parameter, recording.passing) if is_seen else UNKNOWN
-            if found is not UNKNOWN or time.monotonic() > self._until:
-                return found
-            time.sleep(_POLL_S)
+    def failed(self, _reason: str) -> None:
+        """See `StepEndJob`."""
+        self.is_over.set()

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from ....ring.native import new_moment
 from ....ring.writer import Names, RingWriter
 from ...recording.safe_points import SafePoints
+from ...recording.training_thread import Trainers
 from ..steps.ends.carried_gradients import CarriedGradients
 from ..steps.rows.step_rows import StepRows
 from .events import Events
@@ -65,6 +66,7 @@ class Recording:
         carried: What knows passes that carry on the gradients of others.
         training_thread: The kernel number of the thread whose steps are counted: that which last
             called a root module or stepped an optimizer of its training; 0 before that.
+        trainers: Which threads train, counted or not.
         passing: The kernel numbers of the threads that are inside a backward pass.
         sees_passes: Whether all passes that begin are among those.
         session: How often recording has begun or ended; a thread that has been let in since knows
@@ -92,6 +94,7 @@ class Recording:
         self.collectives: Any = None
         self.carried = CarriedGradients()
         self.training_thread = 0
+        self.trainers = Trainers()
         self.passing: set[int] = set()
         self.sees_passes = False
         self.session = 0
@@ -107,6 +110,11 @@ class Recording:
     @step.setter
     def step(self, number: int) -> None:
         self.now.step = number
+
+    def note_trainer(self, number: int) -> None:
+        """The calling thread trains, by its kernel number; not one of autograd's, within a pass."""
+        if number not in self.trainers.threads and not self.safe_points.at_work.is_here():
+            self.trainers.threads.add(number)
 
     @property
     def told_step(self) -> int:

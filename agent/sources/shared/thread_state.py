@@ -45,6 +45,8 @@ class ThreadState(Thread):
         recomputing: Whether it runs forward code inside a backward pass.
         entered: Whether the last root that was called in it was recomputed, and in training mode.
         root: The outermost module being called.
+        fetches: How many batches of DataLoaders it is in the middle of making, or waits for, each
+            within another one: what it calls there is no part of the training itself.
         is_agents: Whether it is one of the agent's own threads, whose calls are no progress.
         is_apart: Whether it works on a copy of the model, and is to leave no record.
         is_evaluating: Whether it is inside a call of a root that is evaluation.
@@ -65,6 +67,7 @@ class ThreadState(Thread):
         "backward",
         "collective_facts",
         "entered",
+        "fetches",
         "fresh",
         "is_agents",
         "is_apart",
@@ -81,7 +84,7 @@ class ThreadState(Thread):
     def __init__(self) -> None:
         self.is_agents = is_called(AGENT_THREAD_PREFIX)
         self.is_apart = self.is_in_collective = self.is_evaluating = False
-        self.session = self.optimizing = 0
+        self.session = self.optimizing = self.fetches = 0
         self.depth = 0
         self.recomputing = False
         self.native_id = threading.get_native_id()

@@ -18,11 +18,16 @@ from ..torch_types import Module
 
 def version_of(tensor: Any) -> int:
     """How often a tensor was written to; 0 of one made in inference mode, which counts nothing."""
+    return version_told(tensor) or 0
+
+
+def version_told(tensor: Any) -> int | None:
+    """The same; None of one that counts nothing."""
     try:
         return int(tensor._version)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         pass_on()
-        return 0
+        return None
 
 
 class Held(NamedTuple):

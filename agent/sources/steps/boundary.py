@@ -7,9 +7,10 @@ thread only, and never their locals: to ask for those can keep tensors alive.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from ..memory.sampler import MemorySampler
@@ -26,8 +27,9 @@ class Boundary:
 
     A start in the middle of a training waits for the end of the step in progress, which is the
     end of the next optimizer step. It does not wait where there is no optimizer, nor where one
-    module is called again and again without gradients: that is inference, or evaluation. Without
-    modules it begins with the second backward pass that is seen.
+    module is called again and again without gradients: that is inference, or evaluation. What a
+    dataset calls as a DataLoader fetches a batch is neither. Without modules it begins with the
+    second backward pass that is seen.
 
     Attributes:
         is_on: Whether threads are let in.
@@ -45,6 +47,7 @@ class Boundary:
             getattr(module, "_wrapped_call_impl", None),
         )
         self._call_codes = frozenset(getattr(function, "__code__", None) for function in functions)
+        self._fetch_codes = self._call_codes | _fetching()
         self.task_id = getattr(self._torch._C, "_current_graph_task_id", lambda: -1)
         self.optimizer_exists = False
         self.is_on = False
@@ -75,16 +78,19 @@ class Boundary:
         recording = self._recording
         if not self.is_on or thread.is_apart:
             return False
-        if recording.awaits_step and not thread.is_agents:
+        if recording.awaits_step and not (thread.is_agents or thread.fetches):
             self._has_passed = False
             self._show_progress(thread)
-        if self._is_inside_call(sys._getframe(1)):
+        # A batch may have been fetched since before the agent came, which only the frames tell.
+        is_unseen = recording.awaits_step and not thread.fetches
+        if _is_inside(sys._getframe(1), self._fetch_codes if is_unseen else self._call_codes):
             return False
         if recording.awaits_step:
             if thread.is_agents or self.task_id() != -1:  # or a backward pass calls it once more
                 return False
-            recording.safe_points.root_called()
-            if not self._begins_with(module):
+            if not thread.fetches:
+                recording.safe_points.root_called()
+            if not self._begins_with(module, is_fetched=thread.fetches > 0):
                 return False
             recording.awaits_step = False
         thread.session = recording.session
@@ -96,7 +102,7 @@ class Boundary:
             return False
         if self._recording.awaits_step:
             self._show_progress(thread)
-            if self._is_inside_call(sys._getframe(1)):
+            if _is_inside(sys._getframe(1), self._call_codes):
                 return False
             self._recording.awaits_step = False
         return True
@@ -106,7 +112,7 @@ class Boundary:
         recording = self._recording
         if not self.is_on or thread.is_apart:
             return False
-        if self._is_inside_call(sys._getframe(1)) or self.task_id() != -1:
+        if _is_inside(sys._getframe(1), self._call_codes) or self.task_id() != -1:
             return False
         if recording.awaits_step:
             self._show_progress(thread)
@@ -128,10 +134,16 @@ class Boundary:
                     break
         return self.optimizer_exists
 
-    def _begins_with(self, module: Module) -> bool:
-        """Whether the waiting ends with a call of a root module."""
+    def _begins_with(self, module: Module, *, is_fetched: bool) -> bool:
+        """Whether the waiting ends with a call of a root module.
+
+        Args:
+            is_fetched: Whether it is called for a batch that a DataLoader fetches.
+        """
         if not self.has_optimizer() or time.perf_counter_ns() > self._until_ns:
             return True
+        if is_fetched:
+            return False
         if self._torch.is_grad_enabled():
             self._evaluated = 0
             return False
@@ -153,10 +165,20 @@ class Boundary:
         if time.perf_counter_ns() > self._memory.due_ns:
             self._memory.sample()
 
-    def _is_inside_call(self, frame: FrameType | None) -> bool:
-        """Whether a module call that is not recorded is in progress in the calling thread."""
-        while frame is not None:
-            if frame.f_code in self._call_codes:
-                return True
-            frame = frame.f_back
-        return False
+
+def _is_inside(frame: FrameType | None, codes: frozenset[CodeType | None]) -> bool:
+    """Whether something that is not recorded is in progress in a frame, by the codes it runs."""
+    while frame is not None:
+        if frame.f_code in codes:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _fetching() -> frozenset[CodeType | None]:
+    """The codes that run as long as a DataLoader begins an epoch, or fetches a batch."""
+    loading = sys.modules.get("torch.utils.data.dataloader")
+    if loading is None:
+        return frozenset()
+    functions = loading.DataLoader.__iter__, loading._BaseDataLoaderIter.__next__
+    return frozenset(getattr(inspect.unwrap(one), "__code__", None) for one in functions)

@@ -7,30 +7,35 @@ Rules of this file: runs in the training thread, in the place of three methods o
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 from ..accelerator import Accelerator
 from ..numbers.number import Number, read_number
 from ..shared.recording import Recording
+from ..shared.scaled import Scaled
 from ..stand_in import StandIn, StandInSource
-from ..torch_types import Optimizer, Tensor
+from ..torch_types import Node, Optimizer
 from .left_out import LeftOut
 
-_MOST_SCALED = 64
-"""How many losses are remembered between two updates."""
+_ROUNDS = 3
+"""So often in a row a step is left out before what wants the end of one is let in all the same."""
 
 
 class GradientScaler(StandInSource):
-    """Stands in for ``GradScaler.scale``, ``GradScaler.step`` and ``GradScaler.update``."""
+    """Stands in for ``GradScaler.scale``, ``GradScaler.step`` and ``GradScaler.update``.
+
+    Attributes:
+        scaled: What was scaled since the last update.
+    """
 
     def __init__(self, recording: Recording, accelerator: Accelerator, left_out: LeftOut) -> None:
         self._recording = recording
         self._left_out = left_out
         self._has_left = False  # since the last update
+        self._first, self._rounds = 0, 0  # that was left out in the step in progress, how often
         self._accelerator = accelerator
-        self._scaled: dict[int, tuple[weakref.ref[Any], Any]] = {}  # with their scales
+        self.scaled = Scaled()
         module: Any = sys.modules.get("torch.amp.grad_scaler")
         cls = getattr(module, "GradScaler", None)
         around = {
@@ -45,26 +50,25 @@ class GradientScaler(StandInSource):
     def stop(self) -> None:
         """Stand in no more."""
         super().stop()
-        self._scaled.clear()
+        self.scaled.scales.clear()
 
-    def unscaled(self, loss: Tensor, number: Number) -> tuple[Number, Any]:
-        """A loss without its scale.
+    def unscaled(self, number: Number, node: Node | None) -> tuple[Number | None, bool]:
+        """A loss without its scale, also where it was divided or added to others behind that.
+
+        Args:
+            node: What has made it.
 
         Returns:
-            The number, and the node that made the loss before it was scaled.
+            The number; None where only parts of it were scaled, or the scale is not known. And
+            whether it is the script's own, with no scale in it.
         """
-        node = loss.grad_fn
-        if not self._scaled:
-            return number, node
-        scaled = self._scaled.get(id(loss))
-        if scaled is None or scaled[0]() is not loss:
-            return number, node
-        scale = read_number(scaled[1], self._accelerator)
-        self._recording.rows.amp_scale = scale
-        before = [n for n, _ in node.next_functions if n is not None] if node is not None else []
-        if scale is not None:
-            number = number.over(scale)
-        return number, before[0] if before else None
+        if node is None or not self.scaled.scales:
+            return number, True
+        found, is_whole = self.scaled.scale_in(node)
+        if found is None:
+            return number, True
+        scale = self._recording.rows.amp_scale = read_number(found, self._accelerator)
+        return (number.over(scale) if is_whole and scale is not None else None), False
 
     def _before_step(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
@@ -116,8 +120,18 @@ class GradientScaler(StandInSource):
         if is_optimizer and scaler.is_enabled() and self._is_trainings():
             self._has_left = True
             rows.skipped = (rows.skipped or 0) + 1
-            if self._left_out.came(optimizer, recording.threads.state):
+            is_end = self._left_out.came(optimizer, recording.threads.state)
+            if is_end or self._goes_round(id(optimizer)):
                 recording.safe_points.step_ended()
+
+    def _goes_round(self, optimizer: int) -> bool:
+        """Whether the script goes on without steps: then nothing else comes by a safe point."""
+        if self._recording.rows.skipped == 1:
+            self._first, self._rounds = optimizer, 0
+        if optimizer != self._first:
+            return False
+        self._rounds += 1
+        return self._rounds >= _ROUNDS
 
     def _around_update(
         self, original: Callable[..., object], /, *args: object, **kwargs: object
@@ -134,9 +148,7 @@ class GradientScaler(StandInSource):
             return
         for one in result if isinstance(result, list | tuple) else (result,):
             if type(one) is sys.modules["torch"].Tensor:
-                if len(self._scaled) >= _MOST_SCALED:
-                    self._scaled.clear()
-                self._scaled[id(one)] = (weakref.ref(one), args[0]._scale)
+                self.scaled.add(one, args[0]._scale)
 
     def _ask(self, scaler: Any) -> None:
         """Where no optimizer ends a step, only the scaler itself knows whether it was left out."""
@@ -151,7 +163,7 @@ class GradientScaler(StandInSource):
         """A step of the optimizer that was left out leaves the step in progress where it was."""
         if not scaler.is_enabled() or not self._is_trainings():
             return  # it passes everything through, or is another thread's
-        self._scaled.clear()
+        self.scaled.scales.clear()
         rows = self._recording.rows
         is_known, self._has_left = rows.has_stepped or self._has_left, False
         rows.skipped = (rows.skipped or 0) + (0 if is_known else 1)

@@ -14,7 +14,7 @@ from ....safety.guard import Guard, pass_on
 from ....script import marks
 from ..accelerator import Accelerator
 from ..memory.memory_rows import MemoryRows
-from ..numbers.number import Number, read_number
+from ..numbers.number import Missed, Number, read_number
 from ..shared.recording import Recording
 from ..stand_in import PlainSource
 from .boundary import Boundary
@@ -67,6 +67,11 @@ class Marks(PlainSource):
         """Have marks come here no more."""
         if marks.recorder is self:
             marks.recorder = None
+
+    def close(self) -> None:
+        """Stop for good."""
+        super().close()
+        self._late.end()
 
     def step_ended(self) -> None:
         """See `marks.step`."""
@@ -135,7 +140,9 @@ class Marks(PlainSource):
         if type(value) in (int, float, bool):
             return Number(float(value))
         if hasattr(value, "numel"):
-            return read_number(value, self._accelerator)
+            missed = self._accelerator.missed
+            number = read_number(value, self._accelerator)
+            return number if self._accelerator.missed == missed else Missed()
         is_scalar = getattr(value, "shape", None) == () and hasattr(value, "item")  # of numpy
         is_complex = is_scalar and getattr(getattr(value, "dtype", None), "kind", "") == "c"
         return Number(float(value)) if is_scalar and not is_complex else None

@@ -178,6 +178,7 @@ class OptimizerSteps:
         )  # fmt: skip
         self._open[key] = (name, word, start, is_part)
         thread.optimizing = recording.session
+        recording.note_trainer(number)
         if number == recording.training_thread:
             recording.rows.phases.enter(OPTIMIZER_PHASE, start)
 
@@ -193,7 +194,9 @@ class OptimizerSteps:
             return
         for look in recording.events.after_step:
             look(optimizer, args, kwargs)
-        recording.objects.optimizers.add(optimizer)
+        is_counted = thread.native_id == recording.training_thread
+        if is_counted:
+            recording.objects.optimizers.add(optimizer)
         opened = self._open.pop(key, None)
         if opened is None:
             is_part = self._hooks.is_part()
@@ -207,6 +210,8 @@ class OptimizerSteps:
             has_ended = self._boundary.admit_step(thread) and self._progress.optimizer_stepped(
                 optimizer, name, thread
             )
+        if not is_counted:  # it is known by now whether it is of another training
+            recording.objects.optimizers.add(optimizer)
         if took_ns := clock() - entered:
             recording.costs.add("optimizers", took_ns)
         if has_ended and recording.safe_points.waiting:

@@ -60,15 +60,19 @@ class Survey:
             if (own := getattr(ref(), "__dict__", None)) and type(own.get("_parameters")) is dict
             for tensor in list(own["_parameters"].values())
         }
-        self._references = [*holders, *_references(tensors, registered)]
+        self._holders, self._tensors = holders, _references(tensors, registered)
 
     def is_good(self) -> bool:
         """Whether nothing has grown old since."""
         return self._collections == _old_collections()
 
-    def alive(self) -> list[Any]:
-        """Those that still live."""
-        return [thing for ref in self._references if (thing := ref()) is not None]
+    def alive(self) -> tuple[list[Any], list[Any]]:
+        """Those that still live: first the tensors."""
+        return _alive(self._tensors), _alive(self._holders)
+
+
+def _alive(references: list[weakref.ref[Any]]) -> list[Any]:
+    return [thing for ref in references if (thing := ref()) is not None]
 
 
 def kinds_of(generations: Sequence[int]) -> set[type]:
@@ -110,7 +114,7 @@ def _references(kinds: Collection[type], left_out: Collection[int]) -> list[weak
 
 
 def living(classes: Sequence[type], survey: Survey | None = None) -> list[list[Any]]:
-    """The objects of each class or a class derived from it, each once.
+    """The objects of each class or a class derived from it, each once, about the oldest first.
 
     All of it is done in C: half a million objects take some tens of milliseconds. Other threads run
     meanwhile: see above.
@@ -118,16 +122,29 @@ def living(classes: Sequence[type], survey: Survey | None = None) -> list[list[A
     Args:
         survey: What is known of the old ones. Parameters of modules are missing then.
     """
-    wanted, found = _Wanted(classes), dict[int, Any]()
-    if survey is not None and survey.is_good():
-        found.update((id(thing), thing) for thing in survey.alive())
+    wanted, parts, collections = _Wanted(classes), list[list[Any]](), _collections()
+    tensors, others = survey.alive() if survey is not None and survey.is_good() else ([], [])
     for generation in _GENERATIONS:
         if generation in _OLD and survey is not None and survey.is_good():
             break  # else what was young is old by now, and the survey has not seen it
         kinds = {kind for kind in kinds_of((generation,)) if wanted[kind]}
-        chosen = list(of_kinds(map(gc.get_objects, (generation,)), kinds))
-        found.update((id(thing), thing) for thing in chosen)
-    return [whole([t for t in found.values() if cls in MRO(type(t))]) for cls in classes]
+        parts.append(list(of_kinds(map(gc.get_objects, (generation,)), kinds)))
+    else:
+        parts.append([*tensors, *others])
+        tensors, others = [], []
+    there = list(chain(others, *reversed(parts)))
+    if collections != _collections():  # some are in two lists, as they have grown old meanwhile
+        there = list(dict(zip(map(id, there), there, strict=True)).values())
+    kinds = set(map(type, there))
+    return [
+        whole([*known, *_among(there, {k for k in kinds if cls in MRO(k)})])
+        for cls, known in zip(classes, (tensors, *([[]] * len(classes))), strict=False)
+    ]
+
+
+def _among(things: list[Any], kinds: Collection[type]) -> list[Any]:
+    """Those of some classes."""
+    return list(compress(things, map(kinds.__contains__, map(type, things))))
 
 
 def whole(things: list[Any]) -> list[Any]:
@@ -157,5 +174,9 @@ def _made_own() -> tuple[type, Callable[[Any], object]] | None:
 
 def _old_collections() -> list[int]:
     """How often anything may have grown old; before Python 3.14 that takes an older generation."""
-    first = 0 if sys.version_info >= (3, 14) else 1
-    return [stats["collections"] for stats in gc.get_stats()[first:]]
+    return _collections()[0 if sys.version_info >= (3, 14) else 1 :]
+
+
+def _collections() -> list[int]:
+    """How often each generation was collected."""
+    return [stats["collections"] for stats in gc.get_stats()]

@@ -2,7 +2,8 @@
 
 Rules of this file: what looks runs in the training thread. From the one moment to the other each
 module's call notes how far autograd has counted, which tells later in whose call a node was made;
-the hooks for that are gone before the backward pass. Only numbers and texts are kept.
+the hooks for that are gone before the backward pass. Only numbers and texts are kept. Who gives up
+leaves from a thread of the agent, and may wait for the training; the training never waits for him.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from ....tables import MOMENTS
 from ..numbers.nonfinite.finite_hooks import Hooks
 from ..shared.recording import Recording
 from .births import births_of
+from .bounded.sights import Limits
 from .living import Survey
-from .saved_tensors import Reach
 from .saving_calls import SavingCalls
 from .storages import Storage, storages_now
 from .surveyor import surveyor_of
@@ -39,6 +40,8 @@ class Moment(NamedTuple):
         held_s: How long the training stood still for it.
         time_ns: When that was, since the epoch.
         nodes: How many nodes of autograd's graphs there was time for; None where for all.
+        left_out: How many tensors without a purpose there was no time for.
+        knows_gradients: Whether gradients could be told from other tensors.
     """
 
     moment: str
@@ -47,6 +50,8 @@ class Moment(NamedTuple):
     held_s: float
     time_ns: int = 0
     nodes: int | None = None
+    left_out: int = 0
+    knows_gradients: bool = True
 
 
 class MemoryLook:
@@ -76,9 +81,19 @@ class MemoryLook:
         self._hooks: Hooks | None = None
         self._is_watching = False
         self._guard = Guard("memory", lambda: None)
+        self._lock = threading.RLock()
 
     def step_ended(self) -> bool:
         """The first time, look and have the modules' calls noted; the second time, leave."""
+        if not self._lock.acquire(blocking=False):  # it is just given up
+            return True
+        try:
+            return self._has_left()
+        finally:
+            self._lock.release()
+
+    def _has_left(self) -> bool:
+        """See `step_ended`."""
         if self._calls is not None or self.is_over.is_set():
             self._leave()
             return True
@@ -104,14 +119,21 @@ class MemoryLook:
 
     def backward_began(self, args: tuple[object, ...]) -> None:
         """A backward pass is about to begin; runs in the thread that calls it, and never raises."""
-        if threading.get_ident() == self._thread and not self._has_seen_backward:
-            self._guard.run(self._look_again, args)
-            self.reason = self._guard.problem
-            self._leave()
+        if threading.get_ident() != self._thread or not self._lock.acquire(blocking=False):
+            return
+        try:
+            if not self._has_seen_backward and not self.is_over.is_set():
+                self._guard.run(self._look_again, args)
+                self.reason = self._guard.problem
+                self._leave()
+        finally:
+            self._lock.release()
 
     def give_up(self) -> None:
-        """Nobody waits any more."""
+        """Nobody waits any more: take the hooks off from here, in whichever thread this is."""
         self.is_over.set()
+        with self._lock:
+            self._leave()
 
     @property
     def _has_seen_backward(self) -> bool:
@@ -123,8 +145,7 @@ class MemoryLook:
         tensors = [one for one in results if isinstance(one, plain)]
         moment = look(self._recording, BEFORE_BACKWARD, self._recording.step, tensors, self._survey)
         assert self._calls is not None
-        named = tuple([self._calls.named(storage) for storage in moment.storages])
-        self.moments.append(moment._replace(storages=named))
+        self.moments.append(moment._replace(storages=self._calls.all_named(moment.storages)))
 
     def _leave(self) -> None:
         """Leave everything as it was."""
@@ -145,14 +166,23 @@ def look(
     step: int | None,
     results: Sequence[object] = (),
     survey: Survey | None = None,
+    *,
+    is_still: bool = False,
 ) -> Moment:
-    """Look at everything, here and now."""
+    """Look at everything, here and now.
+
+    Args:
+        is_still: Whether that is beside a training that was proven to stand still.
+    """
     start, time_ns = time.perf_counter(), time.time_ns()
     sight = None
     if recording is not None:
         is_next = moment == BEFORE_BACKWARD  # the moment before was the beginning of this step
         sight = births_of(recording).sighting(step if is_next else None)
-    reach = Reach(_LONGEST_S)
-    storages = storages_now(recording, results, survey, sight, reach)
+    limits = Limits(_LONGEST_S)
+    limits.is_still = is_still
+    storages = storages_now(recording, results, survey, sight, limits)
     held_s = time.perf_counter() - start
-    return Moment(moment, step, tuple(storages), held_s, time_ns, reach.most)
+    nodes, left_out = limits.reach.most, limits.left_out
+    told = tuple(storages)
+    return Moment(moment, step, told, held_s, time_ns, nodes, left_out, limits.knows_gradients)

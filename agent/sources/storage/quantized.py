@@ -26,6 +26,11 @@ _IN_WORDS = {"qweight": "bits", "qzeros": "bits"}
 """What GPTQ and AWQ call buffers of words that are full of numbers, and where the bits are told."""
 
 
+def is_small(dtype: str) -> bool:
+    """Whether numbers of a type have eight bits or fewer."""
+    return dtype in _SMALL
+
+
 def numbers_in(outer: Any, part: Any, size: int) -> int | None:
     """How many numbers a storage holds; None where they are not quantized.
 

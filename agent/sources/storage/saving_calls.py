@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 from ..numbers.nonfinite.finite_hooks import Watched
@@ -55,6 +56,10 @@ class SavingCalls:
             while self._stack.pop() is not watched:
                 pass  # a call inside it that ended by an exception
             self._note()
+
+    def all_named(self, storages: Sequence[Storage]) -> tuple[Storage, ...]:
+        """The same of many, of which few are activations."""
+        return tuple([one if one.number is None else self.named(one) for one in storages])
 
     def named(self, storage: Storage) -> Storage:
         """An activation with the module in whose call it was saved."""

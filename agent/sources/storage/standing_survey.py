@@ -23,15 +23,20 @@ class StandingSurvey:
         """Whether the first is there, whatever came of it."""
         return self._begun is None or self._begun.done()
 
-    def take(self) -> Survey | None:
-        """The survey; None while there is none that is good."""
+    def good(self) -> Survey | None:
+        """The survey; None while there is none that is good. One that is made meanwhile delays."""
         begun = self._begun
-        if begun is None or not begun.done():
+        if begun is None or not begun.done() or begun.exception() is not None:
             return None
-        if begun.exception() is None and (survey := begun.result()).is_good():
-            return survey
-        self._begun = self._surveyor.survey()
-        return None
+        survey = begun.result()
+        return survey if survey.is_good() else None
+
+    def take(self) -> Survey | None:
+        """The same; has a new one made in place of one that is not."""
+        survey, begun = self.good(), self._begun
+        if survey is None and begun is not None and begun.done():
+            self._begun = self._surveyor.survey()
+        return survey
 
     def close(self) -> None:
         """Make none any more, and forget the last."""

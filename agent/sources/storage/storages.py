@@ -9,25 +9,30 @@ code of a subclass runs, nothing stays referenced.
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from itertools import compress, repeat, starmap
+from operator import add, not_
 from types import GeneratorType, ModuleType
 from typing import Any, NamedTuple
 
+from ....safety.collector import without_collections
 from ....tables import CATEGORIES
 from ..calls.names.class_names import class_name
 from ..calls.names.module_names import outermost, walk
 from ..model.tensor_facts import name_of
+from ..shared.gradients import gradients_of
 from ..shared.recording import Recording
 from ..torch_types import Module, Optimizer, Tensor
+from .bounded.loose_tensors import LooseTensors, Place, leave_out, shape_of
+from .bounded.sights import LONGEST_S, Birth, Head, Limits, Sight
 from .held_by_frames import held_by_frames, held_by_generators
 from .living import MRO, Survey, living
 from .quantized import numbers_in, numbers_in_words
 from .saved_tensors import Reach, Saved, saved_tensors, tensors_in
 from .tensor_parts import parts_of
 
-Sight = Callable[["Storage", Any], "Storage"]
-"""Takes note of a storage that is alive, and returns it with what is known of its birth."""
 _FIRST_WINS = (
     "parameters",
     "gradients",
@@ -38,8 +43,9 @@ _FIRST_WINS = (
     "temporary",
     "other",
 )
-_LONGEST_S = 0.5
 _RANKS = {category: rank for rank, category in enumerate(_FIRST_WINS)}
+_PATIENCE_S = 0.1
+"""How long others that let go of gradients are waited for, where several threads train."""
 assert set(_FIRST_WINS) == set(CATEGORIES)
 
 
@@ -60,12 +66,12 @@ class Storage(NamedTuple):
         number: Of an activation: when the node that saved it was made, in the count of its thread.
         tensor_id: The `id` of a tensor over it, of that one where Python has it; None where Python
             has none.
-        identity: What tells it from all others that are alive; None where births are not noted.
-        born: The step in which it came; None where that was not seen.
-        frame: The line of the program that made it; None where that was not seen.
         numbers: How many numbers of eight bits or fewer it holds; None where it holds others.
         is_adapter: Whether it belongs to parameters that are trained in a model of which most are
             not.
+        identity: What tells it from all others that are alive; None where births are not noted.
+        born: The step in which it came; None where that was not seen.
+        frame: The line of the program that made it; None where that was not seen.
     """
 
     address: int
@@ -80,11 +86,15 @@ class Storage(NamedTuple):
     tensors: int
     number: int | None
     tensor_id: int | None
+    numbers: int | None = None
+    is_adapter: bool = False
     identity: int | None = None
     born: int | None = None
     frame: str | None = None
-    numbers: int | None = None
-    is_adapter: bool = False
+
+
+_of_fields: Any = functools.partial(tuple.__new__, Storage)
+_NOT_KNOWN: Birth = (None, None, None)
 
 
 def storages_now(
@@ -92,7 +102,7 @@ def storages_now(
     results: Iterable[object] = (),
     survey: Survey | None = None,
     sight: Sight | None = None,
-    reach: Reach | None = None,
+    limits: Limits | None = None,
 ) -> list[Storage]:
     """Every storage that is alive now.
 
@@ -100,11 +110,14 @@ def storages_now(
         results: Tensors whose graphs are to be walked beside those of all that Python holds.
         survey: What `survey_now` has found; without it all is looked for now, which takes longer.
         sight: Takes note of each storage, and says what is known of its birth.
-        reach: How far to go through graphs of autograd; for half a second without one.
+        limits: How long it may take, and what it has left out. Without any it tells of all tensors
+            and goes through graphs of autograd for half a second.
     """
     torch: Any = sys.modules["torch"]
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-        return _Look(torch, recording, reach or Reach(_LONGEST_S)).storages(results, survey, sight)
+    if limits is not None:
+        limits.begin()
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), without_collections():
+        return _Look(torch, recording, limits).storages(results, survey, sight)
 
 
 def survey_now() -> Survey:
@@ -136,15 +149,27 @@ class _Claim:
         self.numbers: int | None = None
         self.is_adapter = False
 
+    def join(self, tensor: Tensor, count: int, size: int) -> None:
+        """Take in that tensors without a purpose are over it, too."""
+        self.tensors += count
+        self.bytes = max(self.bytes, size)
+        if self.tensor_id is None:
+            self.tensor_id = id(tensor)
+        if self.numbers is None:
+            self.numbers = numbers_in(tensor, tensor, size)
+
 
 class _Look:
     """One look at the whole process."""
 
-    def __init__(self, torch: ModuleType, recording: Recording | None, reach: Reach) -> None:
+    def __init__(
+        self, torch: ModuleType, recording: Recording | None, limits: Limits | None
+    ) -> None:
         self._torch = torch
-        self._reach = reach
+        self._limits = limits
+        self._loose = LooseTensors()
         self._recording = recording
-        self._claims: dict[tuple[str, int], _Claim] = {}
+        self._claims: dict[Place, _Claim] = {}
         self._met: set[int] = set()  # tensors, by identity
         self._parameters: list[Any] = []
         self._names: dict[int, tuple[str, str]] = {}  # of parameters, by identity
@@ -163,22 +188,53 @@ class _Look:
             optimizers += recording.objects.optimizers.alive()
         attributes = self._modules(roots, modules)
         self._optimizers(optimizers)
-        self._gradients({id(t): t for t in (*self._parameters, *tensors)}.values())
+        requiring = compress(tensors, map(torch.Tensor.requires_grad.__get__, tensors))
+        ending = {id(t): t for t in (*self._parameters, *requiring)}.values()
+        self._gradients(ending)
         self._mark_adapters()
         self._all("inputs", recording.objects.inputs.alive() if recording is not None else ())
         self._datasets([dataset for own in datasets for dataset in own])
-        nodes = [node for t in (*tensors, *results) if (node := t.grad_fn) is not None]
-        for saved in saved_tensors(nodes, self._reach):
+        nodes = [node for t in (*ending, *results) if (node := t.grad_fn) is not None]
+        reach = Reach(LONGEST_S) if self._limits is None else self._limits.reach
+        for saved in saved_tensors(nodes, reach):
             self._save(saved)
         self._all("temporary", held_by_frames(torch.Tensor))
         self._all("temporary", held_by_generators(generators, torch.Tensor))
         for module, name, tensor in attributes:
             self._claim("other", tensor, module, name)
-        self._all("other", [t for t in tensors if id(t) not in self._met])
-        claims = self._claims.items()
-        if sight is None:
-            return [_storage(key, claim) for key, claim in claims]
-        return [sight(_storage(key, claim), claim.tensor) for key, claim in claims]
+        loose = compress(tensors, map(not_, map(self._met.__contains__, map(id, tensors))))
+        return self._told(list(loose), sight)
+
+    def _told(self, loose: list[Tensor], sight: Sight | None) -> list[Storage]:
+        """What is known of all storages, also of those over which are only loose tensors."""
+        limits = self._limits
+        left_out: Collection[int] = frozenset()
+        rest: Sequence[Tensor] = ()
+        claim = functools.partial(self._claim, "other")
+        if limits is None:
+            self._loose.list_all(loose, claim)
+        else:
+            left_out = left_out if sight is None else sight.left_out
+            rest = self._loose.list_newest(loose, claim, limits, left_out)
+        self._join(left_out)
+        heads = [*starmap(_head, self._claims.items()), *self._loose.heads()]
+        own = [claim.tensor.untyped_storage() for claim in self._claims.values()]
+        own += self._loose.own.values()
+        births: Iterable[Birth] = repeat(_NOT_KNOWN)
+        if sight is not None:
+            births = sight.see(heads, own)
+            if rest:
+                leave_out(rest, sight, own)
+        return list(map(_of_fields, map(add, heads, births)))
+
+    def _join(self, left_out: Collection[int]) -> None:
+        """Have each storage in one place, and those that are left out in none."""
+        for place in self._claims.keys() & self._loose.over.keys():
+            self._claims[place].join(*self._loose.take(place))
+        if left_out:
+            for place, claim in list(self._claims.items()):
+                if claim.tensor.untyped_storage()._cdata in left_out:
+                    del self._claims[place]
 
     def _modules(self, called: list[Any], modules: list[Module]) -> list[tuple[str, str, Any]]:
         """Claim parameters and buffers; returns the tensors in plain attributes of modules.
@@ -240,8 +296,17 @@ class _Look:
 
     def _gradients(self, tensors: Iterable[Tensor]) -> None:
         """Claim the gradients of all leaves; another tensor warns when it is asked for one."""
-        for tensor in tensors:
-            if tensor.requires_grad and tensor.is_leaf and (gradient := tensor.grad) is not None:
+        leaves = [tensor for tensor in tensors if tensor.requires_grad and tensor.is_leaf]
+        found = gradients_of(
+            leaves,
+            self._recording,
+            patience_s=_PATIENCE_S,
+            is_still=self._limits is not None and self._limits.is_still,
+        )
+        if self._limits is not None:
+            self._limits.knows_gradients = found is not None
+        for tensor, gradient in zip(leaves, found or (), strict=False):
+            if gradient is not None:
                 module, name = self._names.get(id(tensor), (None, None))
                 self._claim("gradients", gradient, module, name)
 
@@ -310,30 +375,22 @@ def adapters_among(parameters: list[Tensor]) -> set[int]:
     return trained if trained and own < sum(sizes.values()) - own else set()
 
 
-def _storage(key: tuple[str, int], claim: _Claim) -> Storage:
+def _head(place: Place, claim: _Claim) -> Head:
     """What is known of one storage, without any reference to a tensor."""
     tensor = claim.tensor
-    return Storage(
-        address=key[1],
-        device=key[0],
-        bytes=claim.bytes,
-        dtype=name_of(tensor.dtype),
-        shape=_shape(tensor),
-        category=_FIRST_WINS[claim.rank],
-        module=claim.module,
-        name=claim.name,
-        requires_grad=bool(tensor.requires_grad),
-        tensors=claim.tensors,
-        number=claim.number,
-        tensor_id=claim.tensor_id,
-        numbers=claim.numbers,
-        is_adapter=claim.is_adapter,
+    return (
+        place[1],
+        place[0],
+        claim.bytes,
+        name_of(tensor.dtype),
+        shape_of(tensor),
+        _FIRST_WINS[claim.rank],
+        claim.module,
+        claim.name,
+        bool(tensor.requires_grad),
+        claim.tensors,
+        claim.number,
+        claim.tensor_id,
+        claim.numbers,
+        claim.is_adapter,
     )
-
-
-def _shape(tensor: Tensor) -> tuple[int, ...]:
-    """A tensor's sizes; none of one that has no common ones, such as a nested one."""
-    try:
-        return tuple([int(size) for size in tensor.shape])
-    except (AttributeError, RuntimeError):
-        return ()

@@ -8,6 +8,7 @@ has no part.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 from ..torch_types import Tensor
 from .living import MRO
 
-_REFUSALS = (RuntimeError, TypeError, ValueError, AttributeError)
+REFUSALS = (RuntimeError, TypeError, ValueError, AttributeError)
 _DEEPEST = 3
 
 
@@ -37,7 +38,7 @@ def parts_of(tensor: Tensor, depth: int = 0) -> Iterator[Part]:
     try:
         pieces = _pieces(tensor, torch)
         part = None if pieces else _part(tensor)
-    except _REFUSALS:  # such as that of a wrapper, whose own storage is nowhere
+    except REFUSALS:  # such as that of a wrapper, whose own storage is nowhere
         pass
     if part is not None:
         yield part
@@ -52,7 +53,13 @@ def _part(tensor: Tensor) -> Part | None:
     if storage.device.type == "meta":
         return None
     size, address = storage.nbytes(), storage.data_ptr()
-    return Part(address, str(storage.device), size, tensor) if size and address else None
+    return Part(address, device_name(storage.device), size, tensor) if size and address else None
+
+
+@functools.lru_cache(maxsize=64)
+def device_name(device: object) -> str:
+    """A device as torch writes it."""
+    return str(device)
 
 
 def _pieces(tensor: Tensor, torch: ModuleType) -> tuple[Any, ...]:
@@ -91,5 +98,5 @@ def _transformed(tensor: Tensor, torch: ModuleType) -> list[Any]:
         if functions is None or not functions.is_functorch_wrapped_tensor(tensor):
             return []
         return [functions.get_unwrapped(tensor)]
-    except _REFUSALS:  # a wrapper whose function has ended
+    except REFUSALS:  # a wrapper whose function has ended
         return []

@@ -32,7 +32,7 @@ class Standing:
     """How a table stands at one moment.
 
     Attributes:
-        lost: Rows that were overwritten or could not be written.
+        lost: Rows that were overwritten, or could not be written, or not whole.
         oldest_s: The age of the oldest row.
     """
 

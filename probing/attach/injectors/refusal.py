@@ -19,5 +19,9 @@ class SwitchedOff(CannotInject):
     """The process was told to let nobody in; this goes for the other ways, too."""
 
 
+class StillAway(CannotInject):
+    """A borrowed thread is not through with what it was sent for, and comes back by itself then."""
+
+
 class WentOn(CannotInject):
     """A thread was no longer where it had been seen, so that it was let go at once."""

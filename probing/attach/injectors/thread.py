@@ -18,7 +18,7 @@ from .borrowing.remote_call import Errand, machine_of, send
 from .borrowing.spare import room_for_code
 from .borrowing.stubs import ThreadData
 from .borrowing.victims import choose, waiting_threads
-from .refusal import CannotInject, WentOn
+from .refusal import CannotInject, StillAway, WentOn
 
 _STACK_BYTES = 32 * PAGE
 _TRIED_VICTIMS = 3
@@ -38,6 +38,7 @@ def inject(interpreter: Interpreter, code: str, *, timeout_s: float = 2.0) -> fl
 
     Raises:
         CannotInject: It is not possible now; nothing has changed in the process.
+        StillAway: It may come late.
     """
     errand = _errand(interpreter, code)
     end = time.monotonic() + _LOOK_S
@@ -50,6 +51,8 @@ def inject(interpreter: Interpreter, code: str, *, timeout_s: float = 2.0) -> fl
                 done = send(interpreter, thread_id, errand, timeout_s=timeout_s)
             except WentOn:
                 continue
+            except StillAway:  # what it was sent for is yet to come
+                raise
             except CannotInject as error:
                 reasons[thread_id] = error.reason
                 continue

@@ -7,11 +7,12 @@ sentence of the footer is made here, from the outcomes alone.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from ...client.connecting import connect
-from ...errors import NoSuchProcess, NotAnswering, ProbingError, ProcessEnded
+from ...errors import NoSuchProcess, NotAnswering, ProbingError, ProcessEnded, Unreachable
 from ...errors.querying import told_of
 from ...messages.frozen import dataclass
 from ...units import figure
@@ -28,6 +29,11 @@ State = Literal["answered", "failed", "late", "dead", "missing"]
 AT_ONCE = 256
 """How many members are asked at a time, unless it is said: what one process does with ease."""
 _DEAD = (ProcessEnded.code, NoSuchProcess.code)
+_PASSING = (Unreachable.exit_code, NotAnswering.exit_code)
+_LOOKS_PER_S = 100.0
+"""How often a node server is asked at most by one command that looks again and again: half of what
+any server lets one sender do unless it is set otherwise."""
+_LONGEST_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +186,22 @@ def state_of(error: ProbingError) -> State:
     if error.code in _DEAD:
         return "dead"
     return "late" if error.exit_code == NotAnswering.exit_code else "failed"
+
+
+def is_passing(error: ProbingError) -> bool:
+    """Whether one that failed so may answer the same question a moment later."""
+    return error.exit_code in _PASSING and error.code not in _DEAD
+
+
+def look_pause_s(members: Sequence[Member], shortest_s: float) -> float:
+    """How long each waits between two looks, that no node server is asked too often by all.
+
+    Args:
+        shortest_s: The pause of those that are asked by no server together with many others.
+    """
+    servers = Counter(member.via for member in members if member.via is not None)
+    most = max(servers.values(), default=0)
+    return max(shortest_s, min(most / _LOOKS_PER_S, _LONGEST_PAUSE_S))
 
 
 def _missing(member: Member) -> Outcome[T]:

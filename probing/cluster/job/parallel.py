@@ -7,10 +7,11 @@ nothing more is begun.
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from ...messages.frozen import dataclass
 from ...safety.side_threads import is_ending, start_aside
@@ -82,6 +83,24 @@ def run_at_once(
     for number in range(min(at_once, len(tasks))):
         start_aside(work.do_some, name=f"ask {number}")
     return work.wait(deadline)
+
+
+def begin_aside(task: Callable[[], T], *, name: str) -> Callable[[], T]:
+    """Begin one task beside the caller, which does not wait for it if it leaves by Ctrl-C.
+
+    Returns:
+        What waits for its end, and gives or raises what it did.
+    """
+    ends: queue.SimpleQueue[Done[T]] = queue.SimpleQueue()
+    start_aside(lambda: ends.put(done_of(task)), name=name)
+
+    def result() -> T:
+        done = ends.get()
+        if done.error is not None:
+            raise done.error
+        return cast("T", done.value)  # which may be None
+
+    return result
 
 
 def done_of(task: Callable[[], T]) -> Done[T]:

@@ -4,25 +4,25 @@ Rules of this file: in three rounds. First every rank prepares the action, which
 all refusals come, and says where it is. Then all are told one place that lies ahead of the
 foremost, far enough for that to reach them; where a rank is beyond it, all are told one further on.
 Where that is too late as well, or a rank cannot be reached, it is given up on all. Last it is read
-from each what came of it, and where one has failed after all, it is taken back on the others. No
-rank ever waits for another one on our account.
+from each what came of it, and where one has refused after all, it is taken back on the others. An
+answer that is lost then says nothing of the rank: it is asked again, and nothing is taken back for
+it. No rank ever waits for another one on our account.
 """
 
 from __future__ import annotations
 
-import math
 import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from ...errors import ActRefused, ActTimedOut, ProbingError, RemoteError
+from ...errors import ActRefused, ActTimedOut, ProbingError
 from ...messages import rank_paths
 from ...messages.about.act import MARKS, Commit, Prepared, Undo
 from ...messages.frozen import dataclass
 from .membership import Member
-from .outcomes import AT_ONCE, Outcome, ask_all
-from .rank_sets import rank_set
+from .outcomes import AT_ONCE, Outcome, ask_all, is_passing, look_pause_s
+from .places import STEP_S, agree_on_place, first_failure, meeting_place, ranks_of, saying
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -30,16 +30,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MARGIN_S = 0.5
-_MARGIN_PER_RANK_S = 0.01
-_STEP_S = 0.5
-"""What a step is taken to last where none has ended yet."""
-_TRIES = 3
-"""How often a place is named in all: by a slow last step, the first may come too soon."""
-_FURTHER = 4
 _POLL_S = 0.05
 _LONGEST_S = 86_400.0
 _DONE = ("done", "in force")
+
+_End = Literal["taken back", "stays", "never applied"]
+"""What has become of an action on a rank where it was to be taken back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,30 +90,24 @@ class _Acting:
             lambda process, _: process.prepare_act(asked, ranks=count, timeout_s=limit_s),
         )
         places = {o.member: o.value for o in prepared if o.value is not None}
-        failure = _first_failure(prepared) or no_place(places, limit_s)
-        if failure is None:
+        failure = first_failure(prepared) or no_place(places, limit_s)
+        is_told = failure is None
+        if is_told:
             spent_s = time.monotonic() - began
             position, more = meeting_place(list(places.values()), spent_s)
             failure = self._agree(places, position, more)
         if failure is not None:
             self._commit(places, None, 0)
-        return self._read(prepared, places, failure)
+        return self._read(prepared, places, failure, is_told=is_told)
 
     def _agree(
         self, places: dict[Member, Prepared], position: int, more: int
     ) -> ProbingError | None:
         """Tell all the place, and one further on where a rank has come by it; why it is none."""
-        failures = []
-        for _ in range(_TRIES):
-            agreed = self._commit(places, position, more)
-            failure = _first_failure(agreed)
-            if failure is None:
-                return None
-            failures.append(failure)
-            if not all(o.error is None or isinstance(o.error, ActRefused) for o in agreed):
-                break
-            more *= _FURTHER
-        return failures[0]
+        _, failure = agree_on_place(
+            lambda more: self._commit(places, position, more), more, ActRefused
+        )
+        return failure
 
     def _commit(
         self, places: dict[Member, Prepared], position: int | None, more: int
@@ -136,21 +126,35 @@ class _Acting:
         prepared: tuple[Outcome[Prepared], ...],
         places: dict[Member, Prepared],
         failure: ProbingError | None,
+        *,
+        is_told: bool,
     ) -> Together:
-        """What came of it on each rank; taken back where it is not so on all."""
+        """What came of it on each rank; taken back where one has refused it.
+
+        Args:
+            is_told: Whether any rank may have heard of a place: without one it is applied nowhere.
+        """
+        patience_s = self._timeout_s if failure is None else 0.0
         read = self._ask(
             tuple(places),
-            lambda process, member: _wait_settled(process, places[member].number),
+            lambda process, member: self._settled(process, places[member], patience_s),
             deadline_s=_LONGEST_S,
         )
         found = {outcome.member: outcome for outcome in read}
-        acts = [outcome.value for outcome in read if outcome.value is not None]
-        applied = {o.member: o.value for o in read if o.value is not None and _is_done(o.value)}
+        acts = {o.member: o.value for o in read if o.value is not None}
+        applied = {member: act for member, act in acts.items() if _is_done(act)}
+        unread = {
+            o.member: places[o.member]
+            for o in read
+            if is_told and o.value is None and o.state != "dead"
+        }
         if failure is None:
-            bad = next((act for act in acts if not _is_done(act)), None)
-            failure = _first_failure(read) or (self._refusal_of(bad) if bad else None)
+            bad = next((act for act in acts.values() if not _is_done(act)), None)
+            failure = self._refusal_of(bad) if bad else None
         if failure is not None:
-            failure = self._taken_back(applied, failure) if applied else self._nowhere(failure)
+            failure = self._taken_back(applied, unread, failure)
+        elif (lost := first_failure(read)) is not None:
+            failure = self._not_known(applied, lost)
         outcomes = tuple(found.get(o.member, _without_value(o)) for o in prepared)
         return Together(outcomes=outcomes, failure=failure)
 
@@ -160,27 +164,65 @@ class _Acting:
         way_out = f"Nothing was changed. {_by_itself(self._members)}"
         is_late = act.state == "timed out"
         error = ActTimedOut(self._timeout_s) if is_late else ActRefused(why)
-        return _saying(error, f"{why}.", help=way_out)
+        return saying(error, f"{why}.", help=way_out)
 
-    def _nowhere(self, failure: ProbingError) -> ProbingError:
-        """The same reason, with the ranks on which nothing was changed for it."""
-        where = f"it was applied on none of {_names(self._members)}"
-        return _saying(failure, f"{failure.message.rstrip('.')}; {where}.")
+    def _not_known(self, applied: dict[Member, Act], lost: ProbingError) -> ProbingError:
+        """That nobody can say what came of it on some, and that it stays on the others."""
+        elsewhere = f"; on {ranks_of(list(applied))} it was" if applied else ""
+        said = f"{lost.message.rstrip('.')}; it is not known whether it was applied there"
+        return saying(lost, f"{said}{elsewhere}.", help=self._where_to_look())
 
-    def _taken_back(self, applied: dict[Member, Act], failure: ProbingError) -> ProbingError:
+    def _taken_back(
+        self, applied: dict[Member, Act], unread: dict[Member, Prepared], failure: ProbingError
+    ) -> ProbingError:
         """Take it back where it was applied; says what has been and what could not be."""
-        undone = self._ask(
-            tuple(m for m, act in applied.items() if act.undo),
-            lambda process, m: process.act(Undo(number=applied[m].number, alone=True)),
-        )
-        back = [o.member for o in undone if o.value is not None]
-        left = [m for m in applied if m not in back]
-        parts = [
-            f"it was applied on {_names(list(applied))}, and taken back there on {_names(back)}"
-        ]
+        ends = self._take_back(applied, unread)
+        was = [m for m in ends if m in applied or ends[m] in ("taken back", "stays")]
+        back = [m for m, end in ends.items() if end == "taken back"]
+        left = [m for m in was if m not in back]
+        unknown = [m for m in unread if ends[m] is None]
+        others = [member for member in self._members if member not in unknown]
+        parts = []
+        if back:
+            parts = [f"it was applied on {ranks_of(was)}, and taken back there on {ranks_of(back)}"]
+        elif not was and others:
+            parts = [f"it was applied on none of {ranks_of(others)}"]
         if left:
-            parts = [*parts[: bool(back)], f"it stays applied on {_names(left)}, and on no other"]
-        return _saying(failure, f"{failure.message.rstrip('.')}; {', '.join(parts)}.")
+            rest = "" if unknown else ", and on no other"
+            parts.append(f"it stays applied on {ranks_of(left)}{rest}")
+        if unknown:
+            parts.append(f"of {ranks_of(unknown)} it is not known whether it was applied there")
+        said = f"{failure.message.rstrip('.')}; {', '.join(parts)}."
+        return saying(failure, said, help=self._where_to_look() if left or unknown else None)
+
+    def _take_back(
+        self, applied: dict[Member, Act], unread: dict[Member, Prepared]
+    ) -> dict[Member, _End | None]:
+        """What has become of it there; None where that cannot be told."""
+
+        def take_back(process: Process, member: Member) -> _End:
+            act = applied.get(member)
+            if act is None:
+                act = self._settled(process, unread[member], self._timeout_s / 2)
+            if not _is_done(act):
+                return "never applied"
+            if not act.undo:
+                return "stays"
+            process.act(Undo(number=act.number, alone=True))
+            return "taken back"
+
+        members = [m for m in self._members if m in applied or m in unread]
+        return {o.member: o.value for o in self._ask(members, take_back)}
+
+    def _settled(self, process: Process, place: Prepared, patience_s: float) -> Act:
+        """The action at a rank, once it has been applied or given up."""
+        pause = look_pause_s(self._members, _POLL_S)
+        return _wait_settled(process, place.number, patience_s=patience_s, pause_s=pause)
+
+    def _where_to_look(self) -> str:
+        """What shows where it is applied."""
+        whole = shlex.quote(rank_paths.of_ranks(self._members[0].job))
+        return f"`probing -t {whole} act list` shows where it is applied."
 
     def _ask(
         self,
@@ -200,60 +242,32 @@ class _Acting:
         )
 
 
-def meeting_place(places: Sequence[Prepared], spent_s: float = 0.0) -> tuple[int, int]:
-    """A position that no rank has reached, and how many steps later the place is.
-
-    That is as many as pass while the word goes round.
+def _wait_settled(process: Process, number: int, *, patience_s: float, pause_s: float) -> Act:
+    """The action, once it has been applied or given up.
 
     Args:
-        spent_s: How long it took to hear from all ranks: on a busy machine, or over a slow network,
-            telling them takes as long.
+        patience_s: For how long answers may be lost: while a checkpoint is written or a model
+            compiled, the rank may hold the GIL.
+        pause_s: How long to wait between two looks.
     """
-    position = max(place.position for place in places) + 1
-    steps = [place.step_s for place in places if place.step_s is not None]
-    margin_s = _MARGIN_S + _MARGIN_PER_RANK_S * len(places) + 2 * spent_s
-    return position, math.ceil(margin_s / min(steps, default=_STEP_S))
-
-
-def _wait_settled(process: Process, number: int) -> Act:
-    """The action, once it has been applied or given up."""
+    answered = time.monotonic()
     while True:
-        act = next((act for act in process.acts().acts if act.number == number), None)
-        if act is not None and act.state is not None:
-            return act
-        time.sleep(_POLL_S)
+        try:
+            acts = process.acts().acts
+        except ProbingError as error:
+            if not is_passing(error) or time.monotonic() - answered >= patience_s:
+                raise
+        else:
+            answered = time.monotonic()
+            act = next((act for act in acts if act.number == number), None)
+            if act is not None and act.state is not None:
+                return act
+        time.sleep(pause_s)
 
 
 def _is_done(act: Act) -> bool:
     """Whether it has been applied."""
     return act.state in _DONE
-
-
-def _first_failure(outcomes: Sequence[Outcome[T]]) -> ProbingError | None:
-    """The first reason why not all have done it, and which others have not either."""
-    failed = [o for o in outcomes if o.error is not None or o.state == "missing"]
-    if not failed:
-        return None
-    first, others = failed[0], [o.member for o in failed[1:]]
-    name, error = first.member.name, first.error
-    said = "was not seen" if error is None else error.message.rstrip(".")
-    apart = " " if error is None else ": "
-    named = said if said.startswith(f"{name} ") else f"{name}{apart}{said}"
-    if others:
-        named = f"{named}; nor could {_names(others)}"
-    return ActRefused(named) if error is None else _saying(error, f"{named}.")
-
-
-def _saying(error: ProbingError, message: str, *, help: str | None = None) -> ProbingError:
-    """An error of the same kind, of more than one rank."""
-    return RemoteError(
-        code=error.code,
-        status=error.status,
-        exit_code=error.exit_code,
-        message=message,
-        help=help or error.help,
-        detail=error.detail,
-    )
 
 
 def no_place(places: dict[Member, Prepared], limit_s: float) -> ProbingError | None:
@@ -263,13 +277,13 @@ def no_place(places: dict[Member, Prepared], limit_s: float) -> ProbingError | N
     if counting and (begun or whole):
         return ActRefused(
             "no step is known to be the same on all: some have begun collectives of the job's"
-            f" process group ({_names([*begun, *whole])}), some not ({_names(counting)})",
+            f" process group ({ranks_of([*begun, *whole])}), some not ({ranks_of(counting)})",
             help=f"Nothing was changed. Ask again once all of them train. {_by_itself(places)}",
         )
     if begun and whole:
         return ActRefused(
             "no step is known to be the same on all: gloo counts collectives otherwise on each"
-            f" rank, and on {_names(begun)} not all of them have been recorded",
+            f" rank, and on {ranks_of(begun)} not all of them have been recorded",
             help=f"Nothing was changed. {_by_itself(places)}",
         )
     if begun or whole or not places:
@@ -283,7 +297,7 @@ def _too_far_apart(places: dict[Member, Prepared], limit_s: float) -> ProbingErr
     last = min(places, key=lambda member: places[member].position)
     first = max(places, key=lambda member: places[member].position)
     behind = position + more - places[last].position
-    if behind * (places[last].step_s or _STEP_S) <= limit_s:
+    if behind * (places[last].step_s or STEP_S) <= limit_s:
         return None
     return ActRefused(
         "no collectives of the whole job tell which step is the same on all ranks, and by the count"
@@ -302,9 +316,3 @@ def _without_value(outcome: Outcome[Prepared]) -> Outcome[Act]:
         seconds=outcome.seconds,
         state=outcome.state,
     )
-
-
-def _names(members: Sequence[Member]) -> str:
-    """Ranks as a set."""
-    ranks = [m.rank for m in members if m.rank is not None]
-    return f"rank{'s' if len(ranks) > 1 else ''} {rank_set(ranks)}"

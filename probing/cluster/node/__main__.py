@@ -8,31 +8,28 @@ process behind at once, says nothing, and ends when those it serves have been go
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
-import functools
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import ProbingError, Unreachable, UsageError
-from ...history.stores.address import check_place
 from ...rundir.folders import RunDirectory, from_env
 from ...rundir.node_card import log_path, read_node, token_path
-from ...safety.off_switch import without_agent
-from ...safety.parent_death import end_with_parent
 from ...server.command import complain, end_by_signals, listening_at, node_tokens
-from ...settings import Settings, find
+from ...settings import Settings
+from .beside import LAST_S, Beside
 
 _CONNECTIONS = 1024
 _REQUESTS = 256
-"""Many clients ask one node server about many ranks."""
-_LAST_S = 20.0
+_REQUESTS_PER_S = 2_000.0
+"""Many clients, of which several may have one address, ask one node server about many ranks."""
 _SPARE_S, _TRY_S = 5.0, 0.5
-_WATCH, _JOB_DIR = find("watch").env, find("job_dir").env
 
 
 def main(argv: Sequence[str]) -> int:
@@ -95,18 +92,23 @@ def _serve(options: argparse.Namespace) -> None:
 
     settings = _settings(options)
     directory = from_env()
-    if _place(directory, _LAST_S + _SPARE_S) is None:
+    if _place(directory, LAST_S + _SPARE_S) is None:
         if options.until_idle:  # another agent was quicker
             return
         raise _runs_already(directory)
-    server = NodeServer(settings, directory, node_tokens(settings, directory))
+    beside = Beside(settings, _say)
+    server = NodeServer(settings, directory, node_tokens(settings, directory), _say)
     if settings.otel:
-        server.send(wanted_in(os.environ), _say)
+        server.send(wanted_in(os.environ))
     end_by_signals(server.stop)
     idle_s = settings.node_idle_s if options.until_idle else None
-    beside = _start_beside(settings)
+
+    def told(address: str) -> None:
+        _tell(address, directory)
+        beside.start()
+
     try:
-        server.run(told=lambda address: _tell(address, directory), idle_s=idle_s)
+        server.run(told=told, idle_s=idle_s)
     except OSError as error:
         if not options.until_idle:
             raise OSError(
@@ -115,9 +117,9 @@ def _serve(options: argparse.Namespace) -> None:
         # Another run directory's node server, or anything else, has the usual port.
         host = settings.listen.rpartition(":")[0]
         server.settings = dataclasses.replace(settings, listen=f"{host}:0")
-        server.run(told=lambda address: _tell(address, directory), idle_s=idle_s)
+        server.run(told=told, idle_s=idle_s)
     finally:
-        _end(beside)
+        beside.end()
 
 
 def _place(directory: RunDirectory, patience_s: float) -> int | None:
@@ -133,64 +135,6 @@ def _place(directory: RunDirectory, patience_s: float) -> int | None:
             break
         time.sleep(_TRY_S)
     return place
-
-
-def _start_beside(settings: Settings) -> list[subprocess.Popen[bytes]]:
-    """Start processes that watch and keep all of this machine, where that is asked for.
-
-    Raises:
-        UsageError: A setting is not what it should be.
-    """
-    commands = []
-    if settings.watch:
-        if not settings.watch.startswith(("http://", "https://")):
-            text = "PROBING_WATCH is not an address that begins with http:// or https://."
-            raise UsageError(text)
-        # Its address may be a secret, and other users can read a command line.
-        commands.append(["doctor", "--watch", "--webhook-env", _WATCH])
-    if settings.history:
-        check_place(settings.history)
-        commands.append(_keeping(settings))
-    end_with_us = functools.partial(end_with_parent, os.getpid(), signal.SIGTERM)
-    return [
-        subprocess.Popen(
-            [sys.executable, "-m", "probing", "-t", "all", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for us alone, and they make a last round
-            env=_beside(os.environ) | {_WATCH: settings.watch},
-            preexec_fn=end_with_us,  # noqa: PLW1509 - this process has one thread yet
-        )
-        for words in commands
-    ]
-
-
-def _end(beside: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Have them look and keep what there is for the last time, in less than a pod may take."""
-    for process in beside:
-        process.terminate()
-    end = time.monotonic() + _LAST_S
-    for process in beside:
-        try:
-            process.wait(max(0.0, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _beside(environment: Mapping[str, str]) -> dict[str, str]:
-    """What they see: nothing that names other machines, which have node servers of their own."""
-    return {k: v for k, v in without_agent(environment).items() if k != _JOB_DIR}
-
-
-def _keeping(settings: Settings) -> list[str]:
-    """The command that keeps what is recorded on this machine."""
-    words = ["export", "--compact", "--every", f"{settings.history_every_s:g}"]
-    if settings.history_keep_days:
-        words += ["--keep-days", f"{settings.history_keep_days}"]
-    if settings.history_keep_mib:
-        words += ["--keep-bytes", f"{settings.history_keep_mib}MiB"]
-    return [*words, settings.history]
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -215,6 +159,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         allow_eval=options.allow_eval or found.allow_eval,
         max_connections=max(found.max_connections, _CONNECTIONS),
         max_requests=max(found.max_requests, _REQUESTS),
+        max_requests_per_s=max(found.max_requests_per_s, _REQUESTS_PER_S),
     )
 
 
@@ -229,7 +174,8 @@ def _runs_already(directory: RunDirectory) -> UsageError:
 
 
 def _say(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)  # noqa: T201
+    with contextlib.suppress(OSError):  # its log is on a disk that is full
+        print(sentence, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _tell(address: str, directory: RunDirectory) -> None:

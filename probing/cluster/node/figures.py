@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...client.recent_steps import Pace, Row, last_ended, pace_of, steps_in
+from ...client.recent_steps import Pace, Row, last_ended, last_known, pace_of, steps_in
 from ...errors import NoSuchProcess, RingError
 from ...messages.frozen import dataclass
 from ...ring.format import OPEN
@@ -56,10 +56,10 @@ FIGURES = (
         "stalled_seconds", "seconds", "stall.duration", "s",
         "For how long it has made no progress although it should.",
     ),
-    Figure("loss", "", "loss", "", "The loss of the last step."),
+    Figure("loss", "", "loss", "", "The loss of the last step of which it is known."),
     Figure(
         "gradient_norm", "", "gradient_norm", "",
-        "The norm of all gradients before clipping, of the last step.",
+        "The norm of all gradients before clipping, of the last step of which it is known.",
     ),
     Figure("learning_rate", "", "learning_rate", "", "The learning rate of the last step."),
     Figure(
@@ -130,20 +130,21 @@ class Figures:
         pace = pace_of(rows, window=_STEPS)
         if pace is None:
             return Found(member=member, values={"stalled_seconds": member.stalled_s}, phases={})
-        values = _values(member, folder, last_ended(rows), pace)
+        values = _values(member, folder, rows, pace)
         return Found(member=member, values=values, phases=pace.phases)
 
 
 def _values(
-    member: NodeMember, folder: ProcessFolder, last: Row, pace: Pace
+    member: NodeMember, folder: ProcessFolder, rows: Sequence[Row], pace: Pace
 ) -> Mapping[str, float | None]:
+    last = last_ended(rows)
     return {
         "step": last.get("step"),
         "step_seconds": pace.step_s,
         "step_age_seconds": pace.age_s,
         "stalled_seconds": member.stalled_s,
-        "loss": last.get("loss"),
-        "gradient_norm": last.get("grad_norm"),
+        "loss": last_known(rows, "loss"),
+        "gradient_norm": last_known(rows, "grad_norm"),
         "learning_rate": last.get("lr"),
         "samples_per_second": pace.samples_per_s,
         "tokens_per_second": pace.tokens_per_s,
@@ -158,7 +159,7 @@ def _cost_s(folder: ProcessFolder) -> float | None:
         with RingPeek(folder.ring("overhead")) as ring:
             ended = (row for row in ring.newest(_STEPS, ("cost_s",)) if row.state != OPEN)
             costs = [cost for row in ended if (cost := row.values.get("cost_s")) is not None]
-    except (FileNotFoundError, RingError):
+    except (OSError, RingError):
         return None
     return sum(costs) / len(costs) if costs else None
 

@@ -18,12 +18,13 @@ from ...linux import process
 from ...rundir.folders import ProcessFolder
 from ..job.providers.job_store import register_in_store
 from ..launchers import place_in
-from ..registration import Registration, register
+from ..registration import AGAIN_S, Registration, register
 
 Store = tuple[str, int, int]
 """Host, port and the attempt."""
-_DIRECTORY_S = 600.0
 _STORE_S = 10.0
+_AGAIN_S = 60.0
+"""How often a store is asked for a newer attempt: of a thousand machines, 17 a second ask it."""
 
 
 class Registrar:
@@ -38,9 +39,9 @@ class Registrar:
         self._listen = listen
         self._job_dir = job_dir
         self._path: Path | None = None
-        self._next_file = self._next_store = 0.0
-        self._stores: dict[Store, set[Path]] = {}
-        """Where it is registered, and the processes of the jobs that it is for."""
+        self._next_file = self._next_store = self._next_again = 0.0
+        self._stores: dict[Store, tuple[set[Path], int]] = {}
+        """Where it is registered: the processes of the jobs that it is for, and the attempt."""
 
     def look(self, folders: Iterable[ProcessFolder]) -> None:
         """Register where that has not been done, or is long ago.
@@ -50,11 +51,12 @@ class Registrar:
         """
         now = time.monotonic()
         if self._job_dir and now >= self._next_file:
-            self._next_file = now + _DIRECTORY_S
+            self._next_file = now + AGAIN_S
             self._register_in_directory()
         if now >= self._next_store:
-            self._next_store = now + _STORE_S
-            self._look_at_stores(folders)
+            self._next_store, is_due = now + _STORE_S, now >= self._next_again
+            self._next_again = now + _AGAIN_S if is_due else self._next_again
+            self._look_at_stores(folders, is_due=is_due)
 
     def close(self) -> None:
         """Take the file away; what is in a store goes with its job."""
@@ -62,24 +64,34 @@ class Registrar:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
 
-    def _look_at_stores(self, folders: Iterable[ProcessFolder]) -> None:
-        """Register with each job: where all processes are others than before, it is another one."""
+    def _look_at_stores(self, folders: Iterable[ProcessFolder], *, is_due: bool) -> None:
+        """Register with each job: where all processes are others than before, it is another one.
+
+        Args:
+            is_due: Whether it is looked in the same ones, too: another machine may have come to a
+                newer attempt.
+        """
         found: dict[Store, set[Path]] = {}
         for folder in folders:
             if (store := store_of(folder.pid)) is not None:
                 found.setdefault(store, set()).add(folder.path)
         before, self._stores = self._stores, {}
         for store, those in found.items():
-            if not before.get(store, set()).isdisjoint(those) or self._is_registered_in(store):
-                self._stores[store] = those
+            earlier, number = before.get(store, (set(), None))
+            registered = None if earlier.isdisjoint(those) else number
+            if registered is None or is_due:
+                registered = self._registered_in(store, registered)
+            if registered is not None:
+                self._stores[store] = those, registered
 
-    def _is_registered_in(self, store: Store) -> bool:
-        """Register, and tell whether that could be done."""
+    def _registered_in(self, store: Store, registered: int | None) -> int | None:
+        """Register where it is not yet; the attempt in which it then is, None for in none."""
         host, port, attempt = store
         with contextlib.suppress(ProbingError):
-            register_in_store(host, port, attempt=attempt, listen=self._listen)
-            return True
-        return False
+            return register_in_store(
+                host, port, attempt=attempt, listen=self._listen, registered=registered
+            )
+        return registered
 
     def _register_in_directory(self) -> None:
         pid = os.getpid()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import math
+import functools
 import os
 import threading
 import time
@@ -24,7 +24,7 @@ from ...linux import process
 from ...messages import common as wire
 from ...messages.openapi import openapi
 from ...messages.routes import NODE_ROUTES, RANK_ROUTES, ROUTES, ROUTES_BY_NAME
-from ...rundir.folders import RunDirectory, write_private
+from ...rundir.folders import ProcessFolder, RunDirectory, write_private
 from ...rundir.node_card import (
     NodeCard,
     forget_node,
@@ -33,6 +33,7 @@ from ...rundir.node_card import (
     token_path,
     write_node,
 )
+from ...safety.guard import try_each
 from ...server.access.tokens import Tokens
 from ...server.bodies import json_answer
 from ...server.certificate import Certificate
@@ -57,10 +58,15 @@ if TYPE_CHECKING:
 _LOOK_S = 1.0
 _PRUNE_S = 3600.0
 _END_S = 5.0
+_MOST_TOLD = 16
+"""Faults of looking that are told, each once."""
 
 
 class NodeServer:
     """Answers for every process of a run directory.
+
+    Args:
+        tell: Called with a sentence for the user, from any thread.
 
     Attributes:
         settings: Of this process.
@@ -70,8 +76,16 @@ class NodeServer:
         certificate: What it shows there, if that is encrypted.
     """
 
-    def __init__(self, settings: Settings, directory: RunDirectory, tokens: Tokens) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        directory: RunDirectory,
+        tokens: Tokens,
+        tell: Callable[[str], None],
+    ) -> None:
         self.settings = settings
+        self._tell = tell
+        self._told: set[str] = set()
         self.token, self.read_token = tokens
         self.listen: str | None = None
         self.certificate: Certificate | None = None
@@ -81,16 +95,14 @@ class NodeServer:
         self._ranks = Ranks(self._roster, Workers(lambda: self.settings))
         self._server = Server(self, self._endpoints(), self._close)
         self._is_over = threading.Event()
+        self._next_prune = 0.0
         self._unions: Unions | None = None
         self._figures = Figures(self._roster)
         self._for_prometheus: Metrics | None = None
         self._sender: Sender | None = None
 
-    def send(self, wanted: Wanted, tell: Callable[[str], None]) -> None:
+    def send(self, wanted: Wanted) -> None:
         """Have `run` send to a receiver of OpenTelemetry, too.
-
-        Args:
-            tell: Called with a sentence for the user, from any thread.
 
         Raises:
             MissingLibrary: The SDK is not installed.
@@ -101,7 +113,7 @@ class NodeServer:
             if (error.name or "").partition(".")[0] != "opentelemetry":
                 raise
             raise MissingLibrary("probing-agent[otel]") from None
-        self._sender = Sender(wanted, self._roster, self._figures, tell)
+        self._sender = Sender(wanted, self._roster, self._figures, self._tell)
 
     def run(self, *, told: Callable[[str], None], idle_s: float | None) -> None:
         """Serve until stopped, or until no process has been there for `idle_s`.
@@ -135,6 +147,7 @@ class NodeServer:
             self._server.run([listening])
         finally:
             self._is_over.set()
+            listening.close()
             if self._sender is not None:
                 self._sender.close()
             forget_node(self._directory)
@@ -183,31 +196,41 @@ class NodeServer:
     def _look_after(self, idle_s: float | None) -> None:
         """The thread that watches: for stalls, for jobs to register with, for when to leave."""
         registrar = Registrar(as_reached(self.listen or ""), self.settings.job_dir)
-        needed, pruned = time.monotonic(), -math.inf
-        try:
-            while not self._is_over.is_set():
-                alive = self._roster.alive()
-                self._watch.look(alive)
-                registrar.look(alive)
-                now = time.monotonic()
-                if now - pruned > _PRUNE_S:
-                    pruned = now
-                    self._roster.prune(self.settings)
-                if alive:
-                    needed = now
-                if idle_s is not None and now - needed > idle_s:
-                    self.stop()
-                    return
-                self._is_over.wait(_LOOK_S)
-        finally:
-            registrar.close()
+        needed = time.monotonic()
+        while not self._is_over.is_set():
+            if self._look(registrar):
+                needed = time.monotonic()
+            elif idle_s is not None and time.monotonic() - needed > idle_s:
+                self.stop()
+                break
+            self._is_over.wait(_LOOK_S)
+        try_each((registrar.close, self._watch.close))
+
+    def _look(self, registrar: Registrar) -> bool:
+        """Look once, whatever fails of it; returns whether there is anybody, as far as is known."""
+        found: list[list[ProcessFolder]] = []
+        failed = try_each((lambda: found.append(self._roster.alive()),))
+        for alive in found:
+            failed += self._watch.look(alive)
+            failed += try_each((functools.partial(registrar.look, alive), self._prune))
+        for what in failed:
+            if what not in self._told and len(self._told) < _MOST_TOLD:
+                self._told.add(what)
+                self._tell(f"what the node server looks after fails, and is tried again: {what}")
+        return any(found) or not found
+
+    def _prune(self) -> None:
+        """Remove old records, if that is due."""
+        now = time.monotonic()
+        if now >= self._next_prune:
+            self._next_prune = now + _PRUNE_S
+            self._roster.prune(self.settings)
 
     def _close(self) -> None:
         """Let go of what serving has taken."""
         self._ranks.close()
         if self._unions is not None:
             self._unions.close()
-        self._watch.close()
 
 
 def take_place(directory: RunDirectory) -> int | None:

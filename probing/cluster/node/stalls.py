@@ -7,15 +7,17 @@ asked as any other table, there and from afar, and outlives both.
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from ...errors import RingError
 from ...linux import process
 from ...messages.frozen import dataclass
 from ...ring.peek import RingPeek, newest_row
 from ...rundir.folders import ProcessFolder
+from ...safety.guard import try_each
 from ...tables import STALL_STATES
 from .stall_record import StallRecord, first_progress_ns
 
@@ -60,14 +62,18 @@ class StallWatch:
         self._clock = clock
         self._known: dict[str, _Watched] = {}
 
-    def look(self, folders: Iterable[ProcessFolder]) -> None:
-        """Look at the processes that run; those not among them are forgotten."""
-        seen = set()
-        for folder in folders:
-            seen.add(folder.path.name)
-            self._look_at(folder)
-        for name in set(self._known) - seen:
-            self._known.pop(name).record.close()
+    def look(self, folders: Sequence[ProcessFolder]) -> list[str]:
+        """Look at the processes that run; those not among them are forgotten.
+
+        Returns:
+            What failed, which keeps no other process from being looked at.
+        """
+        gone = self._known.keys() - {folder.path.name for folder in folders}
+        looks = [functools.partial(self._look_at, folder) for folder in folders]
+        return try_each((*looks, *(functools.partial(self._forget, name) for name in gone)))
+
+    def _forget(self, name: str) -> None:
+        self._known.pop(name).record.close()
 
     def stalled_s(self, key: str) -> float | None:
         """For how long a process has stalled; None where it has not."""

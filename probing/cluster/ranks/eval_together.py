@@ -1,9 +1,14 @@
 """Has all ranks of a job run the same code at one step, so that it may begin collectives.
 
-Rules of this file: in three rounds, as `probing.cluster.job.same_step`. Every rank gets the code
-and says where it is; then all are told one place ahead of the foremost, and run it there. Where one
-cannot say, or they have no place in common in time, all are told to run it by themselves, which is
-said in a note; then it may begin no collective. A rank that is told nothing does so after a while.
+Rules of this file: in four rounds, the first ones as in `probing.cluster.job.same_step`. Every rank
+gets the code and says where it is; all are told one place ahead of the foremost, or one further on
+where a rank has come by it; there the training of each stands still, until all have said that it
+does; and only then are they told to begin. Where one cannot say, or they have no place in common in
+time, all are told to run it by themselves, which is said in a note; then it may begin no
+collective. A rank that is told nothing does so after a while; one that stands still at the place
+waits no longer than the limit of the code, and goes on without having run it. While less than a
+quarter of that is left it does not say any more that it stands there, and nobody is told to begin:
+the word must come to all before one goes on.
 """
 
 from __future__ import annotations
@@ -11,14 +16,16 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from ...errors import NotAnswering
+from ...errors import EvalCancelled, NotAnswering, ProbingError
 from ...messages.about.eval import Appointment, EvalCommit, EvalJob
 from ...units import duration
-from ..job.outcomes import Outcome
-from ..job.same_step import meeting_place
+from ..job.outcomes import Outcome, is_passing, look_pause_s
+from ..job.parallel import begin_aside
+from ..job.places import agree_on_place, first_failure, meeting_place
+from ..job.same_step import no_place
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -27,11 +34,13 @@ if TYPE_CHECKING:
     from ..job.membership import Member
     from .question import Asking
 
-_PREPARING_SHARE = 1 / 6
-"""How much of the time limit a rank has for saying where it is."""
+_ROUND_SHARE = 1 / 6
+"""How much of the time limit a rank has for saying where it is, and for hearing of the place."""
 _POLL_S = 0.02
 _SHARE = 0.5
 """How much of the time limit the way to the place may take, by the last step."""
+_HELD_SHARE = 0.75
+"""By when all must have said that they stand there: the rest is for the word to begin."""
 
 Run = Callable[["Process", "Member", "Appointment | None"], "EvalResult"]
 
@@ -53,57 +62,155 @@ def run_together(
         limit_s: How long it may wait and run.
     """
     appointment = Appointment(meeting=secrets.token_hex(8), ranks=len(asking.members))
-    with ThreadPoolExecutor(1) as beside:
-        running = beside.submit(
-            asking.ask,
+    running = begin_aside(
+        lambda: asking.ask(
             lambda process, member: run(process, member, appointment),
             grace_s=grace_s,
             is_together=True,
-        )
-        why = _settle(asking, appointment.meeting, limit_s)
-        return running.result(), why
+        ),
+        name="run together",
+    )
+    why = _settle(asking, appointment.meeting, limit_s)
+    return running(), why
 
 
 def _settle(asking: Asking, meeting: str, limit_s: float) -> str | None:
-    """Tell all where they run it, or that each does by itself; says why the latter."""
-    jobs = asking.ask(
-        lambda process, _: _prepared(process, meeting, limit_s * _PREPARING_SHARE), is_together=True
-    )
-    why, places = _first_reason(jobs), [o.value.prepared for o in jobs if o.value is not None]
-    if why is None:
-        position, more = meeting_place([place for place in places if place is not None])
-        why = _too_far(places, more, limit_s)
-    if why is None:
-        told = _tell(asking, EvalCommit(meeting=meeting, position=position, more=more))
-        why = next((f"{o.member.name}: {_said(o)}" for o in told if o.state != "answered"), None)
+    """Have all begin it at one place, or each run it by itself; says why the latter."""
+    why = _Rounds(asking, meeting, limit_s).why_apart()
     if why is not None:
         _tell(asking, EvalCommit(meeting=meeting))
     return why
 
 
-def _tell(asking: Asking, commit: EvalCommit) -> tuple[Outcome[bool], ...]:
-    """Tell it to all at once."""
+class _Rounds:
+    """The rounds of one meeting."""
 
-    def tell(process: Process, _: Member) -> bool:
-        process.commit_eval(commit)
-        return True
+    def __init__(self, asking: Asking, meeting: str, limit_s: float) -> None:
+        self._asking = asking
+        self._meeting = meeting
+        self._limit_s = limit_s
+        self._pause_s = look_pause_s(asking.members, _POLL_S)
+        self._began = time.monotonic()
 
-    return asking.ask(tell, is_together=True)
+    def why_apart(self) -> str | None:
+        """Have all begin it at one place; says why they do not."""
+        places, why = self._places()
+        if why is not None:
+            return why
+        spent_s = time.monotonic() - self._began
+        position, more = meeting_place(list(places.values()), spent_s)
+        if (why := _too_far(places, more, self._limit_s)) is not None:
+            return why
+        place = EvalCommit(meeting=self._meeting, position=position, more=more, waits=True)
+        more, failure = agree_on_place(
+            lambda more: self._tell(replace(place, more=more)), more, EvalCancelled
+        )
+        if failure is not None:
+            return failure.message.rstrip(".")
+        place = replace(place, more=more)
+        why = self._why_not_held(place)
+        if why is None:
+            self._begin(replace(place, begins=True))
+        return why
 
+    def _places(self) -> tuple[dict[Member, Prepared], str | None]:
+        """Where all are, and why they have no place in common."""
+        patience_s = self._limit_s * _ROUND_SHARE
+        jobs = self._asking.ask(
+            lambda process, _: self._prepared(process, patience_s), is_together=True
+        )
+        why = _first_reason(jobs)
+        found = {o.member: o.value.prepared for o in jobs if o.value is not None}
+        places = {member: place for member, place in found.items() if place is not None}
+        if why is None and (refused := no_place(places, self._limit_s)) is not None:
+            why = refused.message.rstrip(".")
+        return places, why
 
-def _prepared(process: Process, meeting: str, patience_s: float) -> EvalJob:
-    """The eval at a rank, once that knows where it is or that it has no place in common.
+    def _prepared(self, process: Process, patience_s: float) -> EvalJob:
+        """The eval at a rank, once that knows where it is or that it has no place in common.
 
-    Raises:
-        NotAnswering: It does not come to that.
-    """
-    end = time.monotonic() + patience_s
-    while time.monotonic() < end:
-        for job in process.jobs().jobs:
-            if job.meeting == meeting and (job.prepared is not None or job.apart is not None):
+        Raises:
+            ProbingError: It does not come to that.
+        """
+        until = time.monotonic() + patience_s
+        job = self._look(process, lambda job: job is not None and job.prepared is not None, until)
+        if job is None or (job.prepared is None and job.apart is None):
+            raise NotAnswering("the rank", patience_s)
+        return job
+
+    def _why_not_held(self, place: EvalCommit) -> str | None:
+        """Wait until all stand still at the place; says why they do not."""
+        until = self._began + self._limit_s * _HELD_SHARE
+
+        def why(process: Process, _: Member) -> str:
+            job = self._look(process, lambda job: job is None or job.held == place, until)
+            if job is None:
+                return "it has ended there"
+            if job.held == place:
+                return ""
+            return job.apart or "it has not come to the agreed step in time"
+
+        looks = self._within(until - time.monotonic()).ask(why, is_together=True)
+        failure = first_failure(looks)
+        if failure is not None:
+            return failure.message.rstrip(".")
+        return next((f"{o.member.name}: {o.value}" for o in looks if o.value), None)
+
+    def _begin(self, place: EvalCommit) -> None:
+        """Tell all to begin, again where the answer is lost; what comes of it is in the results."""
+        until = self._began + self._limit_s
+
+        def tell(process: Process, _: Member) -> None:
+            while True:
+                try:
+                    return process.commit_eval(place)
+                except ProbingError as error:
+                    if not is_passing(error) or time.monotonic() > until:
+                        raise
+                time.sleep(self._pause_s)
+
+        self._within(until - time.monotonic()).ask(tell, is_together=True)
+
+    def _look(
+        self, process: Process, is_so: Callable[[EvalJob | None], bool], until: float
+    ) -> EvalJob | None:
+        """The eval at a rank once it is so, or it is run by itself; what it is at last.
+
+        An answer that is lost says nothing of the rank: it is asked again.
+
+        Raises:
+            ProbingError: It does not answer.
+        """
+        while True:
+            job, lost = None, None
+            try:
+                jobs = process.jobs().jobs
+            except ProbingError as error:
+                if not is_passing(error):
+                    raise
+                lost = error
+            else:
+                job = next((job for job in jobs if job.meeting == self._meeting), None)
+                if is_so(job) or (job is not None and job.apart is not None):
+                    return job
+            if time.monotonic() >= until:
+                if lost is not None:
+                    raise lost
                 return job
-        time.sleep(_POLL_S)
-    raise NotAnswering("the rank", patience_s)
+            time.sleep(self._pause_s)
+
+    def _tell(self, commit: EvalCommit) -> tuple[Outcome[Any], ...]:
+        """Tell it to all at once: who stands at the place waits for those that hear last."""
+        return _tell(self._within(self._limit_s * _ROUND_SHARE), commit)
+
+    def _within(self, limit_s: float) -> Asking:
+        """Ask them, and wait no longer than that."""
+        return replace(self._asking, timeout_s=min(self._asking.timeout_s, max(limit_s, _POLL_S)))
+
+
+def _tell(asking: Asking, commit: EvalCommit) -> tuple[Outcome[Any], ...]:
+    """Tell it to all at once."""
+    return asking.ask(lambda process, _: process.commit_eval(commit), is_together=True)
 
 
 def _first_reason(jobs: tuple[Outcome[EvalJob], ...]) -> str | None:
@@ -116,9 +223,9 @@ def _first_reason(jobs: tuple[Outcome[EvalJob], ...]) -> str | None:
     return None
 
 
-def _too_far(places: list[Prepared | None], more: int, limit_s: float) -> str | None:
+def _too_far(places: dict[Member, Prepared], more: int, limit_s: float) -> str | None:
     """Why the place would not be reached in time."""
-    step_s = max((p.step_s for p in places if p is not None and p.step_s), default=0.0)
+    step_s = max((place.step_s for place in places.values() if place.step_s), default=0.0)
     takes_s = (more + 1) * step_s
     if takes_s <= limit_s * _SHARE:
         return None
@@ -127,6 +234,6 @@ def _too_far(places: list[Prepared | None], more: int, limit_s: float) -> str | 
     )
 
 
-def _said(outcome: Outcome[EvalJob] | Outcome[bool]) -> str:
+def _said(outcome: Outcome[EvalJob]) -> str:
     """What a rank has told in the place of an answer."""
     return outcome.error.message.rstrip(".") if outcome.error is not None else "it is not seen"

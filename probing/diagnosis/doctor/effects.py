@@ -55,11 +55,14 @@ def _causes_first(findings: list[Finding]) -> list[Finding]:
 
 
 def _causes(cause: Finding, effect: Finding) -> bool:
-    """Whether it is what the other names as its cause, of all whom that blames, and as sure."""
+    """Whether it is what the other names as its cause, of all whom that blames, and as sure.
+
+    What blames nobody has its cause in the same processes.
+    """
+    whom = effect.blamed or effect.members
     return (
         cause.rule == effect.caused_by
-        and bool(effect.blamed)
-        and effect.blamed <= cause.members
+        and (whom <= cause.members if whom else not cause.members)
         and _is_as_sure(cause, effect)
     )
 

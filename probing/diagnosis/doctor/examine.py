@@ -17,38 +17,21 @@ from ...cluster.job.membership import names_of
 from ...cluster.job.outcomes import ask_all
 from ...cluster.job.parallel import run_at_once
 from ...cluster.ranks.question import Asking
-from ...errors.querying import told_of
-from ...messages.frozen import dataclass
+from ...messages.limits import EXAMINED_S
 from .effects import without_effects
 from .facts import LEAST_STEPS, Facts
 from .findings import ABOUT_NOW, CERTAINTIES, Finding, Rule, Sign, finding_of
-from .not_looked_at import LATE, NotLookedAt
 from .ranks.job_rules import JOB_RULES, Job
 from .report import NotLooked, Report
-from .rules import RULES
-from .rules.plugged import plugin_rules
 from .scope import COMPARED_UNTIL, LIVE_UNTIL, RULES_UNTIL, Clock, Group, How, diagnosed
+from .turns.judging import NOT_THOROUGH, Judged, all_rules, as_it_is, judge, run
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...cluster.job.members import Member
     from ...cluster.job.outcomes import Outcome
 
-WHOLE_S = 20.0
-"""How long the whole of it takes at the most, unless somebody gives it longer."""
-_NOT_THOROUGH = "a watch waits for no step of the training"
 _SUREST_FIRST = tuple(CERTAINTIES)
-
-
-@dataclass(slots=True)
-class _Judged:
-    """What the rules have come to for one process."""
-
-    member: Member
-    facts: Facts
-    found: list[tuple[Rule, Sign]]
-    missed: dict[str, str]
-    done: set[str] = dataclasses.field(default_factory=set)
 
 
 def examine(
@@ -57,7 +40,7 @@ def examine(
     token: str | None,
     asked: str,
     is_thorough: bool = True,
-    within_s: float = WHOLE_S,
+    within_s: float = EXAMINED_S,
 ) -> Report:
     """Look at everything that is on record and live.
 
@@ -91,26 +74,20 @@ def examine(
     )
 
 
-def _rules() -> tuple[Rule, ...]:
-    """Ours and those of plugins."""
-    names = frozenset(rule.name for rule in RULES) | {one.rule.name for one in JOB_RULES}
-    return (*RULES, *plugin_rules(names))
-
-
 def _judge_groups(
     groups: Sequence[Group], how: How, began_ns: int
-) -> tuple[list[_Judged], Sequence[Outcome[None]]]:
+) -> tuple[list[Judged], Sequence[Outcome[None]]]:
     """Have the rules judge each process that was chosen; also what became of asking it."""
-    clock, begun = how.clock, list[_Judged]()
+    clock, begun = how.clock, list[Judged]()
     verdicts = {id(member): group.verdict for group in groups for member in group.chosen}
 
     def look(process: Process, member: Member) -> None:
         facts = Facts(process, member, verdicts[id(member)], live_s=clock.left_s(LIVE_UNTIL))
         facts.leave_out_steps_since(began_ns)
-        facts.prepare(sql for rule in _rules() for sql in rule.asks)
-        judged = _Judged(member, facts, [], {})
+        facts.prepare(sql for rule in all_rules() for sql in rule.asks)
+        judged = Judged(member, facts, [], {})
         begun.append(judged)
-        _judge(judged, is_thorough=how.is_thorough)
+        judge(judged, is_thorough=how.is_thorough, clock=clock)
 
     outcomes = ask_all(
         [member for group in groups for member in group.chosen],
@@ -119,12 +96,12 @@ def _judge_groups(
         token=how.token,
         deadline_s=clock.left_s(RULES_UNTIL),
     )
-    return [_as_it_is(one, clock.late(RULES_UNTIL)) for one in tuple(begun)], outcomes
+    return [as_it_is(one, clock.late(RULES_UNTIL)) for one in tuple(begun)], outcomes
 
 
 def _of_groups(
     groups: Sequence[Group],
-    judged: Sequence[_Judged],
+    judged: Sequence[Judged],
     unseen: Sequence[tuple[Member, dict[str, str]]],
     how: How,
 ) -> tuple[list[Finding], tuple[NotLooked, ...], dict[str, frozenset[str]]]:
@@ -155,7 +132,7 @@ def _of_groups(
     return findings, _missed(missed), by_whole
 
 
-def _without_launchers(judged: Sequence[_Judged]) -> tuple[list[_Judged], tuple[str, ...]]:
+def _without_launchers(judged: Sequence[Judged]) -> tuple[list[Judged], tuple[str, ...]]:
     """That rules about steps could not be judged for what only starts ranks is no news."""
     launchers = {id(one): one.member for one in judged if _makes_no_steps(one)}
     if not launchers or not any(one.facts.known_steps for one in judged):
@@ -167,21 +144,21 @@ def _without_launchers(judged: Sequence[_Judged]) -> tuple[list[_Judged], tuple[
     return kept, (f"{note}: only rules that need none were judged there",)
 
 
-def _makes_no_steps(judged: _Judged) -> bool:
+def _makes_no_steps(judged: Judged) -> bool:
     """Whether it is no rank, and has no step, not even one that goes on."""
     steps = judged.facts.known_steps
     return judged.member.rank is None and steps is not None and not steps and steps.open is None
 
 
 def _unseen(
-    judged: Sequence[_Judged], outcomes: Sequence[Outcome[None]], clock: Clock
+    judged: Sequence[Judged], outcomes: Sequence[Outcome[None]], clock: Clock
 ) -> list[tuple[Member, dict[str, str]]]:
     """Why no rule was judged for processes: of those that were slow, or of all if there are none.
 
     Who cannot be asked otherwise, as one that has gone without a record, is told by a note.
     """
     begun = {id(one.member) for one in judged}
-    names = [rule.name for rule in _rules()]
+    names = [rule.name for rule in all_rules()]
     found = []
     for one in outcomes:
         is_late = one.state == "late"
@@ -216,66 +193,8 @@ def _notes(groups: Sequence[Group], outcomes: Sequence[Outcome[None]]) -> tuple[
     return notes
 
 
-def _judge(judged: _Judged, *, is_thorough: bool = True) -> None:
-    """All rules on one process, one after the other, those that take time last."""
-    signs: list[Sign]
-    why: str | None
-    for rule in sorted(_rules(), key=lambda rule: rule.cost_s):
-        if rule.cost_s and not is_thorough:
-            signs, why = [], _NOT_THOROUGH
-            if rule.on_record is not None:  # a watch judges by that alone
-                signs, why = _run(functools.partial(rule.on_record, judged.facts))
-        else:
-            signs, why = _run(functools.partial(rule.look, judged.facts))
-            if why is not None and why.startswith(LATE):
-                signs, why = _on_record(rule, judged.facts, why)
-        judged.found += [(rule, sign) for sign in signs]
-        if why is not None:
-            judged.missed[rule.name] = why
-        judged.done.add(rule.name)
-
-
-def _on_record(rule: Rule, facts: Facts, why: str) -> tuple[list[Sign], str | None]:
-    """What the record alone says of a rule that takes time; if that is nothing, why no more did."""
-    if rule.on_record is None:
-        return [], why
-    signs, _ = _run(functools.partial(rule.on_record, facts))
-    return signs, None if signs else why
-
-
-def _as_it_is(judged: _Judged, why_late: str) -> _Judged:
-    """What was judged until now: a thread may still be at it, and is not waited for."""
-    done = set(judged.done)
-    found = [(rule, sign) for rule, sign in tuple(judged.found) if rule.name in done]
-    late: dict[str, str] = {}
-    signs: list[Sign]
-    why: str | None
-    for rule in (rule for rule in _rules() if rule.name not in done):
-        signs, why = [], why_late
-        if judged.facts.known_steps:  # else the record may be slow to answer, too
-            signs, why = _on_record(rule, judged.facts, why_late)
-        found += [(rule, sign) for sign in signs]
-        if why is not None:
-            late[rule.name] = why
-    missed = {name: why for name, why in dict(judged.missed).items() if name in done} | late
-    return dataclasses.replace(judged, found=found, missed=missed)
-
-
-def _run(look: Callable[[], Iterable[Sign]]) -> tuple[list[Sign], str | None]:
-    """What a rule finds, or why it could not be judged."""
-    found: list[Sign] = []
-    try:
-        for sign in look():
-            found.append(sign)  # noqa: PERF402 - what came before an error counts
-    except NotLookedAt as error:
-        return found, str(error)
-    except Exception as error:  # noqa: BLE001 - one rule that fails must not hide the others
-        return found, told_of(error).message.rstrip(".")
-    return found, None
-
-
 def _compared(
-    judged: Sequence[_Judged], group: Group, how: How
+    judged: Sequence[Judged], group: Group, how: How
 ) -> tuple[list[Finding], dict[str, str]]:
     """What comes of comparing ranks, as far as that ends in time."""
     limit_s = how.clock.left_s(COMPARED_UNTIL)
@@ -293,7 +212,7 @@ def _compared(
 
 
 def _judge_job(
-    judged: Sequence[_Judged],
+    judged: Sequence[Judged],
     group: Group,
     how: How,
     limit_s: float,
@@ -307,9 +226,9 @@ def _judge_job(
     job = Job(ranks=ranks, asking=asking, stands_still=still, times=group.times)
     for one in sorted(JOB_RULES, key=lambda one: one.rule.cost_s) if len(ranks) > 1 else ():
         if one.rule.cost_s and not how.is_thorough:
-            tell(one.rule.name, ([], _NOT_THOROUGH))
+            tell(one.rule.name, ([], NOT_THOROUGH))
             continue
-        signs, why = _run(functools.partial(one.look, job))
+        signs, why = run(functools.partial(one.look, job))
         found = [
             _blaming(finding_of(one.rule, sign, asked=how.asked), sign, group) for sign in signs
         ]
@@ -322,7 +241,7 @@ def _blaming(finding: Finding, sign: Sign, group: Group) -> Finding:
     return dataclasses.replace(finding, blamed=blamed)
 
 
-def _merged(judged: Sequence[_Judged], asked: str, *, of: int) -> list[Finding]:
+def _merged(judged: Sequence[Judged], asked: str, *, of: int) -> list[Finding]:
     """What the rules have found in each process, each rule once."""
     by_rule: dict[str, list[tuple[Member, Rule, Sign]]] = {}
     for one in judged:
@@ -363,7 +282,7 @@ def _healthy(findings: Sequence[Finding], missed: Sequence[NotLooked]) -> tuple[
     """Subjects of which each rule was judged and found nothing."""
     told = {finding.rule for finding in findings} | {n for one in missed for n in one.rules}
     subjects: dict[str, bool] = {}
-    for rule in _rules():
+    for rule in all_rules():
         subjects[rule.subject] = subjects.get(rule.subject, True) and rule.name not in told
     return tuple(subject for subject, is_well in subjects.items() if is_well)
 
@@ -375,13 +294,13 @@ def _too_early(
     if steps >= LEAST_STEPS:
         return ()
     told = {finding.rule for finding in findings} | {n for one in missed for n in one.rules}
-    now = {rule.subject for rule in _rules() if rule.group in ABOUT_NOW}
-    rules = [rule.name for rule in _rules() if rule.subject not in now and rule.name not in told]
+    now = {rule.subject for rule in all_rules() if rule.group in ABOUT_NOW}
+    rules = [rule.name for rule in all_rules() if rule.subject not in now and rule.name not in told]
     if not rules:
         return ()
     why = f"only {steps} step{'' if steps == 1 else 's'} on record, and {LEAST_STEPS} are needed"
     return (NotLooked(rules=tuple(rules), why=why),)
 
 
-def _steps_of(judged: _Judged) -> int:
+def _steps_of(judged: Judged) -> int:
     return len(judged.facts.known_steps or ())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,12 +21,12 @@ from ...rundir.numbers import read_name
 from ...safety import off_switch
 from ...sql.quoting import in_one
 from ...tables import STEP_PHASES
-from ...units import figure
 from ..hang.seen.doings import IMPORTS
 from .first_look import FirstLook, crowd_here
 from .hot_lines import HotLine, lines_in
-from .not_looked_at import LATE, NotLookedAt, why_not
+from .not_looked_at import NotLookedAt, NotYet, why_not
 from .series import Floats
+from .turns.live_time import LiveTime
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -134,6 +133,7 @@ class Facts:
         is_alive: Whether it runs.
         proc: Where the kernel tells of the processes of this machine.
         first: How it was before anything was asked.
+        live_time: For how long it is asked for what is not on record.
     """
 
     def __init__(
@@ -145,15 +145,10 @@ class Facts:
         live_s: float,
         proc: str = "/proc",
     ) -> None:
-        """Ask nothing yet.
-
-        Args:
-            live_s: For how long live questions are begun: a process that is slow to answer is not
-                asked for ever.
-        """
+        """Ask nothing yet; live questions are begun for so long."""
         self.proc = proc
         self._process, self.member, self.verdict = process, member, verdict
-        self._live_s, self._end = live_s, time.monotonic() + live_s
+        self.live_time = LiveTime(live_s)
         self._until = _EVER
         self._known: dict[str, Any] = {}
         self._together: tuple[str, ...] = ()
@@ -307,13 +302,12 @@ class Facts:
             raise NotLookedAt(self._silent)
         if self.stands_still:
             raise NotLookedAt("the training does not go on")
-        if time.monotonic() > self._end:
-            raise NotLookedAt(f"{LATE} {figure(self._live_s, 3)} s")
+        self.live_time.need()
 
     @property
     def seconds_left(self) -> float:
         """For how long live questions are still begun."""
-        return max(0.0, self._end - time.monotonic())
+        return self.live_time.left_s
 
     @property
     def stands_still(self) -> bool:
@@ -375,6 +369,9 @@ class Facts:
         if key not in self._known:
             try:
                 self._known[key] = question()
+            except NotYet:
+                self.live_time.note(key)
+                raise
             except NotLookedAt as error:
                 self._known[key] = error
             except ProbingError as error:

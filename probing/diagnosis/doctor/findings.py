@@ -44,6 +44,7 @@ class Sign:
         since_step: The step since when; None where that is not known or plays no part.
         evidence: What it follows from, a sentence or figure each.
         weight: From 0 to 1: how much of the time, memory or training it is about.
+        gravity: Where it is less grave, or graver, than its rule's.
         fix: What to do instead of what the rule says.
         next: The command that shows more, instead of the rule's.
         caused_by: The rule that tells of the cause, and that is told before it.
@@ -55,6 +56,7 @@ class Sign:
     since_step: int | None = None
     evidence: tuple[str, ...] = ()
     weight: float = 0.0
+    gravity: int | None = None
     fix: str = ""
     next: str = ""
     caused_by: str = ""
@@ -169,6 +171,7 @@ def finding_of(rule: Rule, sign: Sign, *, asked: str, is_alive: bool = True) -> 
         is_alive: Whether the process, or one of them, runs.
     """
     advised = sign.next or rule.next
+    gravity = rule.gravity if sign.gravity is None else sign.gravity
     before, _, command = advised.partition("ENDPOINT ")
     if not is_alive and (instead := _OF_THE_RECORD.get(command.partition(" ")[0])):
         advised = f"{before}ENDPOINT {instead}"
@@ -182,6 +185,6 @@ def finding_of(rule: Rule, sign: Sign, *, asked: str, is_alive: bool = True) -> 
         next=advised.replace("ENDPOINT", asked),
         fix=_advice(sign.fix or rule.fix, asked, is_alive=is_alive),
         source=rule.source,
-        order=(int(sign.certainty == "possible"), -(rule.gravity + 10 * sign.weight)),
+        order=(int(sign.certainty == "possible"), -(gravity + 10 * sign.weight)),
         caused_by=sign.caused_by,
     )

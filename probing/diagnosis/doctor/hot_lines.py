@@ -6,6 +6,7 @@ Rules of this file: pure functions, but for the text of a line, which is read fr
 from __future__ import annotations
 
 import ast
+import functools
 import linecache
 import re
 from collections import Counter
@@ -156,19 +157,26 @@ def _forward_of(places: Sequence[re.Match[str]], own: Sequence[int]) -> str:
 
 def _is_in_loop(file: str, line: int) -> bool:
     """Whether a line is in a loop of the innermost function that it is in."""
+    functions, loops = _blocks("".join(linecache.getlines(file)))
+    first = max((begin for begin, end in functions if begin <= line <= end), default=0)
+    return any(first <= begin <= line <= end for begin, end in loops)
+
+
+@functools.lru_cache(maxsize=16)
+def _blocks(text: str) -> tuple[Sequence[tuple[int, int]], Sequence[tuple[int, int]]]:
+    """The first and the last lines of the functions and of the loops in the text of a file.
+
+    Kept, since a program's hot lines are often in one file, and a page asks again and again.
+    """
     try:
-        module = ast.parse("".join(linecache.getlines(file)))
+        nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError):
-        return False
-    around = [node for node in ast.walk(module) if _holds(node, line)]
-    functions = [node for node in around if isinstance(node, _FUNCTIONS)]
-    first = max((node.lineno for node in functions), default=0)
-    return any(isinstance(node, _LOOPS) and node.lineno >= first for node in around)
-
-
-def _holds(node: ast.AST, line: int) -> bool:
-    begin, end = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
-    return begin is not None and end is not None and begin <= line <= end
+        return (), ()
+    functions, loops = (
+        [(node.lineno, node.end_lineno or node.lineno) for node in nodes if isinstance(node, kinds)]
+        for kinds in (_FUNCTIONS, _LOOPS)
+    )
+    return functions, loops
 
 
 def loops_in(line: HotLine, class_name: str) -> bool:

@@ -23,3 +23,7 @@ def why_not(error: ProbingError) -> str:
 
 class NotLookedAt(Exception):
     """A rule cannot be judged; the message says why."""
+
+
+class NotYet(NotLookedAt):
+    """A rule cannot be judged while only the record is; it is judged again after that."""

@@ -94,7 +94,15 @@ def _misfit(values: Floats, place: int) -> float:
 
 
 def _deviation(values: Floats) -> float:
-    return float(np.abs(values - np.median(values)).sum())
+    return float(np.abs(values - _median(values)).sum())
+
+
+def _median(values: Floats) -> float:
+    """That of finite values, which numpy takes five times as long for where they are few."""
+    ordered, middle = np.sort(values), len(values) // 2
+    if len(values) % 2:
+        return float(ordered[middle])
+    return float(ordered[middle - 1] + ordered[middle]) / 2
 
 
 def _rank_difference(before: Floats, after: Floats) -> float:

@@ -52,6 +52,7 @@ DoingKind = Literal[
     "sleep",
     "exiting",
     "held",
+    "looked_at",
     "idle",
     "python",
     "waiting",
@@ -61,6 +62,8 @@ DoingKind = Literal[
 
 _ORDERLY = "ended in an orderly way"
 """What `endings` says of a process whose agent was told of the end."""
+_UNTOLD = "it ended nothing tells"
+"""What they say of one that had no agent at its end."""
 _WORDLESS = "ended without a word"
 _LEFT = "left by itself"
 POINT_TO_POINT = frozenset({"send", "recv"})
@@ -265,8 +268,13 @@ class RankEvidence:
 
     @property
     def ended_well(self) -> bool:
-        """Whether it has ended, and is known to have done so in an orderly way."""
-        return self.state == "dead" and _ORDERLY in (self.ending or "")
+        """Whether it has ended in an orderly way, as far as anything tells."""
+        return self.state == "dead" and (_ORDERLY in (self.ending or "") or self.is_untold)
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether it has ended without an agent that could tell how."""
+        return self.state == "dead" and _UNTOLD in (self.ending or "")
 
     @property
     def is_alive(self) -> bool:

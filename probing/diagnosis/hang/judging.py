@@ -18,7 +18,7 @@ from .hints import hints
 from .joining import Finding, doubtful, file_lock, joining, store, unmatched
 from .mismatches import Mismatch, first_mismatch, sequences
 from .processes import judge_process, judge_unseen
-from .seen.work import is_at_work
+from .seen.work import is_at_work, without_starved
 from .slowness import as_slow, getting_on, slow_alone, unrecorded
 from .waiting import ONLY_WAIT, chain_ends, victims_of, waiting_for, wanted
 from .words import remedies, wording
@@ -357,7 +357,7 @@ def _gravest(case: Case, ranks: set[int]) -> set[int]:
         for rank in ranks - fixed
         if is_at_work(case.ranks[rank]) or (case.ranks[rank].still_s or 0.0) < case.threshold_s
     }
-    return ranks - slow or ranks
+    return without_starved(ranks - slow or ranks, case.ranks)
 
 
 def _kind_of(case: Case, causes: Iterable[int]) -> Kind:

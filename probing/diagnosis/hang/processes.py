@@ -68,6 +68,9 @@ def _well(evidence: RankEvidence, case: Case) -> Verdict | None:
     if evidence.moved or (still_s is not None and still_s < case.calm_s):
         at = f" in step {evidence.step}" if evidence.step is not None else ""
         text = f"is making progress{at}: no hang"
+    elif doing is not None and doing.kind == "looked_at":
+        since = "" if still_s is None else f", for {seconds(still_s)} so far"
+        text = f"{doing_words(evidence)}{since}: no hang"
     elif doing is not None and doing.kind == "idle" and evidence.ending is None:
         text = f"{doing_words(evidence)}: nothing of it is seen to train, which is no hang"
     else:

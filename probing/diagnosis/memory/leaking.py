@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from ...errors import SqlError
+from ...errors import ProbingError, SqlError
 from ...tables import LEAK_GROWTH, LEAK_STEPS, LEAKS
 from ..arming import Tell, arm_and_wait
 from ..leaks.growth import PARTS, PHASES, PHASES_OF_STEPS, grouped, phase_changes
@@ -24,6 +24,8 @@ _NO_PHASES = (
     "the phases of these steps are not on record: not every step has rows in python.memory;"
     " `probing PID status` tells whether its source is on"
 )
+
+_NO_RECORD = "there is no record of memory to look back at"
 
 
 def find_leaks(
@@ -67,7 +69,7 @@ def _added_up(process: Process, report: LeakReport, by: str) -> LeakReport:
         return dataclasses.replace(report, by=by)
     phases = ", ".join(f"'{phase}'" for phase in PHASES)
     sql = PHASES_OF_STEPS.format(first=first - 1, last=last, phases=phases)
-    changes = phase_changes(process.query(sql).to_pylist(), first, last)
+    changes = phase_changes(_recorded(process, sql) or (), first, last)
     notes = report.notes if changes else (*report.notes, _NO_PHASES)
     return dataclasses.replace(report, by=by, phases=changes, notes=notes)
 
@@ -81,7 +83,15 @@ def _failure(armed: Armed) -> str | None:
 
 def _history(process: Process) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """What is on record, and what to know about it."""
+    rows = _recorded(process, HISTORY)
+    return (rows, ()) if rows is not None else ([], (_NO_RECORD,))
+
+
+def _recorded(process: Process, sql: str) -> list[dict[str, Any]] | None:
+    """What python.memory holds; None of an agent of another version, without this table."""
     try:
-        return process.query(HISTORY).to_pylist(), ()
-    except SqlError:  # an agent of another version, without this table
-        return [], ("there is no record of memory to look back at",)
+        return process.query(sql).to_pylist()
+    except ProbingError as error:
+        if not error.is_a(SqlError):
+            raise
+        return None

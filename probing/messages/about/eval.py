@@ -56,11 +56,15 @@ class EvalCommit:
         meeting: As of an `Appointment`.
         position: As of a `Commit`; None to run it by itself, as soon as may be.
         more: The same.
+        waits: Whether it is held there until it is told to begin; one that hears nothing goes on.
+        begins: All are held there, so that it begins.
     """
 
     meeting: str
     position: int | None = None
     more: int = 0
+    waits: bool = False
+    begins: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +140,7 @@ class EvalJob:
         meeting: As of an `Appointment`; None without one.
         prepared: Where the rank is, once it waits for the place.
         apart: Why it has no place in common with the others.
+        held: By which commit the training stands still, until the code is told to begin.
     """
 
     number: int
@@ -148,6 +153,7 @@ class EvalJob:
     meeting: str | None = None
     prepared: Prepared | None = None
     apart: str | None = None
+    held: EvalCommit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 Rules of this file: runs on the event loop of the server, for every request, before its handler. A
 page in a browser is refused by its Origin; the rest `auth` decides. Whatever is refused, and
-whatever a handler raises, is answered by the one error body.
+whatever a handler raises, is answered by the one error body. Who may not ask takes nothing from
+those who may: not even a token of the bucket of an address that they share.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _REFUSAL_S = 0.1
 """How long a sender that asks too often waits to be told so: to ask on and on costs little."""
+_STRANGERS = "strangers"
+"""Whose bucket the requests of all are from who may not ask: no address is called so."""
 
 
 class Asked(NamedTuple):
@@ -101,7 +104,7 @@ class Admission:
     ) -> web.StreamResponse:
         """Turn every error into the one error body."""
         try:
-            self._check(request, asked)
+            await self._check_in_time(request, asked)
             return await self._admit(request, handler, asked)
         except ProbingError as error:
             failure = error
@@ -119,6 +122,15 @@ class Admission:
                 request.transport.abort()
             raise ConnectionResetError
         return refusal(failure)
+
+    async def _check_in_time(self, request: web.Request, asked: Asked) -> None:
+        """Refuse what may not ask; where there is too much of that, the refusal waits."""
+        try:
+            self._check(request, asked)
+        except ProbingError:
+            if not self._rates.take(_STRANGERS, self._agent.settings.max_requests_per_s):
+                await asyncio.sleep(_REFUSAL_S)
+            raise
 
     def _check(self, request: web.Request, asked: Asked) -> None:
         """Refuse what may not ask."""

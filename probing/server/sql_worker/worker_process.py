@@ -26,6 +26,8 @@ _STALL_S = 10.0
 _START_S = 300.0
 """How long a worker may take until it can be asked; one that takes more is given up."""
 _END_S = 2.0
+_TOLD_S = 10.0
+"""How long the parent of a worker that has ended may take to tell how, on a busy machine."""
 _LARGE = 0.5
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PROBING_HOME")
 _OWN_VARIABLES = {
@@ -200,9 +202,10 @@ class WorkerProcess:
     async def _how_it_ended(self) -> str:
         """The reason in words, once the process is gone."""
         self.is_free = False
-        until = asyncio.get_running_loop().time() + _END_S
+        now = asyncio.get_running_loop().time
+        began = now()
         while not self.is_gone():
-            if asyncio.get_running_loop().time() > until:
+            if now() - began > (_END_S if self.is_alive() else _TOLD_S):
                 return "it closed its pipe"
             await asyncio.sleep(0.005)
         return self._apart.how_it_ended()

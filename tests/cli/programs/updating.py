@@ -3,8 +3,9 @@
 `accumulates` adds up four micro-batches, `zeroed` sets them to zero between those, `skips` leaves
 out the steps of most batches, `attacks` asks for the gradient of its inputs first, `denormal` lets
 Adam's moments decay for ever, which `flushed` has the processor take for 0, `rounded` has weights
-that the steps cannot change, `stale` has an optimizer of another model, `scheduled` a scheduler
-that steps first, `sizes` a loss of targets of another size.
+that the steps cannot change, `fine` has Adam with a rate that most cannot tell, `coarse` with one
+that they can, `kept` adds what was rounded away to the next update, `stale` has an optimizer of
+another model, `scheduled` a scheduler that steps first, `sizes` a loss of targets of another size.
 """
 
 from __future__ import annotations
@@ -19,8 +20,26 @@ from torch import nn
 
 PAUSE_S = 0.004
 MICRO_BATCHES = 4
+RATES = {"rounded": 1e-7, "fine": 1e-4, "coarse": 1e-2, "kept": 1e-4}
+"""Of weights in half precision."""
 WORDS, SEEN = 2048, 8
 WAY = sys.argv[1]
+
+
+class SGD(torch.optim.Optimizer):
+    """As torch's, but keeps what the weights' type cannot tell of each update."""
+
+    def __init__(self, parameters: Iterator[nn.Parameter], lr: float) -> None:
+        super().__init__(parameters, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                kept = self.state[parameter].get("kept", 0.0)
+                wanted = parameter.float() - group["lr"] * parameter.grad.float() + kept
+                parameter.copy_(wanted)
+                self.state[parameter]["kept"] = wanted - parameter.float()
 
 
 class Words(nn.Module):
@@ -57,17 +76,19 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(WAY == "flushed")
     is_of_words = WAY in {"denormal", "flushed"}
-    model = (
-        Words() if is_of_words else nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))
-    )
-    if WAY == "rounded":
+    width = 64 if WAY in {"fine", "coarse"} else 16
+    layers = nn.Sequential(nn.Linear(16, width), nn.Tanh(), nn.Linear(width, 1))
+    model = Words() if is_of_words else layers
+    if WAY in RATES:
         model = model.bfloat16()
     trained = copy.deepcopy(model) if WAY == "stale" else model
     if is_of_words:
         optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), betas=(0.6, 0.999))
+    elif WAY in {"fine", "coarse"}:
+        optimizer = torch.optim.AdamW(trained.parameters(), lr=RATES[WAY])
     else:
-        rate = 1e-7 if WAY == "rounded" else 1e-2
-        optimizer = torch.optim.SGD(trained.parameters(), lr=rate)
+        kind = SGD if WAY == "kept" else torch.optim.SGD
+        optimizer = kind(trained.parameters(), lr=RATES.get(WAY, 1e-2))
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 1.0)
     data = batches()
     print("ready", flush=True)

@@ -1,7 +1,8 @@
 """A training that actions are tried on; its arguments say how it sets its learning rate, and more.
 
 ``lambda``: by LambdaLR, in a function. ``own``: by itself, at each step, as nanoGPT does; it sets
-gradients to zero in place, by hand. ``same``: by itself, to what an idle scheduler has set.
+gradients to zero in place, by hand. However long they run, their rates get no lower than what LAST
+steps make of them. ``same``: by itself, to what an idle scheduler has set.
 ``even``: all parameters hold the same number after each step, so that a torn copy is seen; a plain
 thread makes copies until one of them is torn. ``bad``: every gradient is NaN from step 20 on.
 ``hangs``: stops after 5 steps. ``late``: waits for a file ``go`` before its first step. ``pair``:
@@ -20,6 +21,7 @@ import torch
 from torch import nn
 
 BASE = 0.5
+LAST = 4000
 
 
 class Even(nn.Module):
@@ -72,7 +74,9 @@ def main(kind: str) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=BASE)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1 / (1 + n / 1000))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda n: 1 / (1 + min(n, LAST) / 1000)
+    )
     x, y, step = torch.randn(16, 4), torch.randn(16, 1), 0
     if kind == "resumed":
         step = resume(model, optimizer, scheduler)
@@ -80,7 +84,7 @@ def main(kind: str) -> None:
         while kind != "resumed" or step < int(sys.argv[3]):
             if kind in {"own", "same"}:
                 for group in optimizer.param_groups:
-                    group["lr"] = BASE / (1 + step) if kind == "own" else BASE
+                    group["lr"] = BASE / (1 + min(step, LAST)) if kind == "own" else BASE
             loss = nn.functional.mse_loss(model(x), y)
             zero(model, optimizer, in_place=kind == "own" and step > 0)
             loss.backward()

@@ -16,11 +16,12 @@ import sys
 import time
 from pathlib import Path
 
-from probing.history.iceberg.committing import commit
+from probing.history.iceberg.committing import Commit, commit
 from probing.history.stores import holding
 from probing.history.stores.place import place_of
 from probing.rundir.folders import RunDirectory
 from tests.harness.cards import card_of
+from tests.harness.gates import is_killed_at
 from tests.harness.ring_writer import save_names, trace_values, trace_writer
 
 NOBODY = 2**22 + 1
@@ -55,6 +56,7 @@ def main() -> None:
         died += os.WIFSIGNALED(status)
         if not number:
             took_s = time.monotonic() - began
+    died += is_killed_at(Commit, "run", lambda: commit(history))
     place.compact()
     commit(history)
     print(json.dumps({"died": died, "rows": writer.written}))

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from probing.history.compaction.compact import Compaction
 from probing.history.compaction.keep import Keep
 from probing.history.query import History
 from probing.history.scanning import store as _store  # noqa: F401
@@ -29,6 +30,7 @@ from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.sql.database import load_whole
 from probing.tables import TABLES_BY_NAME
 from tests.harness.cards import card_of
+from tests.harness.gates import is_killed_at
 from tests.harness.ring_writer import RingWriter, save_names, trace_values
 
 DAY_NS = 86_400 * 10**9
@@ -76,7 +78,10 @@ def main() -> None:
     processes = [Recorded(home, rank) for rank in range(PROCESSES)]
     wanted = [sum(one.export(history) for one in processes)]
     seen = [look(history, keep)]
-    took_s, died, half_done = 0.0, 0, 0
+    took_s, half_done = 0.0, 0
+    wanted.append(sum(one.export(history) for one in processes))
+    died = int(is_killed_at(Compaction, "run", lambda: compacted(history, keep)))
+    seen.append(look(history, keep))
     for number in range(kills + 1):
         wanted.append(sum(one.export(history) for one in processes))
         began = time.perf_counter()

@@ -19,11 +19,13 @@ import sys
 import time
 from pathlib import Path
 
+from probing.history.export import _Export
 from probing.history.stores.place import Place, place_of
 from probing.linux import process
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.tables import TABLES_BY_NAME
 from tests.harness.cards import card_of
+from tests.harness.gates import is_killed_at
 from tests.harness.ring_writer import RingWriter, trace_values
 
 _DAY_NS = 86_400 * 10**9
@@ -53,6 +55,8 @@ def main() -> None:
         os.kill(pid, signal.SIGKILL)
         _, ended = os.waitpid(pid, 0)
         died += os.WIFSIGNALED(ended)
+    write(writer, late)
+    died += is_killed_at(_Export, "run", lambda: history.export(folder))
     complete(writer, late, 0)
     _, last = os.waitpid(child(folder, history), 0)
     print(

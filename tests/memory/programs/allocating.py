@@ -2,7 +2,8 @@
 
 One line per step: `alive STEP JSON`, the bytes of each storage by its address. Each step also keeps
 one tensor of 1 234 567 bytes, made in `hoard`, of which the last three live, and one of 77 bytes,
-made in `remember`, which live for ever. The file `end` ends it.
+made in `remember`, which live for ever. The file `halt` stops it between two steps, until there is
+a file `go`; the file `end` ends it.
 """
 
 from __future__ import annotations
@@ -73,5 +74,9 @@ if __name__ == "__main__":
         print("alive", step, json.dumps(alive()), flush=True)
         if step == 1:
             print("before", json.dumps(traces()), flush=True)
+        if Path("halt").exists() and not Path("go").exists():
+            print("halted", flush=True)
+            while not Path("go").exists():
+                time.sleep(0.01)
         time.sleep(0.02)
     print("after", json.dumps(traces()), flush=True)

@@ -139,6 +139,17 @@ def eat() -> None:
         train()
 
 
+def read() -> None:
+    """Have the kernel cache files, more than once what is read last, and train meanwhile."""
+    chunk = 32 << 20
+    with Path("read").open("w+b") as file:
+        file.truncate(32 * chunk)
+        for number in (*range(32), *range(28, 32), *range(28, 32)):
+            file.seek(number * chunk)
+            file.read(chunk)
+            train()
+
+
 def script() -> None:
     bytearray(HUGE)
 

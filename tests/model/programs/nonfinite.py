@@ -1,8 +1,9 @@
 """Trains well until it is told to go on, and then makes values that are not finite in one way.
 
 The first argument is the way. After three steps it prints `ready` and trains on; in the step after
-the file `go` is there it does what it is told to. It trains until the file `end` is there, prints
-the losses to the last bit as `losses [...]`, and whether any module has a hook left as `hooks N`.
+the file `go` is there it does what it is told to. While the file `pause` is there it makes no step.
+It trains until the file `end` is there, prints the losses to the last bit as `losses [...]`, and
+whether any module has a hook left as `hooks N`.
 """
 
 from __future__ import annotations
@@ -124,6 +125,8 @@ def main() -> None:
             if WAY in {"weight", "compiled", "compiled_in_place"}:
                 with torch.no_grad():
                     watched.last.weight[1, 3] = float("nan")
+        while Path("pause").exists():
+            time.sleep(0.005)
         x, y = batch(step)
         optimizer.zero_grad()
         loss = loss_of(model(x), y)

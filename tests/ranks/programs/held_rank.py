@@ -2,8 +2,9 @@
 
 Each rank prints `ready` before it joins the others and `step N` at every step. Whoever holds up the
 others prints `injected` just before; it is rank 1, but where it saves or evaluates, which rank 0
-does, and where a rank has nothing left to do, which is rank 0, too. A rank that has failed goes on
-to exist, if FAULT says so: it prints `failed`.
+does, and where a rank has nothing left to do, which is rank 0, too. Before it ends without an error
+it waits for the file `go`. A rank that has failed goes on to exist, if FAULT says so: it prints
+`failed`.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ BLOCK = bytes(1 << 20)
 FAULT = sys.argv[1]
 OF_ROOT = {"saving", "syncing", "evaluating", "beside", "packing", "trickling", "leaving"}
 CULPRIT = 0 if FAULT in OF_ROOT else 1
-SHORT = {"timeout", "monitored"}
-"""Faults whose process group has little patience."""
+PATIENCE_S = LIFETIME_S if FAULT not in {"timeout", "monitored"} else 5
+"""How long the others wait in the step that the fault is put into."""
 LOCK = threading.Lock()
 
 
@@ -69,8 +70,15 @@ def save_beside() -> None:
     saver.join()
 
 
+def wait_for_go() -> None:
+    """Waits until it is known that the others wait for this rank."""
+    while not Path("go").exists():
+        time.sleep(0.01)
+
+
 def end_well() -> None:
     """Has no batch left, and is not in want of the others."""
+    wait_for_go()
     dist.destroy_process_group()
     sys.exit()
 
@@ -106,7 +114,7 @@ def take_lock() -> None:
 
 
 def end_without_a_word() -> None:
-    time.sleep(1.0)  # the others wait meanwhile
+    wait_for_go()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -174,10 +182,12 @@ def train(rank: int) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for step in range(10**6):
         model(torch.randn(8, 16)).square().mean().backward()
+        patience = dt.timedelta(seconds=PATIENCE_S if step == FAULT_STEP else LIFETIME_S)
         if step == FAULT_STEP:
+            dist.distributed_c10d._set_pg_timeout(patience)
             hold_up(rank)
         if FAULT == "monitored":
-            dist.monitored_barrier(timeout=dt.timedelta(seconds=5))
+            dist.monitored_barrier(timeout=patience)
         for parameter in model.parameters() if FAULT != "leaving" else ():
             dist.all_reduce(parameter.grad)
         optimizer.step()
@@ -191,8 +201,7 @@ def main() -> None:
     if FAULT == "no_init" and rank == CULPRIT:
         print("injected", flush=True)
         take_lock()
-    patience_s = 5 if FAULT in SHORT else LIFETIME_S
-    dist.init_process_group("gloo", timeout=dt.timedelta(seconds=patience_s))
+    dist.init_process_group("gloo", timeout=dt.timedelta(seconds=LIFETIME_S))
     try:
         train(rank)
     except Exception:

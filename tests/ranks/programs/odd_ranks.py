@@ -1,6 +1,6 @@
 """Ranks of a data parallel training, some of which are not like the others.
 
-Each argument says what is odd and on which rank: `slow:1` sleeps 60 ms in a hook of each backward
+Each argument says what is odd and on which rank: `slow:1` sleeps 200 ms in a hook of each backward
 pass, `changed:3` has another number in one parameter, `masked:0` in a buffer, `option:2` in an
 option of its optimizer, and `drawn:1` has drawn a random number more. A rank whose `IS_ASLEEP` is
 set, as `eval` can do, stays away from the next all_reduce until it is unset. `ready` is printed
@@ -17,7 +17,7 @@ import torch
 from torch import distributed as dist, nn
 from torch.nn.parallel import DistributedDataParallel
 
-SLOW_S = 0.06
+SLOW_S = 0.2
 IS_ASLEEP = False
 
 

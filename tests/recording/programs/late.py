@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, Dataset
 
 LAST_STEP = 5
 ATTACHES_AT = 2
@@ -166,6 +167,33 @@ def distil(place: str) -> None:
         (model(torch.ones(4, 8)) - y).square().sum().backward()
         optimizer.step()
         print("step", step)
+
+
+def fetched(place: str) -> None:
+    """The agent comes as a dataset makes a batch, by a model of its own without gradients."""
+    occasion = Occasion(place)
+    encoder = nn.Linear(8, 8).requires_grad_(False)
+
+    class Encoded(Dataset[torch.Tensor]):
+        def __len__(self) -> int:
+            return 4 * (LAST_STEP + 1)
+
+        def __getitem__(self, index: int) -> torch.Tensor:
+            occasion.step = index // 4
+            occasion.at(f"sample {index % 4}")
+            with torch.no_grad():
+                return encoder(torch.ones(8))
+
+    model = Net(Occasion(""))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for step, batch in enumerate(DataLoader(Encoded(), batch_size=4)):
+        occasion.step = step
+        loss = model(batch).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        occasion.at("behind step")
+        print("step", step, float(loss).hex())
 
 
 def bare(place: str) -> None:

@@ -26,6 +26,7 @@ from tests.harness.fake_torch import install
 
 DEVICE = 1
 LAYER_S, WARM, EAGER, REPLAYS = 1e-3, 40, 12, 8
+LATE, TOO_LATE = 400, 1000
 CUDA = FakeCuda(home=DEVICE)
 
 
@@ -127,6 +128,26 @@ def allocator(name: str) -> dict[str, Any]:
     return {"observed": CUDA.calls("attach_observer")}
 
 
+def late() -> dict[str, Any]:
+    """See the module."""
+    import probing
+
+    CUDA.start()
+    training = Training()
+    training.steps(WARM)
+    for steps in (LATE, TOO_LATE):
+        CUDA.work(1e5)
+        for _ in range(steps):
+            training.step(torch.randn(4, 8))
+            probing.metric(loss=training.losses[-1] * 2)
+        waits = [entry.name for entry in CUDA.waits()]
+        CUDA.finish()
+        training.steps(WARM)
+        for _ in range(8):
+            probing.metric(others=1.0)
+    return {"losses": [float(loss) for loss in training.losses], "waits": waits}
+
+
 class Meanwhile:
     """Something to be saved, during which the device goes on."""
 
@@ -178,6 +199,7 @@ if __name__ == "__main__":
         "allocator": allocator,
         "other": other,
         "save": save,
+        "late": late,
     }
     seen = scenes[what](*arguments)
     print(json.dumps(seen), flush=True)

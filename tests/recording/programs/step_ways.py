@@ -581,6 +581,41 @@ def left_out() -> dict[str, Any]:
     return {"steps": 11, "losses": losses, "skipped": skipped}
 
 
+def scaled_first() -> dict[str, Any]:
+    """Losses are divided once they were scaled, or added."""
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    losses = []
+    for step in range(8):
+        parts = [(model(X + part) - Y).square().mean() for part in range(2)]
+        if step < 4:
+            for part in parts:
+                (scaler.scale(part) / len(parts)).backward()
+            losses.append(sum(part.item() for part in parts) / len(parts))
+        else:
+            sum(map(scaler.scale, parts)).backward()  # type: ignore[union-attr]
+            losses.append(sum(part.item() for part in parts))
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    return {"steps": 8, "losses": losses, "per_step": 1}
+
+
+def scaled_in_parts() -> dict[str, Any]:
+    """Of the losses of a step one is scaled: the others hardly train anything."""
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    for _ in range(4):
+        first, second = ((model(X + part) - Y).square().mean() for part in range(2))
+        (scaler.scale(first) + second).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    return {"steps": 4}
+
+
 class Direct(nn.Module):
     """Is called as `model.forward(x)`."""
 
@@ -863,6 +898,8 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "marked_in_backward": lambda: in_backward(marks=True),
     "overflowing": overflowing,
     "left_out": left_out,
+    "scaled_first": scaled_first,
+    "scaled_in_parts": scaled_in_parts,
     "phases": phases,
     "shared": shared,
     "by_hand": by_hand,

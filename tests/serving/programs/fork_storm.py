@@ -3,7 +3,8 @@
 ``fork_storm.py FORKS``: each child logs, imports, starts a thread and looks for what it has of the
 agent; the last line but one is how the children ended, as JSON: exit code 0 is well, a negative
 one a signal, 9 something of the agent, which is told. ``fork_storm.py METHOD
-ROUNDS``: so many DataLoaders with workers by that start method, one after the other.
+ROUNDS``: so many DataLoaders with workers by that start method, one after the other. It begins once
+there is a file `go`, and does the last of them once there is a file `heard`.
 """
 
 from __future__ import annotations
@@ -69,6 +70,12 @@ def child(number: int, model: nn.Module) -> int:
     return 0
 
 
+def wait_for(name: str) -> None:
+    """Wait until there is a file of that name."""
+    while not Path(name).exists():
+        time.sleep(0.01)
+
+
 def storm(forks: int) -> None:
     """A training that forks in every step."""
     model = nn.Linear(4, 4)
@@ -77,6 +84,7 @@ def storm(forks: int) -> None:
     ended: collections.Counter[str] = collections.Counter()
     alive: set[int] = set()
     print("ready", flush=True)
+    wait_for("go")
 
     def reap(least: int) -> None:
         while len(alive) > least:
@@ -86,6 +94,8 @@ def storm(forks: int) -> None:
                 ended[str(os.waitstatus_to_exitcode(status))] += 1
 
     for number in range(forks):
+        if number == forks - 1:
+            wait_for("heard")
         model(torch.ones(2, 4)).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -106,8 +116,11 @@ def storm(forks: int) -> None:
 def loaders(method: str, rounds: int) -> None:
     """Workers of a DataLoader, once per round."""
     print("ready", flush=True)
+    wait_for("go")
     carried = 0
-    for _ in range(rounds):
+    for number in range(rounds):
+        if number == rounds - 1:
+            wait_for("heard")
         loader = DataLoader(Data(), num_workers=1, multiprocessing_context=method, timeout=CHILD_S)
         carried += int(torch.cat(list(loader)).reshape(-1, 2)[:, 1].sum())
     print(json.dumps({"0": rounds} if not carried else {"9": carried}), flush=True)

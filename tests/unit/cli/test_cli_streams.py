@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies as st
 
+from probing.cli.ask import answering
 from probing.cli.ask.answering import Question, answer, write_rows
 from probing.cli.ask.feed import Feed
 from probing.cli.ask.replies import show
@@ -44,7 +45,7 @@ from probing.errors import (
 from probing.messages.common import Card, Pong
 from probing.messages.frozen import dataclass
 from probing.sql.answer import Answer
-from tests.harness.targets import wait_until
+from tests.harness.targets import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.anypython
 
@@ -202,13 +203,34 @@ def test_an_alarm_that_was_swallowed_comes_again_without_a_word(
 
 
 @pytest.mark.slow
-def test_drawing_a_long_table_takes_nothing_of_the_limit(tmp_path: Path) -> None:
+def test_drawing_a_long_table_takes_nothing_of_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The statement has ended: what is left is this command's own work."""
+    set_timer, draw = signal.setitimer, answering._drawn
+    timers: list[tuple[tuple[float, ...], tuple[float, float]]] = []
+    drawn: list[tuple[int, tuple[float, float]]] = []
+
+    def set_and_tell(which: int, *seconds: float) -> tuple[float, float]:
+        timers.append((seconds, set_timer(which, *seconds)))
+        return timers[-1][1]
+
+    def draw_and_tell(*how: Any) -> str:
+        drawn.append((len(timers), signal.getitimer(signal.ITIMER_REAL)))
+        return draw(*how)
+
+    monkeypatch.setattr(signal, "setitimer", set_and_tell)
+    monkeypatch.setattr(answering, "_drawn", draw_and_tell)
     batch = pa.record_batch({"x": list(range(400_000)), "y": ["y"] * 400_000})
     place = tmp_path / "rows.txt"
     question = Question(sql="", form="table", output=str(place), max_rows=0, screen=PLAIN)
-    with within(0.1, grace_s=0.1):
+    with within(DEADLINE_S, grace_s=0):
         write_rows(batch.schema, [batch], question)
+    ((place_of_it, while_drawn),) = drawn
+    (disarmed, was_left), (armed_again, _) = timers[place_of_it - 1 : place_of_it + 1]
+    assert (disarmed, while_drawn) == ((0,), (0.0, 0.0))
+    assert was_left[0] > 0
+    assert armed_again == was_left
     assert place.read_text().splitlines()[-1] == f"{399_999:>6}  y"
 
 

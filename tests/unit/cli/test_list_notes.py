@@ -11,9 +11,11 @@ import pytest
 
 from probing.cli import main
 from probing.cli.commands.list_ import _tell_problems
-from probing.errors import NoSuchProcess
+from probing.client import listing
+from probing.errors import Busy, NoSuchProcess, NotAnswering
 from probing.linux import process
-from probing.rundir.folders import RunDirectory
+from probing.messages import limits
+from probing.rundir.folders import ProcessFolder, RunDirectory
 from tests.harness.cards import card_of
 
 NOBODY = 2**22 + 1
@@ -70,3 +72,38 @@ def test_the_ranks_of_a_job_are_among_themselves_where_it_is_looked_for(
     assert "jobs" not in told.err
     assert main.run(["-t", "all", "list", "--job", "z"]) == NoSuchProcess.exit_code
     assert "there is no process of job z for all" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("crowding", "state"), [(1, "not answering"), (3, "idle")])
+def test_a_slow_answer_is_none_only_where_processors_are_free(
+    crowding: int, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a process that waits for its turn is not told as one that hangs."""
+    here, load = process.start_time(os.getpid()), crowding * (os.cpu_count() or 1)
+    assert here is not None
+    folder = RunDirectory(tmp_path / "home").create_folder(os.getpid(), here)
+    folder.write_card(card_of(os.getpid(), here))
+
+    def answer_after_a_second(_: ProcessFolder, *, timeout_s: float) -> None:
+        if timeout_s < 1.0:
+            raise NotAnswering("it", timeout_s)
+
+    monkeypatch.setattr(limits, "_load", lambda: load)
+    monkeypatch.setattr(listing, "ping", answer_after_a_second)
+    assert listing.summarize(folder).state == state
+
+
+def test_one_that_is_asked_by_many_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent at its limit of requests answers, and hides no other process."""
+    here = process.start_time(os.getpid())
+    assert here is not None
+    folder = RunDirectory(tmp_path / "home").create_folder(os.getpid(), here)
+    folder.write_card(card_of(os.getpid(), here))
+
+    def refuse(_: ProcessFolder, *, timeout_s: float) -> None:
+        raise Busy("requests", 2)
+
+    monkeypatch.setattr(listing, "ping", refuse)
+    assert listing.summarize(folder).state == "idle"

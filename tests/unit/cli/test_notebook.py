@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import xml.etree.ElementTree as ET
 
@@ -13,9 +14,13 @@ from probing.api import asynchronous, ranks, steps
 from probing.cli.notebook import pictures, shown, texts
 from probing.cli.notebook.stacks import backtrace_html
 from probing.cli.notebook.steps import steps_html
+from probing.client import connecting
+from probing.errors import NotAnswering
+from probing.messages import limits
 from probing.messages.about.stacks import Backtrace, Frame, ThreadStack
 from probing.messages.common import LiveRows
 from probing.messages.frozen import InNotebooks
+from probing.tables import TABLES
 from probing.units import duration, size
 
 SVG = re.compile(r"<svg.*?</svg>", re.DOTALL)
@@ -122,3 +127,22 @@ def test_every_answer_has_its_way_to_be_shown() -> None:
         return {name for kind in below for name in (kind.__name__, *kinds(kind))}
 
     assert kinds(InNotebooks) - known <= {"Answer", "UnionAnswer"}, "they are Rows"
+
+
+def test_a_completion_waits_longer_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As whatever asks a live process does, else Tab would offer nothing of one that is slow."""
+    completion = pytest.importorskip("probing.cli.notebook.completion")
+    asked: list[float] = []
+
+    def connect(endpoint: str, *, timeout_s: float) -> None:
+        asked.append(timeout_s)
+        raise NotAnswering(endpoint, timeout_s)
+
+    monkeypatch.setattr(connecting, "connect", connect)
+    for crowding in (0, 3):
+        load = crowding * (os.cpu_count() or 1)
+        monkeypatch.setattr(limits, "_load", lambda load=load: load)
+        assert completion._tables("4242") is TABLES
+        with pytest.raises(NotAnswering):
+            completion._offer("%%probing 4242\noptimizer.", 25, None)
+    assert asked == [2, 2, 6, 6]

@@ -45,6 +45,13 @@ def _columns(name: str) -> Mapping[str, str]:
     return {column.name: sql_type(column) for column in _TABLES[name].columns}
 
 
+@functools.cache
+def _declaration(name: str) -> str:
+    """The statement that makes a recorded table without rows."""
+    columns = ", ".join(f'"{c}" {kind}' for c, kind in _columns(name).items())
+    return f"CREATE TABLE {name} ({columns})"
+
+
 class _Rows:
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self._rows = rows
@@ -88,6 +95,7 @@ class MadeProcess:
         is_silent: Whether it answers nothing live.
         is_here: Whether it runs on this machine.
         pace: Steps that end before each query.
+        notes: What the agent says of the gradients of the steps that it is asked for.
     """
 
     def __init__(
@@ -100,7 +108,9 @@ class MadeProcess:
         is_silent: bool = False,
         is_here: bool = False,
         pace: int = 0,
+        notes: tuple[str, ...] = (),
     ) -> None:
+        self._notes = notes
         self._labels, self._stacks = labels, stacks
         self.folder = _Here() if is_here or stacks is not None else None
         self._live, self._is_silent, self._pace = live, is_silent, pace
@@ -124,23 +134,19 @@ class MadeProcess:
             if rows:
                 self._insert(name, [{"seq": n, **row} for n, row in enumerate(rows, 1)])
             else:
-                columns = ", ".join(f'"{c}" {kind}' for c, kind in _columns(name).items())
-                self._database.execute(f"CREATE TABLE {name} ({columns})")
+                self._database.execute(_declaration(name))
             self._made.add(name)
 
     def _insert(self, name: str, rows: Sequence[Row]) -> None:
         """Make a table of rows, in one statement: that costs a thousand times what a row does."""
-        columns, given = _columns(name), dict.fromkeys(c for row in rows for c in row)
+        columns, given = _columns(name), dict[str, Any]()
+        for row in rows:
+            given.update(row)
         unknown = given.keys() - columns.keys()
         assert unknown <= {"seq"}, f"{name} has no {unknown}"
-        told = {c: [row.get(c) for row in rows] for c in given if c in columns}
-        values = {c: f'told."{c}"' for c in told}
-        casts = ", ".join(
-            f'CAST({values.get(c, "NULL")} AS {kind}) AS "{c}"' for c, kind in columns.items()
-        )
-        self._database.register("told", pa.table(told))
-        self._database.execute(f"CREATE TABLE {name} AS SELECT {casts} FROM told")
-        self._database.unregister("told")
+        # The engine finds it by its name.
+        told = pa.table({c: [row.get(c) for row in rows] for c in given if c in columns})  # noqa: F841
+        self._database.execute(f"{_declaration(name)}; INSERT INTO {name} BY NAME FROM told")
 
     def query(self, sql: str) -> _Rows:
         """The rows of a query."""
@@ -187,7 +193,7 @@ class MadeProcess:
         first, last = found.to_pylist()[0].values()
         armed = Armed(
             what=what, number=1, state="over", steps=steps, done=steps, first_step=first,
-            last_step=last, found=1, still_s=0.0,
+            last_step=last, found=1, still_s=0.0, notes=self._notes,
         )  # fmt: skip
         return ArmedAnswer(armed=(armed,))
 
@@ -212,6 +218,7 @@ def facts(
     proc: str = "/proc",
     live_s: float = DEADLINE_S,
     pace: int = 0,
+    notes: tuple[str, ...] = (),
 ) -> Facts:
     """The facts of a process with such a record and such answers."""
     process: Any = MadeProcess(
@@ -222,6 +229,7 @@ def facts(
         is_silent=is_silent,
         is_here=is_here,
         pace=pace,
+        notes=notes,
     )
     member = Member(
         rank=None, host="here", pid=pid, world_size=None, endpoint="1", is_alive=is_alive
@@ -250,9 +258,10 @@ def steps(count: int, **columns: Any) -> list[dict[str, Any]]:
         "failed": False,
     }
     base.update(columns)
+    varied = {name: value for name, value in base.items() if callable(value)}
     made = []
     for step in range(count):
-        row = {name: value(step) if callable(value) else value for name, value in base.items()}
+        row = {**base, **{name: value(step) for name, value in varied.items()}}
         made.append({"step": step, "start_ns": 1_000_000_000 * (10 + step), **row})
     return made
 

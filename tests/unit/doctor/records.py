@@ -395,10 +395,17 @@ def labels(shift: str) -> LabelsAnswer:
     )  # fmt: skip
 
 
-def gradients(count: int = 60, *, live: dict[str, Any] | None = None, **columns: Any) -> Make:
+def gradients(
+    count: int = 60,
+    *,
+    live: dict[str, Any] | None = None,
+    notes: tuple[str, ...] = (),
+    **columns: Any,
+) -> Make:
     """Three steps in which the gradients of two parameters were looked at.
 
     Args:
+        notes: What the agent says of them.
         count: Steps of the training, of which columns are given with `step_` before their name.
         columns: A tuple has a value for each parameter, a list one for each of the three steps.
     """
@@ -424,7 +431,7 @@ def gradients(count: int = 60, *, live: dict[str, Any] | None = None, **columns:
     for row in all_steps:
         row.pop("part", None), row.pop("wait", None)
     record = {"steps": all_steps, "gradients": made, "micro_batches": batches_of}
-    return lambda: facts(record, live)
+    return lambda: facts(record, live, notes=notes)
 
 
 def warned(message: str, **columns: Any) -> Make:
@@ -459,3 +466,12 @@ def optimizer(**columns: Any) -> Make:
     row = {"optimizer": "AdamW", "tensors": 200, "device": "cpu", "implementation": "default"}
     made = steps(60, optimizer_s=0.03)
     return lambda: facts({"steps": made}, {"optimizers": [{**row, **columns}]})
+
+
+def table(optimizer_s: float, *, others: int = 2, **columns: Any) -> Make:
+    """A large table and other parameters, and an optimizer that takes that much of 0.1 s."""
+    base = {"numel": 6_000_000, "bytes": 24_000_000, "trainable": True, "optimizers": 1}
+    made = [{**base, "parameter": "table.weight", **columns}]
+    small = {**base, "numel": 250_000, "bytes": 1_000_000}
+    made += [{**small, "parameter": f"layers.{n}.weight"} for n in range(others)]
+    return lambda: facts({"steps": steps(60, optimizer_s=optimizer_s)}, {"parameters": made})

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from probing.diagnosis.doctor.first_look import Open
+from probing.diagnosis.doctor import first_look
+from probing.diagnosis.doctor.first_look import Open, open_files
 from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.rules import piling
 from probing.linux import process
@@ -25,6 +26,17 @@ if TYPE_CHECKING:
     from .made import Live
 
 pytestmark = pytest.mark.anypython
+
+
+@pytest.fixture
+def only_own_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What other tests have left open in this process is none of a test's files."""
+
+    def opened(pid: int) -> list[Open]:
+        return [one for one in open_files(pid) if one.path.startswith(str(tmp_path))]
+
+    for module in (first_look, piling):
+        monkeypatch.setattr(module, "open_files", opened)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +60,7 @@ def test_the_files_of_a_driver_are_not_piling_up(
         (8, "rb", "likely"),
     ],
 )
+@pytest.mark.usefixtures("only_own_files")
 def test_parts_of_a_data_set_may_stay_open(
     tmp_path: Path, paths: int, mode: str, certainty: str
 ) -> None:
@@ -62,6 +75,7 @@ def test_parts_of_a_data_set_may_stay_open(
     assert (sign.certainty, sign.summary[:8]) == (certainty, "24 files")
 
 
+@pytest.mark.usefixtures("only_own_files")
 def test_files_of_which_more_are_open_than_at_first_are_no_parts(tmp_path: Path) -> None:
     """An image that nobody closes is another file each time, and there are more a moment later."""
     with contextlib.ExitStack() as stack:

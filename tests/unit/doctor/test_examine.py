@@ -28,6 +28,7 @@ from probing.diagnosis.doctor.ranks.job_rules import JobRule
 from probing.diagnosis.doctor.report import ALL_RULES
 from probing.diagnosis.doctor.rules import RULES, plugged
 from probing.diagnosis.doctor.series import last_change
+from probing.diagnosis.doctor.turns import judging
 from probing.diagnosis.hang import diagnosis
 from probing.diagnosis.hang.evidence import Cause, RankEvidence, Verdict
 from probing.diagnosis.hang.judging import judge as verdict_of
@@ -213,9 +214,10 @@ def test_the_gravest_comes_first_and_what_may_be_meant_last() -> None:
         finding_of(_rule("light", 20), Sign(certainty="certain", summary=""), asked="1"),
         finding_of(_rule("heavy", 40), Sign(certainty="likely", summary="", weight=1), asked="1"),
         finding_of(_rule("middle", 45), Sign(certainty="likely", summary=""), asked="1"),
+        finding_of(_rule("once", 90), Sign(certainty="likely", summary="", gravity=1), asked="1"),
     ]
     assert [f.rule for f in sorted(made, key=lambda f: f.order)] == [
-        "heavy", "middle", "light", "grave",
+        "heavy", "middle", "light", "once", "grave",
     ]  # fmt: skip
     assert made[0].next == "probing 1 query"
     assert made[0].fix == "do"
@@ -255,10 +257,10 @@ def test_a_rule_that_fails_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> No
         ),
         _rule("silent", 1, "memory"),
     )
-    monkeypatch.setattr(examine, "RULES", rules)
+    monkeypatch.setattr(judging, "RULES", rules)
     of = facts({})
-    judged = examine._Judged(of.member, of, [], {})
-    examine._judge(judged)
+    judged = judging.Judged(of.member, of, [], {})
+    judging.judge(judged)
     assert [rule.name for rule, _ in judged.found] == ["works"]
     assert judged.missed == {"broken": "internal error: KeyError: 'column'"}
     findings = examine._merged([judged], "1", of=1)
@@ -283,7 +285,7 @@ def test_what_ranks_have_shown_counts_though_a_later_comparison_does_not_end(
     monkeypatch.setattr(examine, "JOB_RULES", (JobRule(rule=slow, look=wait), quick))
     of = facts({})
     ranks = [dataclasses.replace(of.member, rank=rank) for rank in (0, 1)]
-    judged = [examine._Judged(member, of, [], {}) for member in ranks]
+    judged = [judging.Judged(member, of, [], {}) for member in ranks]
     group = scope.Group(ranks, FINE)
     how = scope.How(scope.Clock(0.4), None, "all", is_thorough=True)
     try:
@@ -298,7 +300,7 @@ def test_what_was_not_judged_is_known_of_each_process() -> None:
     """A watch must know of which process a rule could not be judged: of others it says nothing."""
     of = facts({})
     members = [dataclasses.replace(of.member, pid=pid) for pid in (1, 2)]
-    judged = [examine._Judged(members[0], of, [], {"tf32-off": "no accelerator is in use"})]
+    judged = [judging.Judged(members[0], of, [], {"tf32-off": "no accelerator is in use"})]
     how = scope.How(scope.Clock(9.0), None, "all", is_thorough=False)
     groups = [scope.Group([member], FINE) for member in members]
     late = [(members[1], {"data-wait": "too late"})]
@@ -315,7 +317,7 @@ def test_the_surest_of_several_ranks_is_told() -> None:
     signs_of = {0: Sign(certainty="possible", summary="maybe", weight=1.0),
                 1: Sign(certainty="certain", summary="is", weight=0.1)}  # fmt: skip
     judged = [
-        examine._Judged(dataclasses.replace(of.member, rank=rank), of, [(rule, sign)], {})
+        judging.Judged(dataclasses.replace(of.member, rank=rank), of, [(rule, sign)], {})
         for rank, sign in signs_of.items()
         for of in [facts({})]
     ]
@@ -329,7 +331,7 @@ def test_what_only_starts_ranks_does_not_fill_the_page() -> None:
     first = facts({"steps": [steps(1)[0] | {"duration": None}]})  # it may hang in its first step
     missed = {"data-wait": "only 0 steps"}
     rank, launcher, opening = (
-        examine._Judged(dataclasses.replace(of.member, rank=number), of, [], dict(missed))
+        judging.Judged(dataclasses.replace(of.member, rank=number), of, [], dict(missed))
         for of, number in ((of_rank, 0), (of_launcher, None), (first, None))
     )
     assert [len(of.steps) for of in (of_rank, of_launcher, first)] == [40, 0, 0]  # they are read
@@ -428,13 +430,14 @@ def test_what_a_rank_does_is_told_before_that_others_wait_for_it(
         Sign(certainty="likely", summary="x", evidence="abc"),  # type: ignore[arg-type]
         Sign(certainty="likely", summary="x", since_step="12"),  # type: ignore[arg-type]
         Sign(certainty="likely", summary="x", weight=math.nan),
+        Sign(certainty="likely", summary="x", gravity=math.nan),  # type: ignore[arg-type]
     ],
 )
 def test_what_a_plugin_finds_and_nobody_can_tell_hides_nothing(wrong: Sign) -> None:
     """The rule is not judged, with whose it is; what came before counts."""
     good = Sign(certainty="likely", summary="x")
     rule = plugged._under_guard("mine", dataclasses.replace(RULES[0], look=lambda _: [good, wrong]))
-    found, why = examine._run(lambda: rule.look(facts({})))
+    found, why = judging.run(lambda: rule.look(facts({})))
     assert [sign.summary for sign in found] == ["x"]
     assert (why or "").startswith("plugin mine failed: ")
 

@@ -9,16 +9,27 @@ from typing import Any
 
 import pytest
 
-from probing.diagnosis.doctor import examine
+from probing.diagnosis.doctor import effects
 from probing.diagnosis.doctor.facts import Facts
-from probing.diagnosis.doctor.findings import Rule, Sign
+from probing.diagnosis.doctor.findings import Rule, Sign, finding_of
 from probing.diagnosis.doctor.not_looked_at import LATE, NotLookedAt
 from probing.diagnosis.doctor.rules import RULES
+from probing.diagnosis.doctor.turns import judging
 from probing.messages.common import Frame, ThreadStack
 from probing.postmortem.crashes import EXCEPTION, CrashRecord, describe
 
 from .made import facts, signs, steps
-from .records import MIB, after, compilations, gradients, labels, memory, of_steps, trace
+from .records import (
+    MIB,
+    after,
+    compilations,
+    gradients,
+    in_forward,
+    labels,
+    memory,
+    of_steps,
+    trace,
+)
 
 pytestmark = pytest.mark.anypython
 
@@ -71,6 +82,26 @@ def test_zero_gradients_of_a_loss_that_is_zero_are_told_as_that() -> None:
     (sign,) = signs("zero-gradients", made)
     assert "all 90 labels of the next batch are ignored" in sign.summary
     assert "ignore_index" in sign.fix
+
+
+@pytest.mark.parametrize(
+    ("line", "first"), [("os.fsync(loss)", "checkpoints"), ("time.sleep(0.03)", "slower-since")]
+)
+def test_checkpoints_are_told_before_the_steps_that_they_make_longer(line: str, first: str) -> None:
+    """Where the script is at the line that saves, in steps that got longer by its own code."""
+    longer = {"duration": after(120, 0.5, 1.5), "other_s": after(120, 0.4, 1.4), "cpu_s": 0.4}
+    of = facts({"steps": steps(400, **longer)}, stacks=in_forward(line))
+    of.__dict__["crowd"] = ""
+    (sign,) = signs("slower-since", of)
+    rules = {rule.name: rule for rule in RULES}
+    saves = Sign(certainty="likely", summary="")
+    made = [
+        finding_of(rules["slower-since"], sign, asked="1"),
+        finding_of(rules["checkpoints"], saves, asked="1"),
+    ]
+    found = sorted(effects.without_effects(made), key=lambda finding: finding.order)
+    assert sign.certainty == "likely"
+    assert found[0].rule == first
 
 
 def test_the_module_that_made_steps_longer_is_named() -> None:
@@ -141,24 +172,24 @@ def test_what_the_record_speaks_for_is_told_in_any_case(monkeypatch: pytest.Monk
             rule, name=name, cost_s=8.0 if on_record else 2.0, look=look, on_record=on_record
         )
 
-    monkeypatch.setattr(examine, "RULES", (costly("other"), costly("memory-grows")))
+    monkeypatch.setattr(judging, "RULES", (costly("other"), costly("memory-grows")))
     grows = memory(lambda s: 500 * MIB + 2 * s * MIB)
-    judged = examine._Judged(grows.member, grows, [], {})
-    examine._judge(judged)
+    judged = judging.Judged(grows.member, grows, [], {})
+    judging.judge(judged)
     assert [(rule.name, sign.certainty) for rule, sign in judged.found] == [
         ("memory-grows", "likely")
     ]
     assert set(judged.missed) == {"other"}
 
-    late = examine._as_it_is(examine._Judged(grows.member, grows, [], {}), "too late")
+    late = judging.as_it_is(judging.Judged(grows.member, grows, [], {}), "too late")
     assert late.missed.keys() == {"other", "memory-grows"}  # not even its steps have been read
     assert len(grows.steps) == 200
-    late = examine._as_it_is(examine._Judged(grows.member, grows, [], {}), "too late")
+    late = judging.as_it_is(judging.Judged(grows.member, grows, [], {}), "too late")
     assert [rule.name for rule, _ in late.found] == ["memory-grows"]
 
     level = memory(lambda _: 500 * MIB)
-    judged = examine._Judged(level.member, level, [], {})
-    examine._judge(judged, is_thorough=False)
+    judged = judging.Judged(level.member, level, [], {})
+    judging.judge(judged, is_thorough=False)
     assert (judged.found, set(judged.missed)) == ([], {"other"}), "a watch judges by the record"
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from probing.cluster.ranks.question import Asking
 from probing.cluster.ranks.slow.pace import RankPace
+from probing.diagnosis.doctor.findings import Sign, finding_of
+from probing.diagnosis.doctor.ranks import job_rules
 from probing.diagnosis.doctor.ranks.why_slow import why_slow
-from probing.diagnosis.doctor.rules.numbers.first_bad import _NOT_ON_RECORD
+from probing.diagnosis.doctor.report import ALL_RULES
+from probing.diagnosis.doctor.rules.numbers.not_finite.first_bad import _NOT_ON_RECORD
 
 from .made import facts, signs, steps
 from .records import after, bad_since
@@ -124,6 +129,25 @@ def test_a_rank_that_is_given_more_is_told_as_that(
     why = why_slow(pace, ranks)
     assert why.is_doubtful == is_told
     assert (why.words == "its batches are larger: 88 in a step, and 40 on the others") == is_told
+
+
+def test_a_rank_that_is_given_more_comes_before_a_loss_that_may_be_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both are only possible: the one was measured twice, the other is what has not been seen."""
+    ranks = {rank: facts({"steps": steps(60, samples=n)}) for rank, n in enumerate((40, 88))}
+    pace = dataclasses.replace(_pace(forward=0.1), excess_s=0.17)
+    slow = SimpleNamespace(stragglers=(pace,), step_s=2.0)
+    monkeypatch.setattr(job_rules, "find_stragglers", lambda _: slow)
+    asking = Asking(members=(), timeout_s=1.0, token=None)
+    job = job_rules.Job(ranks=ranks, asking=asking, stands_still=False)
+    rules = {rule.name: rule for rule in ALL_RULES}
+    look = next(one.look for one in job_rules.JOB_RULES if one.rule.name == "straggler")
+    (sign,) = look(job)
+    flat = Sign(certainty="possible", summary="", weight=0.6)
+    held_up = finding_of(rules["straggler"], sign, asked="1")
+    assert held_up.certainty == "possible"
+    assert held_up.order < finding_of(rules["loss-flat"], flat, asked="1").order
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,9 @@ from .failing_cases import FAILING
 from .forward_cases import IN_FORWARD
 from .frozen_cases import FROZEN
 from .hook_cases import HOOKED
+from .loss_input_cases import GIVEN
 from .made import facts, signs, steps
+from .no_sync_cases import SYNCED
 from .parameter_cases import UNSYNCED, WRAPPED
 from .records import (
     MIB,
@@ -51,11 +53,13 @@ from .records import (
     relearned,
     reserved,
     swapped,
+    table,
     trace,
     trained_meanwhile,
     waits,
     warned,
 )
+from .rounded_cases import ROUNDED
 from .trained_cases import IN_TURN, UNCALLED, UNTRAINED
 
 pytestmark = pytest.mark.anypython
@@ -147,6 +151,18 @@ CASES = (
     Case("rate-zero", of_steps(lr=lambda s: 0.1 * (1 + math.cos(math.pi * s / 199))), None),
     Case("rate-zero", of_steps(80, lr=lambda s: 1e-4 * s), None),
     Case("rate-zero", of_steps(lr=0.0), "likely", 0, "the first on record"),
+    Case("loss-constant", of_steps(300, loss=lambda s: 0.69314718 + 3e-8 * (s % 3), grad_norm=0.2),
+         "likely", 0, "exactly ln 2: what it compares is the same on both sides, in each of 300"),
+    Case("loss-constant", of_steps(300, loss=after(120, 1.5, 3.218875825), grad_norm=0.2),
+         "possible", 120, "exactly ln 25: all 25 answers are equally likely"),
+    Case("loss-constant", of_steps(300, loss=4.2, grad_norm=0.2), "possible", 0, "is 4.2 in each"),
+    Case("loss-constant", of_steps(300, loss=0.69314718, grad_norm=0.0), None),  # gradients-zero
+    Case("loss-constant", of_steps(300, loss=0.69314718, grad_norm=0.2, lr=0.0), None),
+    Case("loss-constant", of_steps(300, loss=0.69314718), None),  # nobody looked at gradients
+    Case("loss-constant", of_steps(300, loss=lambda s: 1e-8 * (s % 5), grad_norm=0.2), None),  # PPO
+    Case("loss-constant", of_steps(300, loss=lambda s: 0.693147 + 1e-5 * (s % 2), grad_norm=0.2),
+         None),  # it moves
+    Case("loss-constant", of_steps(59, loss=0.69314718, grad_norm=0.2), None),
     Case("loss-flat", of_steps(300, loss=_NOISE), "possible", 0, "has not fallen in 300 steps"),
     Case("loss-flat", of_steps(300, loss=lambda s: 69558 + 500 * 0.97**s), "possible", 0,
          "has hardly fallen in 300 steps"),
@@ -215,6 +231,9 @@ CASES = (
     *HOOKED,
     *WRAPPED,
     *UNSYNCED,
+    *GIVEN,
+    *SYNCED,
+    *ROUNDED,
     Case("float64", parameters({"dtype": "float64", "numel": 900}), "possible"),
     Case("float64", parameters({"dtype": "float64", "numel": 1}), None),
     Case("never-steps", lambda: facts({"steps": [], "micro_batches": [
@@ -356,6 +375,11 @@ CASES = (
     Case("same-order", lambda: facts({}, loader(sampler="DistributedSampler", sampler_epoch=2)),
          None),
     Case("same-order", lambda: facts({}, loader()), None),
+    Case("whole-stream", lambda: facts({}, loader(divides_stream=False)), "possible",
+         None, "every sample comes 2 times"),
+    Case("whole-stream", lambda: facts({}, loader(divides_stream=True)), None),
+    Case("whole-stream", lambda: facts({}, loader(divides_stream=None)), None),
+    Case("whole-stream", lambda: facts({}, loader(divides_stream=False, given=0)), None),
     Case("same-order", lambda: facts({}, {"dataloaders": [
         *loader(sampler="SequentialSampler", given=600)["dataloaders"],
         *loader(loader=1)["dataloaders"]]}), None),
@@ -437,6 +461,17 @@ CASES = (
     Case("checkpoints", lambda: facts({"steps": steps(100), "checkpoints": [
         {"step": n, "duration": 0.015, "start_ns": 1_000_000_000 * (11 + n), "caller": "t.py:3"}
         for n in range(99)]}), "possible"),
+    Case("checkpoints", lambda: facts({"steps": steps(100), "checkpoints": [
+        {"step": n, "duration": 0.02, "start_ns": 1_000_000_000 * (11 + n), "caller": "t.py:3"}
+        for n in range(99)]}, stacks=[*in_forward("os.fsync(loss)")[:1],
+        *[(frames, 400) for frames, _ in in_forward("loss = model(loss)")]]), "likely", None,
+        "33 % of the time"),
+    Case("checkpoints", lambda: facts({"steps": steps(400), "checkpoints": [  # once it learns
+        {"step": n, "duration": 0.03, "start_ns": 1_000_000_000 * (10 + n) + 50_000_000,
+         "caller": "t.py:3"} for n in (0, 1, *range(300, 400))]}), "likely", None, "30 % of"),
+    Case("checkpoints", lambda: facts({"steps": steps(400), "checkpoints": [
+        {"step": n, "duration": 0.03, "start_ns": 1_000_000_000 * (10 + n) + 50_000_000,
+         "caller": "t.py:3"} for n in (0, 1, *range(390, 400))]}), None),
     Case("checkpoints", lambda: facts({"steps": steps(100), "checkpoints": [
         {"step": 50, "duration": 9.0, "start_ns": 60_000_000_000, "caller": "t.py:3"}]}), None),
     Case("garbage-collector", of_steps(gc_s=0.06), "certain"),
@@ -611,6 +646,10 @@ CASES = (
     Case("profiler-on", environment(profiler="False"), None),
     Case("unread-variables", environment(NCCL_TIMEOUT="1800"), "possible"),
     Case("unread-variables", environment(NCCL_IB_TIMEOUT="22"), None),
+    Case("one-parameter", table(optimizer_s=0.05), "possible", None, "is table.weight: all of it"),
+    Case("one-parameter", table(optimizer_s=0.03), None),
+    Case("one-parameter", table(optimizer_s=0.05, numel=100, bytes=400), None),
+    Case("one-parameter", table(optimizer_s=0.05, others=8), None),
     Case("unfused-optimizer", optimizer(), "possible", None, "AdamW takes 30 %"),
     Case("unfused-optimizer", optimizer(implementation="fused"), None),
     Case("unfused-optimizer", optimizer(device="cuda:0"), None),  # foreach, by itself

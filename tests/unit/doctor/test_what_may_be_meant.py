@@ -10,8 +10,9 @@ import pytest
 
 from probing.cluster.job.membership import Member
 from probing.diagnosis.doctor.against import of_one_rank, without_comparison
+from probing.diagnosis.doctor.findings import Sign, finding_of
 from probing.diagnosis.doctor.not_looked_at import NotLookedAt
-from probing.diagnosis.doctor.report import Report
+from probing.diagnosis.doctor.report import ALL_RULES, Report
 from probing.diagnosis.doctor.rules.numbers import rates
 
 from .made import Facts, facts, signs, steps
@@ -88,6 +89,59 @@ def test_a_search_for_the_rate_is_several_trainings(rule: str) -> None:
     for model, optimizer in (("model", "opt {}"), ("model {}", "opt")):
         (sign,) = signs(rule, _in_turn(model=model, optimizer=optimizer))
         assert (sign.certainty, sign.since_step) == ("likely", 500)
+
+
+def _taken_over(optimizers: tuple[str, str], rate: float) -> Facts:
+    """A model that an optimizer trains for 300 steps, and maybe another one from there on."""
+    made = steps(
+        600,
+        optimizer="Adam",
+        lr=after(300, 1e-4, rate * 1e-4),
+        loss=lambda s: (0.01 if s < 300 else 0.7) + 2.0 * math.exp(-s / 60) + 1e-3 * (s % 3),
+    )
+    stepped = [
+        {"step": s, "class": "Adam", "model": "model", "optimizer": optimizers[s >= 300]}
+        for s in range(600)
+    ]
+    return facts({"steps": made, "optimizer_steps": stepped})
+
+
+@pytest.mark.parametrize(
+    ("optimizers", "rate", "certainty"),
+    [
+        (("opt", "opt 2"), 1.0, "possible"),
+        (("opt", "opt 2"), 10.0, "likely"),
+        (("opt", "opt"), 1.0, "likely"),
+    ],
+)
+def test_a_loss_that_jumps_where_another_optimizer_takes_over_may_be_meant(
+    optimizers: tuple[str, str], rate: float, certainty: str
+) -> None:
+    """A model that is trained on with other data has a higher loss at first, and no fault."""
+    (sign,) = signs("loss-spike", _taken_over(optimizers, rate))
+    assert (sign.certainty, sign.since_step) == (certainty, 300)
+    assert ("Another optimizer" in sign.summary) == (certainty == "possible")
+
+
+def test_the_lower_rate_of_another_optimizer_is_no_cut() -> None:
+    """A model is trained on at a rate of its own, which nobody has lowered."""
+    (sign,) = signs("rate-cut", _taken_over(("opt", "opt"), 0.01))
+    assert sign.since_step == 300
+    assert signs("rate-cut", _taken_over(("opt", "opt 2"), 0.01)) == []
+
+
+@pytest.mark.parametrize(("optimizer", "is_grave"), [("SGD", True), ("Adam", False)])
+def test_clipping_is_light_where_the_optimizer_divides_by_that_size(
+    optimizer: str, *, is_grave: bool
+) -> None:
+    """A step of Adam is as large with clipped gradients as without: what is slow is told first."""
+    of = facts({"steps": steps(200, grad_norm=20.0, clipped_norm=1.0, optimizer=optimizer)})
+    (sign,) = signs("clipping", of)
+    assert sign.certainty == "possible"
+    (clipping,) = (rule for rule in ALL_RULES if rule.name == "clipping")
+    (own_code,) = (rule for rule in ALL_RULES if rule.name == "own-code")
+    slow = finding_of(own_code, Sign(certainty="possible", summary="x"), asked="1")
+    assert (finding_of(clipping, sign, asked="1").order < slow.order) == is_grave
 
 
 def test_what_is_wrong_in_the_newest_of_several_trainings_is_found() -> None:

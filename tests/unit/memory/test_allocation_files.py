@@ -39,7 +39,7 @@ from probing.allocations import (
     temporary_peaks,
     write_snapshot,
 )
-from probing.cli.group import probing as cli
+from probing.cli.main import run
 from probing.cli.render.memory.recording_page import render_page
 from probing.cli.reports.memory_recording import file_for
 from probing.client.recording_client import last_recording
@@ -348,9 +348,7 @@ def test_every_device_that_both_used_is_compared(
     assert found == [(1000, 2000), (3 * KIB, 6 * KIB)]
     for name, recording in (("a", one), ("b", other)):
         (tmp_path / name).write_bytes(write_snapshot(recording))
-    # As part of the whole: click keeps what a command's first context makes of its options.
-    words = ["file", "diff", str(tmp_path / "a"), str(tmp_path / "b")]
-    cli.main(words, standalone_mode=False)
+    assert run(["file", "diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     said = capsys.readouterr().out
     assert said.index("== cuda:0 ==") < said.index("== cuda:1 ==")
     assert "cuda:2" not in said

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from probing.linux.cgroup import CgroupPaths, find_cgroup, parse_bytes, parse_pressure
+from probing.linux.cgroup import (
+    CgroupPaths,
+    find_cgroup,
+    parse_bytes,
+    parse_file_cache,
+    parse_pressure,
+)
 from probing.linux.host_memory import sentence_of
-from probing.linux.kernel_files import sizes_in
+from probing.linux.kernel_files import read_text, sizes_in
 
 pytestmark = pytest.mark.anypython
 
@@ -53,7 +59,7 @@ def test_version_2_with_the_limit_further_up(tmp_path: Path, find: Find) -> None
     top = tmp_path / "top"
     put(top, memory__stat="inactive_file 5\n")  # the root group has no figures of its own
     put(top / "pod", memory__current="900\n", memory__max="1000\n", memory__events="oom_kill 3\n",
-        memory__stat="anon 1\ninactive_file 250\n")  # fmt: skip
+        memory__stat="anon 1\ninactive_file 250\nactive_file 90\n")  # fmt: skip
     put(top / "pod/job", memory__current="700\n", memory__max="max\n")
     put(top / "pod/job/part", memory__current="600\n", memory__max="5000\n")
     found = find("0::/pod/job/part\n", version_2(top))
@@ -61,6 +67,7 @@ def test_version_2_with_the_limit_further_up(tmp_path: Path, find: Find) -> None
     assert found.current == str(top / "pod/memory.current")
     figures = (found.current_bytes(), found.limit_bytes(), found.working_bytes(), found.oom_kills())
     assert figures == (900, 1000, 650, 3)
+    assert parse_file_cache(read_text(found.stat)) == 340
 
 
 def test_version_2_without_any_limit(tmp_path: Path, find: Find) -> None:
@@ -72,6 +79,7 @@ def test_version_2_without_any_limit(tmp_path: Path, find: Find) -> None:
     assert found.current == str(top / "job/memory.current")
     assert (found.limit_bytes(), found.oom_kills()) == (None, None)
     assert found.working_bytes() == 700
+    assert parse_file_cache(read_text(found.stat)) is None
 
 
 def test_version_1_in_a_container(tmp_path: Path, find: Find) -> None:
@@ -79,11 +87,13 @@ def test_version_1_in_a_container(tmp_path: Path, find: Find) -> None:
     top = tmp_path / "top"
     put(top, memory__usage_in_bytes="900\n", memory__limit_in_bytes="1000\n",
         memory__oom_control="oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
-        memory__stat="inactive_file 1\ntotal_inactive_file 100\n")  # fmt: skip
+        memory__stat="inactive_file 1\nactive_file 2\ntotal_inactive_file 100\n"
+        "total_active_file 50\n")  # fmt: skip
     found = find("4:memory:/docker/abc\n0::/\n", version_1(top, root="/docker/abc"))
     assert found is not None
     figures = (found.current_bytes(), found.limit_bytes(), found.working_bytes(), found.oom_kills())
     assert figures == (900, 1000, 800, 2)
+    assert parse_file_cache(read_text(found.stat)) == 150
 
 
 def test_version_1_beside_an_empty_version_2(tmp_path: Path, find: Find) -> None:

@@ -19,13 +19,15 @@ from probing.agent.sources.accelerator import (
     DeviceTotals,
 )
 from probing.agent.sources.accelerator.nvml import MISSING, Nvml, uuids_of
-from probing.agent.sources.memory.host_figures import parse_meminfo
+from probing.agent.sources.memory import host_figures
+from probing.agent.sources.memory.host_figures import HostFiles, parse_meminfo
 from probing.agent.sources.memory.memory_rows import PART_OF_BUDGET, MemoryRows
 from probing.agent.sources.memory.sampler import MemorySampler
 from probing.agent.sources.shared.recording import Recording
 from probing.agent.sources.steps.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
 from probing.agent.sources.steps.rows.step_places import StepEnd
 from probing.agent.sources.steps.rows.step_rows import StepRows
+from probing.linux.cgroup import CgroupPaths
 from probing.ring.format import NULL_INT
 from probing.ring.names import decode_names
 from probing.ring.peek import RingPeek
@@ -377,6 +379,25 @@ def test_names_of_a_device(
 ) -> None:
     """The UUID that torch tells goes first, but for a slice that the environment names."""
     assert uuids_of(uuid, visible=visible, ordinal=ordinal) == names
+
+
+def test_cached_files_are_as_old_as_the_rest_near_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else they are read once a second, which is dearer than the other figures."""
+    (tmp_path / "max").write_text("1000\n")
+    paths = CgroupPaths(*(str(tmp_path / name) for name in ("now", "max", "events", "stat", "-")))
+    monkeypatch.setattr(host_figures, "find_cgroup", lambda _: paths)
+    files, seen = HostFiles(), []
+    for tenths, used in enumerate((800, 899, 900, 950, 700), 1):
+        (tmp_path / "now").write_text(f"{used}\n")
+        (tmp_path / "stat").write_text(f"anon 1\ninactive_file {tenths}0\nactive_file {tenths}\n")
+        found = files.figures(tenths * 100_000_000)
+        seen.append((found.cgroup_bytes, found.cgroup_cache_bytes, found.cgroup_limit_bytes))
+    files.close()
+    assert seen == [
+        (800, 11, 1000), (899, 11, 1000), (900, 33, 1000), (950, 44, 1000), (700, 44, 1000),
+    ]  # fmt: skip
 
 
 def test_the_machines_use_is_what_it_could_not_give() -> None:

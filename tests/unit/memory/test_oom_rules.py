@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from probing.agent.sources.out_of_memory.errors import read_oom
 from probing.diagnosis.advice import Advice, Shortage, Trend, advise, batch_pairs
-from probing.postmortem.endings import CgroupNow, judge, kernel_kills
+from probing.postmortem.endings import CgroupNow, judge, kernel_kills, read_kernel_log
 
 pytestmark = pytest.mark.anypython
 
@@ -233,8 +235,10 @@ def test_the_kernels_own_words_are_certain() -> None:
 @pytest.mark.parametrize(
     ("changes", "cgroup", "words"),
     [
-        ({}, None, ["its cgroup reached its limit. It held 95 B of 100 B"]),
+        ({}, None, ["its cgroup reached its limit. It held 95 B of 100 B, with cached files"]),
         ({}, CgroupNow(limit=99, kills=0), ["its cgroup reached its limit"]),  # not its own
+        ({"cgroup_cache_bytes": 3}, None, ["It held 92 B of 100 B, without cached files"]),
+        ({"cgroup_cache_bytes": 20}, None, []),
         ({"cgroup_bytes": 80}, None, []),
         ({"cgroup_limit_bytes": None}, None, []),
         ({"cgroup_bytes": None, "cgroup_oom_kills": None}, CgroupNow(limit=100, kills=3), []),
@@ -271,3 +275,32 @@ def test_kills_that_were_counted_while_it_ran() -> None:
     rows = [{**LAST, "cgroup_bytes": 1, "cgroup_oom_kills": count} for count in (4, 2, 1)]
     (sentence,) = judge(7, rows, [], None).likely
     assert "3 in its last rows" in sentence
+
+
+NEWEST = "6,9,5000000,-;Out of memory: Killed process 7 (python)\n"
+
+
+def test_the_newest_kill_is_found_in_a_long_log(tmp_path: Path) -> None:
+    """The log is read from its oldest line on, and what is left out is what came first."""
+    log = tmp_path / "kmsg"
+    log.write_text(f"{'6,1,1000,-;eth0: link':<63}\n" * 20_500 + NEWEST)
+    lines = read_kernel_log(str(log))
+    assert len(lines) == 20_000
+    assert [kill.pid for kill in kernel_kills(lines)] == [7]
+
+
+def test_lines_that_are_overwritten_meanwhile_end_no_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel says EPIPE once, and goes on with the oldest line that it still has."""
+    log = tmp_path / "kmsg"
+    log.write_text(NEWEST)
+    read, errors = os.read, [BrokenPipeError(errno.EPIPE, "Broken pipe")]
+
+    def read_after_errors(fd: int, size: int) -> bytes:
+        if errors:
+            raise errors.pop()
+        return read(fd, size)
+
+    monkeypatch.setattr(os, "read", read_after_errors)
+    assert read_kernel_log(str(log)) == [NEWEST.strip()]

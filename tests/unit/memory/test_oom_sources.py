@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 
 from probing.agent.recording.safe_points import SafePoints
 from probing.agent.sources.accelerator import Accelerator, OutOfMemory
+from probing.agent.sources.calls.at_work import TorchAtWork
 from probing.agent.sources.calls.backward.module_backward import ModuleBackward
 from probing.agent.sources.calls.names.module_names import ModuleNames
 from probing.agent.sources.memory.sampler import MemorySampler
@@ -24,6 +26,7 @@ from probing.agent.sources.out_of_memory.step_errors import StepErrors
 from probing.agent.sources.shared.recording import Recording
 from probing.agent.sources.steps.phases import FORWARD
 from probing.agent.sources.steps.rows.step_rows import StepRows
+from probing.agent.sources.storage import storages
 from probing.ring.names import decode_names
 from probing.ring.peek import RingPeek
 from probing.ring.writer import Names, RingWriter
@@ -38,6 +41,7 @@ from probing.tables import (
     TORCH_TRACE,
 )
 from tests.harness.accelerators import NoAccelerator
+from tests.harness.targets import DEADLINE_S
 
 pytestmark = pytest.mark.torch
 
@@ -223,6 +227,44 @@ class Failing(torch.optim.SGD):
 
 
 @pytest.mark.slow
+def test_tensors_are_left_alone_while_another_thread_is_in_a_pass(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN a thread that runs out of memory during a backward pass of the training.
+
+    WHEN its error is recorded THEN the tensors, at which the pass is, are not looked for; a later
+    error outside of any pass has them looked for.
+    """
+    looks: list[Recording] = []
+
+    def looked_for(recording: Recording) -> list[Any]:
+        looks.append(recording)
+        return []
+
+    def fail() -> None:
+        watched.ooms.ended_by(MemoryError())
+
+    class Failing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            other = threading.Thread(target=fail)
+            other.start()
+            other.join(DEADLINE_S)
+            return gradient * 2
+
+    monkeypatch.setattr(storages, "storages_now", looked_for)
+    watched.recording.safe_points.at_work = TorchAtWork()
+    Failing.apply(torch.ones(2, requires_grad=True)).sum().backward()
+    assert len(watched.written()) == 1
+    assert looks == []
+    fail()
+    assert looks == [watched.recording]
+
+
 def test_the_guard_of_steps_comes_and_goes() -> None:
     """It sees what leaves a step, also one that a scheduler has wrapped, and leaves no trace."""
     seen: list[object] = []

@@ -114,6 +114,19 @@ def test_who_gets_on_is_not_named_beside_who_does_not() -> None:
     assert verdict.outcome == "hang"
 
 
+def test_who_gets_no_processor_is_not_named_beside_who_stays_away() -> None:
+    """Early, while both may still come: the one has not had its turn, the other does nothing."""
+    starved = Work(cpu=0.01, starved=0.9, is_ready=True)
+    late = {
+        1: evidence(1, LATE, doing=RUNNING, work=starved),
+        2: evidence(2, LATE, doing=SLEEPING, work=Work()),
+    }
+    ranks = [dataclasses.replace(e, still_s=3.2) for e in waiting_but(late)]
+    assert [cause.rank for cause in judge(ranks).causes] == [2]
+    ranks[2] = dataclasses.replace(waiting(2), still_s=3.2)
+    assert [cause.rank for cause in judge(ranks).causes] == [1]
+
+
 def test_all_sleep() -> None:
     """Ranks that all sleep between two steps are slow; with one in a lock, nobody can tell."""
     ranks = [evidence(rank, LATE, doing=SLEEPING, work=Work()) for rank in range(4)]
@@ -367,6 +380,15 @@ def test_the_first_of_the_dead(name: str) -> None:
     assert {cause.rank for cause in verdict.causes} == named, verdict.headline
     assert words in verdict.headline
     assert (verdict.outcome, verdict.has_ended) == ("crashed", True)
+
+
+def test_an_end_that_nothing_tells_of_is_no_crash() -> None:
+    """Nor is it called an orderly one."""
+    untold = "how it ended nothing tells: its agent was taken out of it"
+    well = "it ended in an orderly way: its agent was told of the end"
+    verdict = judge([ended(0, well), ended(1, untold)])
+    assert (verdict.outcome, verdict.ended_well) == ("fine", True)
+    assert verdict.headline == "All 2 ranks have ended; of rank 1 nothing tells how."
 
 
 def test_an_orderly_end_is_no_crash() -> None:

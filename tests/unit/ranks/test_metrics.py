@@ -1,7 +1,12 @@
-"""What a scrape has of processes that are told by the same labels."""
+"""What a scrape has of processes: by their records, and where several have the same labels."""
 
 from __future__ import annotations
 
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -9,7 +14,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from probing.cluster.node.figures import Figures, Found
 from probing.cluster.node.metrics import Metrics
-from probing.messages.about.job import NodeMember
+from probing.cluster.node.roster import Roster
+from probing.messages.about.job import MembersAnswer, NodeMember
+from probing.ring.format import NULL_FLOAT
+from probing.ring.peek import RingPeek
+from probing.rundir.folders import ProcessFolder, RunDirectory
+from probing.tables import STEPS
+from tests.harness.ring_writer import RingWriter
 
 pytestmark = pytest.mark.anypython
 
@@ -57,3 +68,73 @@ def test_processes_of_the_same_labels_are_one_series() -> None:
     assert up == {"0": 1, "1": 0, "2": 1}
     steps = {one.labels["rank"]: one.value for one in samples if one.name == "probing_step"}
     assert steps == {"0": 2, "2": 6}
+
+
+class Here:
+    """The processes of some run folders."""
+
+    def __init__(self, *folders: ProcessFolder) -> None:
+        self._folders = {folder.path.name: folder for folder in folders}
+
+    def members(self, *, with_states: bool) -> MembersAnswer:
+        """See `Roster`."""
+        assert not with_states
+        told = [found(rank, rank, is_alive=True).member for rank in range(len(self._folders))]
+        keyed = [replace(member, key=key) for member, key in zip(told, self._folders, strict=True)]
+        return MembersAnswer(host="node", pid=1, version="", members=tuple(keyed))
+
+    def folder(self, key: str) -> ProcessFolder:
+        """See `Roster`."""
+        return self._folders[key]
+
+
+def values_of(*folders: ProcessFolder) -> list[Mapping[str, float | None]]:
+    """The figures of the processes of these folders."""
+    return [one.values for one in Figures(cast("Roster", Here(*folders))).now()]
+
+
+def trained(home: Path, pid: int, *losses: float) -> ProcessFolder:
+    """The run folder of a process whose steps had these losses; its norms are as they are."""
+    folder = RunDirectory(home).create_folder(pid, 1)
+    writer = RingWriter(STEPS, capacity=64)
+    for step, loss in enumerate(losses):
+        writer.write(step=step, start_ns=1, duration_ns=10**9, loss=loss, grad_norm=loss)
+    writer.save(folder.ring("steps"))
+    return folder
+
+
+def test_a_loss_that_arrives_later_is_that_of_the_step_before(tmp_path: Path) -> None:
+    """NaN among them, which an alert looks for; a loss that stays away is that of no step."""
+    lost = trained(tmp_path / "home", 1, *[math.nan] * 9, NULL_FLOAT)
+    known = trained(tmp_path / "home", 2, 3.0, *[NULL_FLOAT] * 7)
+    unknown = trained(tmp_path / "home", 3, 3.0, *[NULL_FLOAT] * 8)
+    for name in ("loss", "gradient_norm"):
+        first, second, third = (values[name] for values in values_of(lost, known, unknown))
+        assert first is not None
+        assert math.isnan(first)
+        assert (second, third) == (3.0, None)
+    assert [values["step"] for values in values_of(lost, known, unknown)] == [9, 7, 8]
+
+
+@pytest.mark.parametrize("table", ["steps", "overhead"])
+def test_a_ring_that_cannot_be_opened_is_missing_of_its_process_alone(
+    table: str, tmp_path: Path
+) -> None:
+    """The other processes of the machine have theirs."""
+    odd, whole = (trained(tmp_path / "home", pid, 3.0) for pid in (1, 2))
+    odd.ring(table).unlink(missing_ok=True)
+    odd.ring(table).symlink_to("/etc/hostname")
+    first, second = values_of(odd, whole)
+    assert {name for name, value in first.items() if value is not None} == (
+        set() if table == "steps" else {name for name, value in second.items() if value is not None}
+    )
+    assert second["loss"] == 3.0
+
+
+def test_a_ring_that_cannot_be_read_leaves_no_descriptor() -> None:
+    """A server looks at it again and again."""
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(OSError, match="Input/output error"):
+            RingPeek(Path("/proc/self/mem"))
+    assert os.listdir("/proc/self/fd") == before

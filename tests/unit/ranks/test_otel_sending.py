@@ -11,6 +11,7 @@ import pytest
 
 from probing.cluster.node.otel.sending import _Loop, _Words
 from probing.cluster.node.otel.wanted import Signal
+from tests.harness.targets import DEADLINE_S
 
 pytestmark = pytest.mark.anypython
 
@@ -41,7 +42,7 @@ def test_a_try_that_raises_is_told_once_and_tried_again(words: _Words) -> None:
         signal = Signal(name="metrics", url=url, every_s=0.01)
         loop = _Loop(signal, send, lambda: None, words, told.put)
         loop.start()
-        sentences = [told.get(timeout=60), told.get(timeout=60)]
+        sentences = [told.get(timeout=DEADLINE_S), told.get(timeout=DEADLINE_S)]
         loop.end()
         loop._thread.join(60)
     why = "ConnectionError: with url: /v1/metrics"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from probing.agent.actions.pending import PendingAction
@@ -9,8 +11,12 @@ from probing.agent.actions.place import too_late
 from probing.agent.audit.request_log import Sender
 from probing.agent.sources.actions.moments.rendezvous import Rendezvous
 from probing.cluster.job.membership import Member
-from probing.cluster.job.same_step import meeting_place, no_place
+from probing.cluster.job.outcomes import Outcome
+from probing.cluster.job.places import agree_on_place, meeting_place
+from probing.cluster.job.same_step import no_place
+from probing.errors import ActRefused, NotAnswering, ProbingError
 from probing.messages.about.act import Lr, Prepared
+from probing.messages.common import decode_error, encode_error
 
 pytestmark = pytest.mark.anypython
 
@@ -66,6 +72,19 @@ def test_the_place_may_be_set_anew_until_it_is_come_to() -> None:
     rank.go_to(len(ENDS) - 1)
     assert rank.applied_at == 5
     assert not rank.rendezvous.agree(8, 20)
+
+
+def test_a_rank_that_was_let_go_at_the_place_may_come_to_another_one() -> None:
+    """What was to be done there has not been."""
+    rank = Rank()
+    assert rank.rendezvous.agree(8, 0)
+    rank.go_to(3)
+    assert rank.applied_at == 2
+    assert not rank.rendezvous.agree(8, 2)
+    assert not rank.rendezvous.agree(8, 0, is_undone=True)
+    assert rank.rendezvous.agree(8, 2, is_undone=True)
+    rank.go_to(len(ENDS) - 1)
+    assert rank.applied_at == 4
 
 
 def test_the_place_is_ahead_of_all() -> None:
@@ -138,3 +157,30 @@ def test_steps_that_begin_no_collectives_are_told_of() -> None:
     assert words in str(too_late(kept, "collectives"))
     assert "of which these steps began none" in str(too_late(kept, "collectives"))
     assert "this one has not made as many as the foremost" in str(too_late(kept, "steps"))
+
+
+@pytest.mark.parametrize(
+    ("error", "turns"),
+    [
+        (decode_error(encode_error(ActRefused("it has come by"))), [3, 12, 48]),
+        (ActRefused("it has come by"), [3, 12, 48]),
+        (NotAnswering("it", 2), [3]),
+    ],
+    ids=["remote", "own", "lost"],
+)
+def test_only_where_a_rank_has_come_by_it_is_the_place_named_anew(
+    error: ProbingError, turns: list[int]
+) -> None:
+    """An agent's refusal arrives as its code; an answer that is lost says nothing of the rank."""
+    told: list[int] = []
+    member = Member(rank=1, host="h", pid=1, world_size=2, endpoint="1")
+
+    def tell(more: int) -> list[Outcome[Any]]:
+        told.append(more)
+        return [Outcome(member=member, value=None, error=error, seconds=0, state="failed")]
+
+    more, failure = agree_on_place(tell, 3, ActRefused)
+    assert told == turns
+    assert more == turns[-1]
+    assert failure is not None
+    assert failure.code == error.code

@@ -208,3 +208,25 @@ def test_a_node_server_takes_over_what_the_one_before_it_wrote(
     assert second.stalled_s("4242-1") is None
     assert [row["lasts"] for row in stalls(folder)] == [False, False, False]
     second.close()
+
+
+def test_a_record_that_cannot_be_looked_at_keeps_no_other_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What failed is said; those who have gone are forgotten all the same."""
+    directory = RunDirectory(tmp_path)
+    looked: list[int] = []
+    bad, good, gone = (directory.create_folder(4242, number) for number in (1, 2, 3))
+    watch = StallWatch()
+    watch.look([gone])
+
+    def sign_of(folder: ProcessFolder) -> tuple[()]:
+        looked.append(folder.start_time)
+        if folder.start_time == bad.start_time:
+            raise ValueError("odd")
+        return ()
+
+    monkeypatch.setattr("probing.cluster.node.stalls.sign_of", sign_of)
+    assert watch.look([bad, good]) == ["ValueError: odd"]
+    assert looked == [1, 2]
+    assert watch._known.keys() == {good.path.name}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ class Phases:
     def __init__(self) -> None:
         self.told: list[tuple[int | None, int | None]] = []
         self.took: list[int] = []
+        self.fetches: Callable[[], int] = int
 
     def data_waited(self, wait: Any) -> None:
         """A wait has ended."""
@@ -41,6 +42,7 @@ def phases(tmp_path: Path) -> Iterator[Phases]:
     names = Names(tmp_path / "names")
     listener: Any = Phases()
     recording = Recording(trace=rings[0], rows=listener, names=names, safe_points=SafePoints())
+    listener.fetches = lambda: recording.threads.state.fetches
     source = DataLoaders(recording, rings[1])
     original = torch.utils.data.dataloader._BaseDataLoaderIter.__next__
     source.start()
@@ -98,3 +100,40 @@ def test_a_failure_is_told_without_samples(phases: Phases) -> None:
     with pytest.raises(ZeroDivisionError, match="its own"):
         list(batches(Broken([0])))
     assert phases.told == [(None, None)] * 2  # of the iterator, and of the batch
+
+
+def test_a_thread_fetches_as_long_as_it_waits(phases: Phases) -> None:
+    """Its own state says how many waits it is inside of, however they end."""
+    found: list[int] = []
+
+    class Inner(list[Any]):
+        def __getitem__(self, index: Any) -> Any:
+            found.append(phases.fetches())
+            if index:
+                raise KeyboardInterrupt
+            return super().__getitem__(index)
+
+    class Outer(list[Any]):
+        def __getitem__(self, index: Any) -> Any:
+            found.append(phases.fetches())
+            return next(iter(batches(Inner([0, 1]))))
+
+    with pytest.raises(KeyboardInterrupt):
+        list(batches(Outer([0])))
+    assert found == [1, 2, 2]
+    assert phases.fetches() == 0
+
+
+def test_only_the_thread_that_waits_fetches(phases: Phases) -> None:
+    """Another one that works meanwhile does not."""
+    found: list[int] = []
+
+    class Slow(list[Any]):
+        def __getitem__(self, index: Any) -> Any:
+            thread = threading.Thread(target=lambda: found.append(phases.fetches()))
+            thread.start()
+            thread.join()
+            return super().__getitem__(index)
+
+    list(batches(Slow([0])))
+    assert found == [0]

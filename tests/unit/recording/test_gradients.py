@@ -2,56 +2,143 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from probing.agent.sources.shared.gradients import UNKNOWN, GradientsBeside, gradient_beside
+from probing.agent.recording.safe_points import SafePoints
+from probing.agent.recording.training_thread import Trainers
+from probing.agent.sources.shared.gradients import Gradient, GradientLook, gradients_of
+from tests.harness.targets import DEADLINE_S
 
 pytestmark = pytest.mark.anypython
 
 
+class _Tensor:
+    """What a gradient is."""
+
+    _version = 3
+
+
 class _Parameter:
-    """Counts how often its gradient was read."""
+    """Has a gradient."""
 
     def __init__(self) -> None:
-        self.read = 0
-
-    @property
-    def grad(self) -> str:
-        """As of torch."""
-        self.read += 1
-        return "a gradient"
-
-
-def test_none_is_read_while_any_thread_is_in_a_backward_pass() -> None:
-    """Autograd may be replacing it without the interpreter lock."""
-    parameter = _Parameter()
-    assert gradient_beside(parameter, {1}) is UNKNOWN
-    assert not parameter.read
-    assert gradient_beside(parameter, set()) == "a gradient"
+        self.grad: _Tensor | None = _Tensor()
 
 
 class _Recording:
-    """Says which threads pass."""
+    """Has safe points, and says which threads train."""
 
-    def __init__(self, *passing: int, awaits_step: bool = False, sees_passes: bool = True) -> None:
-        self.passing = set(passing)
-        self.awaits_step = awaits_step
-        self.sees_passes = sees_passes
+    def __init__(self, *others: int, is_agents: bool = False) -> None:
+        number = threading.get_native_id()
+        self.trainers = Trainers()
+        self.trainers.threads.update({number, *others})
+        self.safe_points = SafePoints()
+        self.threads = SimpleNamespace(state=SimpleNamespace(native_id=number, is_agents=is_agents))
 
 
-@pytest.mark.parametrize(
-    "recording", [_Recording(1), _Recording(awaits_step=True), _Recording(sees_passes=False)]
-)
-def test_beside_a_training_none_is_read_that_may_be_replaced(recording: Any) -> None:
-    """Nor where passes are not seen."""
+def _set(parameter: _Parameter) -> None:
+    parameter.grad = None
+
+
+def _delete(parameter: _Parameter) -> None:
+    del parameter.grad
+
+
+@contextmanager
+def _letting_go(let_go: Callable[[_Parameter], None]) -> Iterator[threading.Thread]:
+    """Another thread is in the midst of letting go of a gradient."""
+    parameter, begun, goes_on = _Parameter(), threading.Event(), threading.Event()
+
+    def told(_: object) -> None:
+        begun.set()
+        goes_on.wait(DEADLINE_S)
+
+    reference = weakref.ref(parameter.grad or _Tensor(), told)
+    thread = threading.Thread(target=let_go, args=(parameter,))
+    thread.start()
+    assert begun.wait(DEADLINE_S)
+    try:
+        yield thread
+    finally:
+        goes_on.set()
+        thread.join(DEADLINE_S)
+    assert reference() is None
+
+
+def _is_known(recording: Any, patience_s: float = 0.0) -> bool:
     parameter = _Parameter()
-    assert GradientsBeside(recording, 0.0).of(parameter) is UNKNOWN
-    assert not parameter.read
+    return gradients_of([parameter], recording, patience_s=patience_s) == [parameter.grad]
 
 
-def test_beside_a_training_gradients_are_read_between_passes() -> None:
-    """The end of a pass is waited for."""
-    recording: Any = _Recording()
-    assert GradientsBeside(recording, 0.0).of(_Parameter()) == "a gradient"
+@pytest.mark.parametrize("let_go", [_set, _delete])
+def test_none_is_read_while_another_thread_lets_go_of_one(
+    let_go: Callable[[_Parameter], None],
+) -> None:
+    """The parameter points to it until it is freed, which is done without the interpreter lock."""
+    with _letting_go(let_go) as thread:
+        assert thread.native_id is not None
+        assert not _is_known(_Recording(thread.native_id))
+        assert not _is_known(_Recording(is_agents=True))
+        assert _is_known(_Recording())  # which alone trains
+    assert _is_known(_Recording(is_agents=True), DEADLINE_S)
+
+
+class _AtWork:
+    """Another thread is in a pass."""
+
+    def is_here(self) -> bool:
+        """See `AtWork`."""
+        return False
+
+    def is_elsewhere(self) -> bool:
+        """See `AtWork`."""
+        return True
+
+    def is_transformed(self) -> bool:
+        """See `AtWork`."""
+        return False
+
+
+def test_in_anothers_pass_they_are_read_only_where_all_is_proven_to_stand_still() -> None:
+    """Autograd replaces gradients without the interpreter lock."""
+    recording: Any = _Recording(is_agents=True)
+    recording.safe_points.at_work = _AtWork()
+    parameter = _Parameter()
+    assert gradients_of([parameter], recording) is None
+    assert gradients_of([parameter], recording, is_still=True) == [parameter.grad]
+
+
+def test_a_look_waits_for_an_end_of_a_step_at_which_they_can_be_read() -> None:
+    """As no other thread lets go of one."""
+    parameter = _Parameter()
+    with _letting_go(_set) as thread:
+        recording: Any = _Recording(thread.native_id or 0)
+        look = GradientLook(recording, [parameter])
+        assert not look.step_ended()
+        assert not look.is_over.is_set()
+    assert look.step_ended()
+    assert look.found == {id(parameter): Gradient(is_there=True, version=3)}
+    assert look.is_over.is_set()
+
+
+def test_threads_that_train_are_told_from_those_that_have_ended() -> None:
+    """Soon after the agent came late, others may train that were not seen to."""
+    now, mine = [0.0], threading.get_native_id()
+    trainers = Trainers(lambda: now[0])
+    thread = threading.Thread(target=lambda: trainers.threads.add(threading.get_native_id()))
+    thread.start()
+    thread.join(DEADLINE_S)
+    trainers.threads.add(mine)
+    trainers.begin(late=True)
+    assert not trainers.is_alone(mine)
+    now[0] = 60.0
+    assert trainers.is_alone(mine)
+    assert trainers.threads == {mine}
+    assert not trainers.is_alone(mine + 1)

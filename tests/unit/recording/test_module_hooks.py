@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from torch import nn, ones
+from torch import equal, manual_seed, nn, no_grad, ones, randn
 
 from probing.agent.sources.actions.bypass import CallLook
 from probing.agent.sources.calls.observation import Observation
@@ -81,6 +81,31 @@ def test_a_copy_has_a_hook_that_does_nothing(begin: Begin) -> None:
     end()
     assert told
     assert not list(hooks_on(model[0]))
+
+
+def test_a_validation_computes_the_same_with_hooks_on() -> None:
+    """An encoder's layers take the path of evaluation, and their padding is computed alike."""
+    manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    model = nn.Sequential(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))
+    x, padding, told = randn(2, 5, 16), ones(2, 5).cumsum(1) > 3, list[str]()
+
+    def validated() -> Any:
+        model.eval()
+        with no_grad():
+            result = model[0](x, src_key_padding_mask=padding)
+        model.train()
+        return result
+
+    before = validated()
+    end = _watch(model, told)
+    model(x)
+    assert len(told) > 2 * len(list(model[0].layers))  # type: ignore[arg-type]
+    during = validated()
+    end()
+    assert equal(before, during)
+    model(x)
+    assert not any(list(hooks_on(module)) for module in model.modules())
 
 
 def test_torch_says_nothing_of_a_tensor_that_is_pickled() -> None:

@@ -29,6 +29,7 @@ from probing.script.own_tables import ROWS, TEXT_BYTES, declaration
 from probing.tables import RECORDED_TABLES, STEPS, TORCH_TRACE
 from tests.harness.accelerators import NoAccelerator
 from tests.harness.name_lists import encode_names
+from tests.harness.targets import DEADLINE_S
 
 pytestmark = pytest.mark.anypython
 
@@ -207,7 +208,7 @@ def test_no_space_is_a_clear_refusal(tmp_path: Path) -> None:
     )
     path = tmp_path / "torch_trace.ring"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=DEADLINE_S
     )
     assert done.stdout.startswith(f"ring torch_trace: {HEADER_SIZE + (64 << 20):,} bytes in"), (
         done.stderr

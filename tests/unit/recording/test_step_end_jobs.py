@@ -58,6 +58,19 @@ def test_a_job_that_fails_fails_nobody_else() -> None:
     assert (bad.left, good.left, points.waiting) == (2, 0, False)
 
 
+def test_however_many_fail_the_others_run_to_their_end() -> None:
+    """Over the life of a process many may: each is told, and no other is dropped."""
+    points, good = SafePoints(), Countdown(6)
+    points.begin_job(good)
+    for _ in range(5):
+        bad = Countdown(3, fails_at=2)
+        points.begin_job(bad)
+        points.step_ended()
+        assert bad.reasons == ["ValueError: no"]
+    points.step_ended()
+    assert (good.left, good.reasons, points.waiting) == (0, [], False)
+
+
 def test_a_handler_amid_a_jobs_end_may_call_a_model() -> None:
     """The call comes by the safe point as any other does, and waits for nobody."""
     points, job, called = SafePoints(), Countdown(1), list[bool]()
@@ -132,6 +145,19 @@ def test_no_job_runs_and_nobody_is_let_in_within_a_backward_pass(
     points.at_work = AtWork()
     points.step_ended()
     assert (job.left, visit.is_held()) == (1, True)
+
+
+@pytest.mark.parametrize("way", ["step_ended", "torch_called"])
+def test_a_hold_whose_time_is_up_does_not_begin_anew(way: str) -> None:
+    """Whoever asked for it may be stuck, and take it out never."""
+    points = SafePoints()
+    visit = points.request(0.05)
+    if way == "torch_called":
+        visit.close_way_back()
+    getattr(points, way)()
+    assert (points.waiting, points.closed) == (False, False)
+    getattr(points, way)()
+    assert visit.is_held()
 
 
 def test_other_threads_wait_while_one_is_held() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from probing.agent.sources.accelerator import DeviceModel, PendingNumber, PendingNumbers
 from probing.agent.sources.model.model_flops import Precision, peak_of
-from probing.agent.sources.numbers.number import Number
+from probing.agent.sources.numbers.number import Missed, Number
 from probing.agent.sources.steps.evaluations import Wait
 from probing.agent.sources.steps.phases import BACKWARD, FORWARD
 from probing.agent.sources.steps.rows.micro_batch_rows import CallsAhead
@@ -19,6 +19,7 @@ from probing.agent.sources.steps.rows.step_places import StepEnd
 from probing.agent.sources.steps.rows.step_rows import StepRows
 from probing.ring.format import NULL_FLOAT
 from probing.ring.peek import RingPeek
+from probing.ring.reader import read_ring
 from probing.ring.writer import RingWriter
 from probing.tables import MICRO_BATCHES, OPTIMIZER_STEPS, STEPS
 from tests.harness.accelerators import NoAccelerator
@@ -174,6 +175,20 @@ def test_a_loss_divided_for_accumulation_is_summed(rings: Rings, tmp_path: Path)
     run_step(rows, [(Number(1.0), Number(0.3)), (Number(2.0), Number(0.3))], 200)
     found = [(row["loss"], row["first_loss"], row["last_loss"]) for row in steps(tmp_path)]
     assert found == [(3.0, 2.0, 4.0), (1.5, 1.0, 2.0), (1.5, 1.0, 2.0)], "shares are told whole"
+
+
+def test_a_loss_that_was_not_brought_leaves_its_step_without_one(
+    rings: Rings, tmp_path: Path
+) -> None:
+    """Not with that of the others, which are parts of it; each row without it is counted."""
+    rows = StepRows(*rings, NoAccelerator())
+    run_step(rows, [(Missed(), None)], 0)
+    run_step(rows, [(Number(1.0), Number(0.5)), (Missed(), Number(0.5))], 100)
+    found = [(row["loss"], row["last_loss"], row["loss_finite"]) for row in steps(tmp_path)]
+    assert found == [(None, None, None), (None, None, True)]
+    assert [row["loss"] for row in rows_of(tmp_path, "micro_batches")] == [None, 1.0, None]
+    for table in ("steps", "micro_batches"):
+        assert read_ring(tmp_path / table).dropped == 2
 
 
 def test_a_batch_fetched_ahead_is_no_micro_batch_of_its_step(rings: Rings, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from probing.agent.sources.steps.rows.losses import (
     Total,
     add_losses,
 )
+from probing.ring.format import NULL_FLOAT
 
 pytestmark = pytest.mark.torch
 
@@ -48,6 +49,15 @@ def test_a_sum_is_known_when_all_of_it_has_come() -> None:
     late.value = 4.0
     assert total.read() == 7.0
     assert total.read() == 7.0
+
+
+def test_a_sum_with_one_that_is_not_known_is_none() -> None:
+    """Nor is it taken for one that is not finite, also as a part of another sum."""
+    late = Later(None)
+    total = Total(Total(Number(1.0), Number(NULL_FLOAT)), late)  # type: ignore[arg-type]
+    late.value = 2.0
+    assert total.read() is NULL_FLOAT
+    assert Total(total, Number(1.0)).read() is NULL_FLOAT
 
 
 @pytest.mark.parametrize(

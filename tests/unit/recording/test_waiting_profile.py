@@ -12,6 +12,7 @@ import pytest
 from probing.agent.on_demand.profiling import save_trace
 from probing.agent.sources.calls.profiler import StepsProfile
 from probing.errors import InternalError
+from tests.harness.targets import DEADLINE_S
 
 torch = pytest.importorskip("torch", reason="it is its profiler")
 pytestmark = pytest.mark.torch
@@ -69,5 +70,7 @@ def test_what_a_program_imports_with_its_first_optimizer_is_left_to_it() -> None
         "StepsProfile(1, lambda: 0, 0).prepare();"
         "print([name for name in ('torch._dynamo', 'torch._inductor') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S
+    )
     assert done.stdout == "[]\n", done.stderr

@@ -19,6 +19,7 @@ from probing.sql.threads import threads_for
 from probing.tables import TORCH_TRACE
 from tests.harness.large_rings import MODULES, large_ring
 from tests.harness.name_lists import encode_names
+from tests.harness.targets import DEADLINE_S
 
 pytestmark = [
     pytest.mark.anypython,
@@ -125,7 +126,7 @@ def test_each_reading_of_a_table_has_the_columns_that_it_needs(
 ) -> None:
     """A statement that looks at a table twice has only the step the first time."""
     argv = [sys.executable, "-c", _TOLD, str(folder.path), how]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert done.returncode == 0, done.stderr
     *readings, answer = done.stdout.splitlines()
     assert sorted(readings) == ["duration module step", "step"]

@@ -9,7 +9,9 @@ import pytest
 
 from probing.cluster.union.node_answer import answer
 from probing.cluster.union.query import Union
+from probing.cluster.union.statements import syntax
 from probing.cluster.union.statements.leaves import Leaf
+from probing.cluster.union.statements.syntax import Syntax
 from probing.errors import SqlError, SqlRefused
 from probing.messages import common as wire
 from probing.messages.about.union import MEMBERS_KEY, UnionMember, UnionOutcomes, UnionRequest
@@ -122,6 +124,18 @@ def test_statements_are_judged_as_for_one_process() -> None:
     assert caught.value.suggestion == "step"
     with pytest.raises(SqlError, match="no table stepz"):
         Union(()).query("FROM python.stepz")
+
+
+def test_functions_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the same in each database, and to list them takes longer than to make one."""
+    first = Syntax()
+    monkeypatch.setattr(syntax, "_FUNCTIONS", "SELECT no FROM nowhere")
+    second = Syntax()
+    assert "sum" in second.aggregates
+    assert second.aggregates == first.aggregates
+    assert second.is_scalar("nullif")
+    first.close()
+    second.close()
 
 
 def test_nobody_is_an_empty_database() -> None:

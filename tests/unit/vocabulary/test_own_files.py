@@ -10,12 +10,28 @@ OURS = [
     "python -I /lib/probing/server/sql_worker/sql_worker_main.py /run/7-1 512",
     "python /bin/probing 7 status",
     "python -P -m probing -t all doctor --watch",
+    "python -W ignore -m probing serve",
+    "python -Wignore -X dev -m probing.web",
+    "python -X importtime -u -OO -W error -I -B /bin/probing serve",
+    "python -um probing.cluster.node",
+    "python -umprobing 7 status",
     *(
         f"python -m probing.{name}"
         for name in ("gateway.helper", "web.union_worker", "cluster.node")
     ),
 ]
-OTHERS = ["python", "", "python train.py probing", "python -m probing._run train.py", "python -m a"]
+OTHERS = [
+    "python",
+    "",
+    "python train.py probing",
+    "python -m probing._run train.py",
+    "python -Wignore -m probing._run -u /bin/probing",
+    "python -m a",
+    "python -W probing train.py",
+    "python -X -m train.py probing",
+    "python -W ignore -c probing",
+    "python -m",
+]
 
 
 @pytest.mark.parametrize("line", OURS)

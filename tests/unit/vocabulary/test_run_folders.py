@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -19,19 +18,21 @@ from pathlib import Path
 import pytest
 
 import probing
+from probing.client import listing
 from probing.client.listing import list_processes
 from probing.errors import NotPython, RingError
 from probing.linux import process
 from probing.messages.card import Card
 from probing.messages.codec import with_checksum, without_checksum
 from probing.reach.endpoint import Local, resolve
+from probing.reach.ping import ping
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.rundir.pruning import prune
 from probing.tables import RECORDED_TABLES, STEPS, Column, Table
 from tests import faults
 from tests.harness.ring_writer import RingWriter
 from tests.harness.sql_fixtures import recorded_folder
-from tests.harness.targets import ROOT, Target, clean_env, run_command, wait_until
+from tests.harness.targets import DEADLINE_S, ROOT, Target, clean_env, run_command, stop, wait_until
 
 pytestmark = pytest.mark.anypython
 
@@ -174,12 +175,18 @@ def why_no_namespaces() -> str:
 @pytest.mark.fault("R3")
 @pytest.mark.skipif(bool(why_no_namespaces()), reason=f"unshare: {why_no_namespaces()}")
 def test_a_record_of_another_namespace_stays_while_its_process_lives(
-    directory: RunDirectory, contained: Target, fault: faults.Reached
+    directory: RunDirectory,
+    contained: Target,
+    fault: faults.Reached,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However old its files and small the quota; it goes by age once nobody answers there."""
     wait_until(lambda: directory.folders() and directory.folders()[0].read_card(), "its folder")
     (folder,) = directory.folders()
     wait_until(folder.is_listened_to, "its agent")
+    monkeypatch.setattr(  # how soon it answers is the machine's matter
+        listing, "ping", lambda folder, **_: ping(folder, timeout_s=DEADLINE_S)
+    )
     pids = [pid for pid, _ in shown()]
     fault.equals("a live process of another namespace: shown alive", [contained_pid(folder)], pids)
     listed = [*shown(dead=True).values()]
@@ -211,7 +218,7 @@ def test_a_record_of_another_machine_stays_while_its_process_lives(
     try:
         target.wait_for_agent()
         folder = target.folder
-        os.kill(target.pid, signal.SIGSTOP)
+        stop(target.pid)
         folder.socket.unlink()
 
         def pruned(**changes: str) -> int:
@@ -414,7 +421,7 @@ def test_a_second_agent_in_a_process_is_the_first(tmp_path: Path, fault: faults.
         env=clean_env(tmp_path / "home", PROBING="all"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
     )
     told = (done.stdout.strip(), done.stderr)
     fault.equals("an agent started again: threads, sockets, folders", ("1 1 1", ""), told)

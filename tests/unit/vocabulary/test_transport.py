@@ -15,7 +15,7 @@ from probing.client.long_questions import ask_and_watch
 from probing.errors import NotAnswering
 from probing.messages.common import ProfileRequest, SettingsAnswer, SettingValue
 from probing.reach.address import Address
-from probing.reach.transport import open_answer
+from probing.reach.transport import Answering, open_answer
 from tests.harness.targets import DEADLINE_S
 
 pytestmark = pytest.mark.anypython
@@ -47,12 +47,18 @@ def half_answering(tmp_path: Path) -> Iterator[Address]:
 
 def test_half_an_answer_keeps_no_socket(half_answering: Address) -> None:
     """The answer is closed with the connection, whoever still holds it and its error."""
-    with (
-        pytest.raises(NotAnswering) as late,
-        open_answer(half_answering, "status", timeout_s=0.2) as answer,
-    ):
-        answer.read(1000)
-    assert answer.response.isclosed()
+    held: list[Answering] = []
+
+    def read() -> None:
+        with open_answer(half_answering, "status", timeout_s=DEADLINE_S) as answer:
+            held.append(answer)
+            answer._patience._limit_s = 0.2  # only now, when its beginning is there
+            answer._patience.begin()
+            answer.read(1000)
+
+    with pytest.raises(NotAnswering) as late:
+        read()
+    assert held[0].response.isclosed()
     assert late.value.exit_code
 
 

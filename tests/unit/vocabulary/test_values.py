@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import gc
 import sys
 import threading
 import weakref
@@ -14,6 +15,7 @@ import pytest
 
 from probing.agent.sources.numbers.values import describe, read_locals
 from probing.agent.sources.stacks.look import take_backtrace
+from probing.messages.common import Local
 
 
 class Touched(BaseException):
@@ -128,7 +130,8 @@ def test_reading_locals_keeps_nothing_alive() -> None:
     class Thing:
         pass
 
-    read, go_on, seen = threading.Event(), threading.Event(), []
+    read, let_go, end, seen = threading.Event(), threading.Event(), threading.Event(), []
+    is_gone = threading.Event()
 
     def work() -> None:
         sys._getframe().f_trace = (
@@ -137,26 +140,25 @@ def test_reading_locals_keeps_nothing_alive() -> None:
         thing = Thing()
         seen.append(weakref.ref(thing))
         read.set()
-        go_on.wait()
+        let_go.wait()
         del thing
-        read.set()
-        go_on.wait()
+        is_gone.set()
+        end.wait()
 
     thread = threading.Thread(target=work)
     thread.start()
     try:
         read.wait()
-        read.clear()
         stacks = {stack.thread_id: stack for stack in take_backtrace(locals=True).threads}
         frames = stacks[thread.native_id or 0].frames
         mine = next(frame for frame in frames if frame.func.endswith("work"))
         assert [v.name for v in mine.locals or ()][:1] == ["thing"]
-        go_on.set()
-        go_on.clear()
-        read.wait()
+        let_go.set()
+        is_gone.wait()
         assert seen[0]() is None
     finally:
-        go_on.set()
+        let_go.set()
+        end.set()
         thread.join()
 
 
@@ -226,3 +228,28 @@ def test_tensors_by_shape_type_and_device() -> None:
     assert describe(np.zeros((2, 3))) == "ndarray(2, 3) float64"
     assert describe(np.float64(0.5)) == "float64(0.5)"
     assert describe(torch.nn.Linear(2, 2)) == "<torch.nn.modules.linear.Linear>"
+
+
+class _Frame:
+    """Notes when automatic collections may be made as its variables are asked for."""
+
+    f_code = (lambda: None).__code__
+    f_trace = None
+
+    def __init__(self) -> None:
+        self.thresholds: list[int] = []
+
+    @property
+    def f_locals(self) -> dict[str, int]:
+        """As of a frame."""
+        self.thresholds.append(gc.get_threshold()[0])
+        return {"step": 3}
+
+
+def test_nothing_is_collected_while_a_frame_is_asked_for_its_variables() -> None:
+    """In Python 3.11 its thread may leave it meanwhile, and what is read is no frame any more."""
+    frame: Any = _Frame()
+    usual = gc.get_threshold()[0]
+    assert read_locals(frame) == (Local(name="step", value="3"),)
+    assert frame.thresholds == [0 if sys.version_info[:2] == (3, 11) else usual]
+    assert gc.get_threshold()[0] == usual

@@ -1,8 +1,10 @@
 """Where code that all ranks of a job run is run: at the end of one step of all of them.
 
 Rules of this file: asks no other rank. Made in the thread of the eval; `step_ended` runs in the
-training thread, which stands still at the agreed place for a visit. A rank that cannot tell the
-place says why, and so may who asks: then the code is run by itself.
+training thread, which stands still at the agreed place for a visit. The code may begin there once
+the word has come that all ranks stand there, and never before: in a collective that it begins, one
+rank alone would meet those of the others' training. Until then the place may be named anew. A rank
+that cannot tell the place says why, and so may who asks: then the code is run by itself.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from ..targets.searches import Searches
 from .rendezvous import Rendezvous
 
 if TYPE_CHECKING:
+    from .....messages.about.eval import EvalCommit
     from .....ring.writer import RingWriter
     from .....tables import Table
     from ....recording.safe_points import Visit
@@ -26,11 +29,10 @@ class Meeting:
     """One rank on its way to the place.
 
     Attributes:
-        apart: Why this rank has no place in common with others; None where it may have.
-        is_apart: Whether the code is to be run by itself.
+        apart: Why the code is run by itself; None where it may be run at the place.
         visit: For which the training stands still there; None until then.
-        has_agreed: Whether the place is known.
-        settled: Set once it is known that there is a visit, or that there will be none.
+        has_begun: Whether the code may begin there.
+        settled: Set once it is known that it may, or that it is run by itself.
     """
 
     def __init__(self, training: TorchTraining, ranks: int, hold_s: float) -> None:
@@ -39,14 +41,27 @@ class Meeting:
         self._hold_s = hold_s
         self._rendezvous = Rendezvous(lambda: self._scene.place()[1])
         self._lock = threading.RLock()  # a signal's handler may come back here
+        self._agreed: EvalCommit | None = None
         self._is_over = False
         self.settled = threading.Event()
-        self.has_agreed = False
+        self.has_begun = False
         self.visit: Visit | None = None
         self.apart = self._why_apart(ranks)
-        self.is_apart = self.apart is not None
-        if not self.is_apart:
+        if self.apart is None:
             self._points.begin_job(self)
+        else:
+            self.settled.set()
+
+    @property
+    def has_agreed(self) -> bool:
+        """Whether the place is known."""
+        return self._agreed is not None
+
+    @property
+    def held(self) -> EvalCommit | None:
+        """By which commit the training stands still; None while it does not."""
+        with self._lock:
+            return self._agreed if self.visit is not None and self.visit.is_held() else None
 
     def prepared(self, number: int) -> Prepared:
         """Where this rank is now."""
@@ -54,38 +69,65 @@ class Meeting:
         took_ns = self._scene.recording.rows.took_ns
         return Prepared(number=number, mark=mark, position=position, step_s=took_ns * 1e-9 or None)
 
-    def agree(self, position: int, more: int) -> bool:
-        """Set the place; says whether this rank has not come by it yet."""
+    def agree(self, commit: EvalCommit, position: int) -> bool:
+        """Set the place, or set it anew; says whether this rank has not come by it yet."""
         with self._lock:
-            self.has_agreed = not self._is_over and self._rendezvous.agree(position, more)
-            return self.has_agreed
+            if self._is_over or self.has_begun or self.apart is not None:
+                return False
+            is_held = self.visit is not None
+            if not self._rendezvous.agree(position, commit.more, is_undone=is_held):
+                return False
+            self._let_go()
+            self._agreed = commit
+            return True
 
-    def go_apart(self) -> None:
-        """Have the code run by itself, unless it has begun."""
+    def begin(self, commit: EvalCommit) -> bool:
+        """All stand at that place: let the code begin; says whether it does."""
         with self._lock:
-            self.is_apart = self.visit is None
-            self.settled.set()
+            held, place = self.held, (commit.position, commit.more)
+            if not self._is_over and held is not None and (held.position, held.more) == place:
+                self.has_begun = True
+                self.settled.set()
+            return self.has_begun
+
+    def go_apart(self, why: str) -> None:
+        """Have the code run by itself, unless it may have begun."""
+        with self._lock:
+            if not self.has_begun:
+                self.apart = self.apart or why
+                self._let_go()
+                self.settled.set()
 
     def step_ended(self) -> bool:
         """See `StepEndJob`."""
         with self._lock:
-            if self._is_over or self.is_apart:
+            if self._is_over or self.has_begun or self.apart is not None:
                 return True
-            if not self._rendezvous.is_here():
-                return False
-            self.visit = self._points.request(self._hold_s)
-            self.settled.set()
-            return True
+            if self._rendezvous.is_here() and self._agreed is not None:
+                self.visit = self._points.request(self._hold_s)
+                if not self._agreed.waits:  # of a command before there was a word to wait for
+                    self.has_begun = True
+                    self.settled.set()
+            return False
 
     def failed(self, reason: str) -> None:
         """See `StepEndJob`."""
-        self.go_apart()
+        self.go_apart(reason)
 
-    def leave(self) -> None:
-        """The place is no longer waited for."""
+    def leave(self) -> bool:
+        """The place is no longer waited for; says whether the code may not begin there."""
         with self._lock:
             self._is_over = True
+            if not self.has_begun:
+                self._let_go()
         self._points.end_job(self)
+        return not self.has_begun
+
+    def _let_go(self) -> None:
+        """Let the training go on from where it stands; called with the lock."""
+        visit, self.visit, self._agreed = self.visit, None, None
+        if visit is not None:
+            self._points.withdraw(visit)
 
     def _why_apart(self, ranks: int) -> str | None:
         """Why this rank has no place in common with the others that are asked."""

@@ -32,18 +32,21 @@ class Rendezvous:
             self._was_here |= (is_here := self._count(position) == more + 1)
             return is_here
 
-    def agree(self, position: int, more: int) -> bool:
+    def agree(self, position: int, more: int, *, is_undone: bool = False) -> bool:
         """Set the place, so many steps' ends after the first at a position or beyond it.
 
         It may be set anew, further on, where another rank had come by it, and this one has not.
+
+        Args:
+            is_undone: Whether this one may be there: what is to be done has not been.
 
         Returns:
             Whether this rank has not come by it yet.
         """
         with self._lock:
-            if self._was_here or self._count(position) > more:
+            if (self._was_here and not is_undone) or self._count(position) > more:
                 return False
-            self._target = (position, more)
+            self._target, self._was_here = (position, more), False
             return True
 
     def so_far(self) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Finds the nodes of autograd's graph behind what a module was given, or gave.
+"""Finds the nodes of autograd's graph behind what a module was given, or gave; what one tells.
 
 Rules of this file: looks at the first few tensors only, and at no value in them.
 """
@@ -40,6 +40,25 @@ def node_of(end: Any) -> Any:
     """The node that a backward pass begins at for a tensor, or a `GradientEdge`; None without."""
     node = getattr(end, "grad_fn", None)
     return getattr(end, "node", None) if node is None else node
+
+
+def leaf_at(node: Any) -> Any:
+    """The tensor to which a node adds a gradient; None of any other node.
+
+    That of a custom function is its `ctx`, which may have an attribute of that name, too.
+    """
+    return node.variable if node.name().endswith("AccumulateGrad") else None
+
+
+def inputs_of(node: Node) -> list[Any]:
+    """The nodes that gave it something with a gradient."""
+    return [one for one, _ in node.next_functions if one is not None]
+
+
+def shape_of(node: Node) -> tuple[int, ...] | None:
+    """The shape of its result; None where this torch does not tell, or it has several."""
+    results: Any = getattr(node, "_input_metadata", ())
+    return tuple(results[0].shape) if len(results) == 1 else None
 
 
 def sequence_nr(node: Node) -> int:

@@ -13,10 +13,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .....ring.format import DONE, FAILED
+from .....ring.format import DONE, FAILED, NULL_FLOAT
 from .....tables import STAGES
 from ...accelerator import Accelerator
-from ...numbers.number import read_number, share_of
+from ...numbers.number import Missed, Number, read_number, share_of
 from ...numbers.transformed import is_last_pass, read_transformed
 from ...shared.looks import MemoryLook
 from ...shared.recording import Recording
@@ -146,9 +146,10 @@ class BackwardPasses(StandInSource):
 
     def _enter(self, begun: _Pass) -> None:
         """From now on gradients may change at any moment."""
-        thread_id, passing = begun.thread.native_id, self._recording.passing
-        begun.is_first = thread_id not in passing
-        passing.add(thread_id)
+        recording, thread_id = self._recording, begun.thread.native_id
+        recording.note_trainer(thread_id)
+        begun.is_first = thread_id not in recording.passing
+        recording.passing.add(thread_id)
 
     def _begin(self, begun: _Pass, args: tuple[Any, ...], kwargs: dict[str, object]) -> None:
         """A pass is about to begin."""
@@ -280,12 +281,13 @@ class BackwardPasses(StandInSource):
         if others:
             self._note_losses(tensors)
             return
-        number = read_number(loss, self._accelerator)
-        if number is not None:
-            number, node = self._scaler.unscaled(loss, number)
-            # What is scaled is not the script's own loss.
-            recording.objects.loss = (weakref.ref(loss) if node is loss.grad_fn else None, number)
-            recording.rows.lost(number, share_of(node, self._accelerator))
+        read = self._read(loss)
+        if read is not None:
+            number, share, is_own = read
+            is_known = number.here is not NULL_FLOAT
+            own = (weakref.ref(loss) if is_own else None, number) if is_known else None
+            recording.objects.loss = own
+            recording.rows.lost(number, share)
 
     def _note_losses(self, tensors: Sequence[Any]) -> None:
         """The same of several tensors: the sum of those that are numbers, where the first is one.
@@ -296,16 +298,36 @@ class BackwardPasses(StandInSource):
             return
         numbers, shares = [], []
         for loss in tensors:
-            number = read_number(loss, self._accelerator)
-            if number is not None:
-                number, node = self._scaler.unscaled(loss, number)
-                shares.append(share_of(node, self._accelerator))
-                numbers.append(number)
+            read = self._read(loss)
+            if read is not None:
+                numbers.append(read[0])
+                shares.append(read[1])
             elif not numbers:
                 return
+        unknown = [number for number in numbers if number.here is NULL_FLOAT]
         total, parts = Total(*numbers), [share for share in shares if share is not None]
-        self._recording.objects.loss = (None, total)
-        self._recording.rows.lost(total, CommonShare(parts) if len(parts) == len(shares) else None)
+        self._recording.objects.loss = None if unknown else (None, total)
+        share = CommonShare(parts) if len(parts) == len(shares) else None
+        self._recording.rows.lost(unknown[0] if unknown else total, share)
+
+    def _read(self, loss: Any) -> tuple[Number, Number | None, bool] | None:
+        """A loss without its scale: NULL where that is not known, None where it is no number.
+
+        Returns:
+            It, what part of its step's it is, and whether it is the script's own, not scaled.
+        """
+        accelerator, scaler = self._accelerator, self._scaler
+        missed = accelerator.missed
+        number, is_own = read_number(loss, accelerator), True
+        if number is None and accelerator.missed == missed:
+            return None
+        node = loss.grad_fn
+        share = share_of(node, accelerator, scaler.scaled)
+        if number is not None:
+            number, is_own = scaler.unscaled(number, node)
+        if accelerator.missed != missed:
+            number = Missed()
+        return number or Number(NULL_FLOAT), share, is_own
 
     def _end(  # noqa: C901 - each call within it would be paid for in every step
         self, begun: _Pass | None, state: int, args: tuple[Any, ...], result: object
@@ -318,7 +340,7 @@ class BackwardPasses(StandInSource):
             recording.passing.discard(thread.native_id)
         if not begun.start_ns:
             return
-        entered = recording.costs.clock()
+        entered = (clock := recording.costs.clock)()  # another one once a step has ended in here
         if state == FAILED and recording.ooms is not None:
             recording.ooms.raised(BACKWARD)
         if thread.passes > begun.around:
@@ -344,7 +366,7 @@ class BackwardPasses(StandInSource):
         has_ended = is_counted and self._progress.pass_ended(
             thread, args[0], trains=begun.trains, creates_graph=begun.creates_graph
         )
-        if took_ns := recording.costs.clock() - entered:
+        if took_ns := clock() - entered:
             recording.costs.add("backward", took_ns)
         if has_ended:
             recording.safe_points.step_ended()

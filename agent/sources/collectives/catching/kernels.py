@@ -26,6 +26,8 @@ from ..rows import CollectiveRows
 from .operations import FUNCTIONAL, OPERATIONS, Operation
 
 _PATIENCE_S = 2.0
+_LEFT: list[Any] = []
+"""What could not be taken away, in this process: torch may be on its way into it."""
 _POLL_S = 0.001
 _KEY = "BackendSelect"
 _SENDING = "_c10d_functional::isend"
@@ -50,7 +52,7 @@ class Kernels:
         self._inside: set[int] = set()
         self._reductions: dict[int, str] = {}
         self._sending: dict[int, Call | None] = {}
-        self._is_on = self._are_there = False
+        self._is_on = self._are_there = self._is_functional = False
         helpers: Any = (
             *(self._call, self._begin, self._reduction),
             *(self._issued, self._sent, self._awaited, self._waited),
@@ -73,9 +75,14 @@ class Kernels:
         return self._is_on
 
     @property
+    def are_there(self) -> bool:
+        """Whether any are in torch's dispatcher."""
+        return bool(self._libraries)
+
+    @property
     def _can_be_on(self) -> bool:
         """Whether this torch can tell what they are called with."""
-        return self._unbox_group is not None and self._unbox_work is not None
+        return self._unbox_group is not None and self._unbox_work is not None and not _LEFT
 
     def watch(self) -> None:
         """Start as soon as a functional collective is called; costs nothing until then."""
@@ -100,15 +107,37 @@ class Kernels:
         """Have them pass calls on and do nothing else."""
         self._is_on = False
 
-    def close(self) -> None:
-        """Take them away, once no thread is inside one."""
+    def close(self, *, is_resting: bool = False) -> None:
+        """Take them away, once no thread is inside one.
+
+        While a pass goes on, torch may have chosen one and not yet come to it: then it would find
+        nothing there, and raise. They stay, and pass every call on; so they do where functional
+        collectives are called, which modules do at any time.
+
+        Args:
+            is_resting: Whether no thread is inside a pass or a step, nor comes into one meanwhile.
+        """
         self._is_on = False
+        if not self._libraries:  # there were none, or they were dealt with a moment ago
+            return
         end = time.monotonic() + _PATIENCE_S
         while self._inside and time.monotonic() < end:
             time.sleep(_POLL_S)
         self._are_there = False
-        while self._libraries:
-            self._libraries.pop()._destroy()
+        libraries, self._libraries = self._libraries, []
+        if not is_resting or self._inside or self._is_functional:
+            _LEFT.extend(libraries)
+            return
+        while libraries:
+            libraries.pop()._destroy()
+
+    @staticmethod
+    def remains() -> list[str]:
+        """What stays in place after `close`, one sentence each."""
+        return [
+            "kernels of torch.distributed, because the training was inside of torch. They pass"
+            " every call through unchanged, until the process ends."
+        ] * bool(_LEFT)
 
     def _put(self, space: str, makers: Mapping[str, _Maker]) -> Any:
         """Put kernels at operators of one library, as far as this torch has them."""
@@ -141,6 +170,7 @@ class Kernels:
             is_outer = me not in inside
             inside.add(me)
             try:
+                self._is_functional = True
                 if not self._is_on and self._recording.collectives is not None:
                     self._guard.run(self.start)
                 if len(args) > 1 and type(args[1]) is str:

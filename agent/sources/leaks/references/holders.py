@@ -188,7 +188,10 @@ class HolderSearch:
         """
         rest = [w for w in self._walks if w.holder is not None and w.holder.kind in _UNNAMED]
         wanted = {walk.place for walk in rest if walk.place is not None}
-        keepers = graph_keepers(wanted) if wanted else {}
+        keepers, is_whole = graph_keepers(wanted) if wanted else ({}, True)
+        if not is_whole:  # a graph that was not walked may keep it, native code as well
+            for walk in rest:
+                walk.holder = Holder("unknown", has_graph=walk.has_graph)
         begun = [walk for walk in rest if walk.place in keepers]
         keys = [tuple([id(k) for k in keepers[walk.place]]) for walk in begun if walk.place]
         for walk in begun:

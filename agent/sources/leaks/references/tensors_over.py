@@ -8,10 +8,12 @@ for what autograd has saved, to which nothing in Python refers.
 from __future__ import annotations
 
 import sys
+import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+from ...calls.backward.graph_nodes import leaf_at
 from ...storage.living import living
 from ...storage.saved_tensors import Reach, newest_last, saved_tensors
 from ...storage.tensor_parts import parts_of
@@ -23,7 +25,19 @@ Place = tuple[str, int]
 _MOST_TENSORS = 8
 """How many tensors over one storage are looked at, and how many whose graph keeps it."""
 _LONGEST_S = 0.1
-"""For each of the two ways through the graphs; the newest are walked first."""
+"""Processor time for each of the two ways through the graphs; the newest are walked first."""
+
+
+class Keepers(NamedTuple):
+    """The tensors whose graphs keep storages.
+
+    Attributes:
+        by_place: By storage; one that no graph keeps, as far as they were walked, is not in it.
+        is_whole: Whether all graphs were walked.
+    """
+
+    by_place: dict[Place, list[Any]]
+    is_whole: bool
 
 
 def tensors_over(places: Collection[Place]) -> dict[Place, list[Any]]:
@@ -39,7 +53,7 @@ def tensors_over(places: Collection[Place]) -> dict[Place, list[Any]]:
     return found
 
 
-def graph_keepers(places: Collection[Place]) -> dict[Place, list[Any]]:
+def graph_keepers(places: Collection[Place]) -> Keepers:
     """The tensors at the ends of the graphs that keep each storage.
 
     Nothing is computed from those, so that no graph keeps them: something else does. All graphs are
@@ -49,31 +63,35 @@ def graph_keepers(places: Collection[Place]) -> dict[Place, list[Any]]:
     torch: Any = sys.modules["torch"]
     ends: dict[Any, list[Any]] = {}
     savers: dict[Place, set[Any]] = {}
+    up, down = (Reach(_LONGEST_S, time.thread_time) for _ in range(2))
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
         for tensor in living((torch.Tensor,))[0]:
             if tensor.grad_fn is not None:
                 ends.setdefault(tensor.grad_fn, []).append(tensor)
-        above = _above(ends)
-        for node, tensor in _kept_by_graphs(ends, above):
+        above = _above(ends, up)
+        for node, tensor in _kept_by_graphs(ends, above, down):
             for part in parts_of(tensor):
                 if (place := (part.device, part.address)) in places:
                     savers.setdefault(place, set()).add(node)
-    return {place: _last_ones(nodes, above, ends) for place, nodes in savers.items()}
+    found = {place: _last_ones(nodes, above, ends) for place, nodes in savers.items()}
+    return Keepers(found, is_whole=up.most is None and down.most is None)
 
 
-def _kept_by_graphs(ends: Iterable[Any], nodes: Iterable[Node]) -> Iterator[tuple[Any, Any]]:
+def _kept_by_graphs(
+    ends: Iterable[Any], nodes: Iterable[Node], reach: Reach
+) -> Iterator[tuple[Any, Any]]:
     """What nodes have saved, and the leaves that they are to give gradients to."""
-    for saved in saved_tensors(ends, Reach(_LONGEST_S)):
+    for saved in saved_tensors(ends, reach):
         yield saved.node, saved.tensor
     for node in nodes:
-        leaf = getattr(node, "variable", None)
+        leaf = leaf_at(node)
         if leaf is not None:
             yield node, leaf
 
 
-def _above(ends: Iterable[Any]) -> dict[Any, list[Any]]:
+def _above(ends: Iterable[Any], reach: Reach) -> dict[Any, list[Any]]:
     above: dict[Any, list[Any]] = {}
-    waiting, seen, reach = newest_last(ends), set[Any](), Reach(_LONGEST_S)
+    waiting, seen = newest_last(ends), set[Any]()
     reach.begin()
     while waiting and not reach.is_over(len(seen)):
         node = waiting.pop()

@@ -2,7 +2,8 @@
 
 Rules of this file: hooks come and go in the training thread, between steps; a hook returns None and
 never raises. Code that torch.compile compiles gets no hook inside, because that would have it
-compiled again: the compiled module is watched from its border.
+compiled again: the compiled module is watched from its border. Hooks that would change what is
+computed go as the module that they are on is about to be called.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Hooks:
         self._torch: Any = sys.modules["torch"]
         self._recording = recording
         self._watcher = watcher
-        self._handles: list[tuple[ModuleHook, Any]] = []
+        self._handles: list[tuple[int, ModuleHook, Any]] = []
         self._borders: list[tuple[Any, Any, Any]] = []
 
     def put_on(self) -> int:
@@ -89,7 +90,7 @@ class Hooks:
         """Leave the modules as they were; to do so twice is harmless."""
         handles, self._handles = self._handles, []
         borders, self._borders = self._borders, []
-        for hook, handle in handles:
+        for _, hook, handle in handles:
             hook.is_on = False
             handle.remove()
         for module, original, wrapper in borders:
@@ -120,8 +121,20 @@ class Hooks:
 
         A transformer layer in evaluation takes another path through its kernels when it sees one.
         """
-        fast = isinstance(module, self._torch.nn.TransformerEncoderLayer) and not module.training
-        return fast or isinstance(module, self._torch.jit.ScriptModule)
+        return self._is_fast(module) or isinstance(module, self._torch.jit.ScriptModule)
+
+    def _is_fast(self, module: Module) -> bool:
+        """Whether it may take the path that a hook keeps it from."""
+        return isinstance(module, self._torch.nn.TransformerEncoderLayer) and not module.training
+
+    def _leave_out(self, layer: Watched) -> None:
+        """Take the hooks off a layer and what is below, which has come to be evaluated."""
+        self.closed.append(layer.name)
+        inside = {id(layer.module), *(id(below) for below in modules_in(layer.module))}
+        for number, hook, handle in self._handles:
+            if number in inside:
+                hook.is_on = False
+                handle.remove()
 
     def _watch(self, watched: Watched) -> None:
         module, entered, left = watched.module, self._watcher.entered, self._watcher.left
@@ -134,8 +147,12 @@ class Hooks:
         is_compiling: Callable[[], bool] = self._torch.compiler.is_dynamo_compiling
 
         def before(_: object, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-            if not is_compiling():
-                entered(watched, args, kwargs)
+            if is_compiling():
+                return
+            if self._is_fast(module):
+                self._leave_out(watched)
+                return
+            entered(watched, args, kwargs)
 
         def after(
             _: object, args: tuple[object, ...], kwargs: dict[str, object], result: object
@@ -146,7 +163,7 @@ class Hooks:
         places = (module.register_forward_pre_hook, before), (module.register_forward_hook, after)
         for register, call in places:
             hook = ModuleHook(call)
-            self._handles.append((hook, register(hook, with_kwargs=True)))
+            self._handles.append((id(module), hook, register(hook, with_kwargs=True)))
 
 
 def _border(watched: Watched, original: Callable[..., object], watcher: Watcher) -> Any:

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...calls.backward.graph_nodes import node_of
+from ...calls.backward.graph_nodes import inputs_of, node_of
 from ...numbers.number import saved_by
 from ...torch_types import Module
 from .hand_steps import leaves_of
@@ -130,7 +130,7 @@ def _factors_of(losses: Iterable[Any]) -> Iterator[Any]:
             tensor = saved_by(node, name)
             if tensor is not None:
                 yield tensor
-        waiting += [before for before, _ in node.next_functions if before is not None]
+        waiting += inputs_of(node)
 
 
 def _storage(tensor: Any) -> Any:

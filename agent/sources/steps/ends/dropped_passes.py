@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ...shared.gradients import UNKNOWN, gradient_beside
+from ...shared.gradients import gradients_of
 from ...shared.recording import Recording
 from ...shared.versions import Held, held_at_ends, version_of
 from .hand_steps import leaves_of
@@ -36,17 +36,17 @@ class DroppedPasses:
         """A backward pass is about to begin: are the gradients of those before it still there?"""
         if self._made:
             made = [parameter for held in self._made if (parameter := held.find()) is not None]
-            if made and all(self._gradient_of(parameter) is None for parameter in made):
+            gradients = gradients_of(made, self._recording)
+            if gradients and all(gradient is None for gradient in gradients):
                 self._recording.rows.drop_losses()
                 self._has_dropped = True
             self._made = []
-        is_known, before = self._recording.objects.optimizer is not None, []
-        for held, parameter in self._looked_at():
-            gradient = parameter.grad if is_known else self._gradient_of(parameter)
-            if gradient is not UNKNOWN:
-                version = -1 if gradient is None else version_of(gradient)
-                before.append((held, id(gradient), version))
-        self._before = before
+        looked_at = self._looked_at()
+        gradients = gradients_of([parameter for _, parameter in looked_at], self._recording)
+        self._before = [
+            (held, id(gradient), -1 if gradient is None else version_of(gradient))
+            for (held, _), gradient in zip(looked_at, gradients or (), strict=False)
+        ]
 
     def pass_ended(self, losses: Sequence[Any]) -> bool:
         """It has ended: which gradients has it made, or added to?
@@ -58,15 +58,12 @@ class DroppedPasses:
             Whether they are of anything that is trained, as far as is known.
         """
         before, self._before = self._before, []
-        is_known = self._recording.objects.optimizer is not None
         made, last = self._made, []
         count = len(made)
-        for held, number, version in before:
-            parameter = held.find()
-            if parameter is None:
-                continue
-            gradient = parameter.grad if is_known else self._gradient_of(parameter)
-            if gradient is not None and gradient is not UNKNOWN:
+        there = [(one, found) for one in before if (found := one[0].find()) is not None]
+        gradients = gradients_of([parameter for _, parameter in there], self._recording)
+        for ((held, number, version), _), gradient in zip(there, gradients or (), strict=False):
+            if gradient is not None:
                 now = id(gradient)
                 if now != number or version_of(gradient) != version:
                     made.append(held)
@@ -107,18 +104,10 @@ class DroppedPasses:
     def _is_set_by_hand(self, last: tuple[Held, int]) -> bool:
         """Whether a parameter has another gradient than a pass has made."""
         parameter = last[0].find()
-        gradient = None if parameter is None else self._gradient_of(parameter)
-        is_there = gradient is not None and gradient is not UNKNOWN
-        return is_there and id(gradient) != last[1]
-
-    def _gradient_of(self, parameter: Any) -> Any:
-        """The gradient of a parameter.
-
-        Before any optimizer has stepped it may be one of a training in another thread.
-        """
-        if self._recording.objects.optimizer is not None:
-            return parameter.grad
-        return gradient_beside(parameter, self._recording.passing)
+        if parameter is None:
+            return False
+        (gradient,) = gradients_of([parameter], self._recording) or (None,)
+        return gradient is not None and id(gradient) != last[1]
 
     def _looked_at(self) -> list[tuple[Held, Any]]:
         """The first and the last parameter of the optimizer that ends the steps."""

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from ...calls.backward.graph_nodes import node_of
+from ...calls.backward.graph_nodes import leaf_at, node_of
 from ...calls.names.class_names import places_in
 from ...shared.found import found_roots
 from ...shared.versions import Held, HeldAlone, held_by_modules, version_of
@@ -237,7 +237,7 @@ def leaves_of(losses: Iterable[Any]) -> Iterator[Any]:
     met = set(waiting)
     while waiting and len(met) < _MOST_NODES:
         node = waiting.pop()
-        leaf = getattr(node, "variable", None)
+        leaf = leaf_at(node)
         if leaf is not None:
             yield leaf
         for before, _ in node.next_functions:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ...shared.gradients import UNKNOWN, gradient_beside
+from ...shared.gradients import gradients_of
 from ...shared.recording import Recording
 from ...shared.versions import Held, held_at_ends, version_of
 from .members import Members
@@ -57,11 +57,15 @@ class Reached:
             return
         objects = self._recording.objects
         made = objects.counted_optimizers(objects.made)
-        self._before = [
-            _Before(self._members.number_of(optimizer), held, state)
+        ends = [
+            (self._members.number_of(optimizer), *end)
             for optimizer in (made if 1 < len(made) <= _MOST else ())
-            for held, parameter in held_at_ends(optimizer)
-            if (state := self._state(parameter)) is not None
+            for end in held_at_ends(optimizer)
+        ]
+        states = self._states([parameter for *_, parameter in ends])
+        self._before = [
+            _Before(number, held, state)
+            for (number, held, _), state in zip(ends, states, strict=False)
         ]
 
     def pass_ended(self) -> frozenset[int]:
@@ -69,20 +73,18 @@ class Reached:
         if not self._before:
             return _NOBODY
         before, self._before = self._before, []
+        found = [(one, p) for one in before if (p := one.parameter.find()) is not None]
+        states = self._states([parameter for _, parameter in found])
         return frozenset(
             one.number
-            for one in before
-            if (parameter := one.parameter.find()) is not None
-            and (state := self._state(parameter)) not in {None, _NO_GRADIENT}
-            and state != one.gradient
+            for (one, _), state in zip(found, states, strict=False)
+            if state not in (_NO_GRADIENT, one.gradient)
         )
 
-    def _state(self, parameter: Any) -> tuple[int, int] | None:
-        """Which gradient a parameter has, and how often it was written to; None if not known.
+    def _states(self, parameters: list[Any]) -> list[tuple[int, int]]:
+        """Which gradients parameters have, and how often those were written to; none if not known.
 
-        The optimizer may be one of a training in another thread, as long as it has not stepped.
+        An optimizer may be one of a training in another thread, as long as it has not stepped.
         """
-        gradient = gradient_beside(parameter, self._recording.passing)
-        if gradient is UNKNOWN:
-            return None
-        return _NO_GRADIENT if gradient is None else (id(gradient), version_of(gradient))
+        found = gradients_of(parameters, self._recording) or ()
+        return [_NO_GRADIENT if one is None else (id(one), version_of(one)) for one in found]

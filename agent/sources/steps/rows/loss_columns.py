@@ -11,7 +11,7 @@ import math
 from .....messages.frozen import dataclass
 from .....ring.format import NULL_FLOAT, NULL_INT
 from .....ring.writer import RingWriter
-from ...numbers.number import Number, known_of
+from ...numbers.number import Missed, Number, known_of
 from .late_rows import Later
 from .losses import AreFinite, ClippedNorm, Loss, OneLoss, are_one, loss_of, used_of
 from .optimizer_rows import OptimizerRows
@@ -120,6 +120,8 @@ class LossColumns:
         is_plain = one is not None and one.share is None and not one.parts
         if is_plain:
             is_one, number = have_one and not dropped, losses[0].number
+            if type(number) is Missed:
+                return [(at.loss, number)], have_one
             if (value := known_of(number)) is not None:
                 self.fill_plain(closing, value, step=step, is_one=is_one)
                 return [], have_one
@@ -135,6 +137,7 @@ class LossColumns:
             (at.loss_finite, are_finite),
             (at.not_finite_since, _LateSince(self._since, step, are_finite)),
         ]
+        later += [(at.loss, one.number) for one in losses if type(one.number) is Missed]
         is_one = have_one and are_one(own)
         if is_one:
             later.append((at.loss, loss_of(own, share)))

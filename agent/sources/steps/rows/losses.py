@@ -35,7 +35,7 @@ class Total:
         for number in numbers:
             if isinstance(number, Total):
                 number.read()
-                self._sum += number._sum
+                self._add(number._sum)
                 self._late += number._late
             else:
                 self._late.append(number)
@@ -43,9 +43,16 @@ class Total:
     def read(self) -> float | None:
         """See `Later`."""
         values = [(number, number.read()) for number in self._late]
-        self._sum += sum(value for _, value in values if value is not None)
+        for _, value in values:
+            if value is not None:
+                self._add(value)
         self._late = [number for number, value in values if value is None]
         return None if self._late else self._sum
+
+    def _add(self, value: float) -> None:
+        """One more has come; with one that is not known, nor is the sum."""
+        is_known = value is not NULL_FLOAT and self._sum is not NULL_FLOAT
+        self._sum = self._sum + value if is_known else NULL_FLOAT
 
 
 class CommonShare:

@@ -50,8 +50,8 @@ class StepRows:
         autocast: The type that autocast has calls of modules be in; None without.
         used: Called where a device is in use.
         found_inf: Whether gradients overflowed, of an optimizer that leaves out the step itself.
-        before_wait: Called with a batch that was waited for; returns whether it is no part of the
-            step, so far.
+        before_wait: Called with a batch that was waited for; returns whether it is not the step's.
+        late: The rows that wait for numbers.
         host: What reads the clocks and counters of the training thread.
         last_read: What it read as the last step ended, where the next one begins at once.
     """
@@ -82,9 +82,9 @@ class StepRows:
         self._device_times: DeviceTimer | None = None
         self.used: Callable[[], object] = bool
         self._steps = steps
-        self._late = LateRows()
-        self._batches = MicroBatchRows(batches, self._late)
-        self._new_optimizers = functools.partial(OptimizerRows, optimizers, self._late)
+        self.late = LateRows()
+        self._batches = MicroBatchRows(batches, self.late)
+        self._new_optimizers = functools.partial(OptimizerRows, optimizers, self.late)
         self._optimizers = self._new_optimizers()
         self._others: dict[int, tuple[list[Loss], int, OptimizerRows]] = {}
         self._at = StepPlaces(*steps.places_of(*StepPlaces.__match_args__))
@@ -162,7 +162,7 @@ class StepRows:
         self.has_stepped, self.took_ns = True, took_ns
         self.by_hand = optimizer == NULL_NAME
         self.phases.end(now_ns)
-        word, late = self._word, self._late
+        word, late = self._word, self.late
         if word is None:
             return
         at, closing = self._at, self._steps.no_closing()

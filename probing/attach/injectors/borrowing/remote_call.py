@@ -7,6 +7,9 @@ way there. As long as we live we see to the rest: a fault of the errand is caugh
 end is given up, and at the end the kernel is handed the very registers that it had, so that it goes
 on with the interrupted call as if the thread had never been away.
 
+One that does not end is given up only where the thread holds nothing for it: in our instructions,
+or asleep at a lock. Out of the allocator it would take the allocator's lock along.
+
 Rules of this file: nothing is changed in the thread but by that one write, and, at the end, by
 the writes that it would have made itself. Signals wait meanwhile, but for faults.
 """
@@ -18,17 +21,21 @@ import signal
 import time
 from typing import NamedTuple
 
-from ..refusal import CannotInject
+from ..refusal import CannotInject, StillAway
 from .machines import GENERAL_REGISTERS, MACHINES, Machine
 from .memory import Interpreter
 from .spare import room_for_code
 from .stubs import WORDS, Frame
 from .tracing import FAULTS, TracedThread, held_back_mask
-from .victims import require_waiting
+from .victims import require_waiting, sleeps_on, waiting_thread
 
 _ALIGNMENT = 64
 """What the instructions that load vector registers ask for; and as much as calls do."""
 _FOREVER_S = float("inf")
+_LATE_S = 10.0
+"""How long an errand that is late is waited for while it may not be given up."""
+_LOOK_S = 0.05
+"""How long it goes on until it is looked at again."""
 _LARGEST_ERRNO = 4095
 
 
@@ -79,10 +86,11 @@ def send(interpreter: Interpreter, thread_id: int, errand: Errand, *, timeout_s:
     """Have a thread do an errand, and wait until it is back.
 
     Args:
-        timeout_s: How long it may take; then it is called back, wherever it is.
+        timeout_s: How long it may take; then it is called back, as soon as that does no harm.
 
     Raises:
         CannotInject: It cannot be borrowed, or its errand ended with a fault or not in time.
+        StillAway: It is still at its errand, and comes back by itself.
     """
     thread = TracedThread(interpreter.pid, thread_id)
     began = time.monotonic()
@@ -104,6 +112,7 @@ class _Trip:
             CannotInject: It cannot be borrowed after all.
         """
         self._machine = machine = machine_of(interpreter)
+        self._interpreter = interpreter
         self._memory = interpreter.memory
         self._thread = thread
         self._kept = thread.read_set(GENERAL_REGISTERS)
@@ -136,6 +145,7 @@ class _Trip:
 
         Raises:
             CannotInject: The errand did not end in time, or with a fault; the thread is back.
+            StillAway: It did not end, and could not be given up.
         """
         self._go_to(0)
         # Behind that, not before: alone the thread gives its mask back only at the end of the way.
@@ -143,10 +153,8 @@ class _Trip:
         try:
             self._wait_marked(timeout_s)
         except CannotInject:
-            with contextlib.suppress(CannotInject):  # it has ended
-                self._turn_back()
-                self._arrive()
-            raise
+            if not self._comes_after_all():
+                raise
         (result,) = WORDS.unpack(self._memory.read(self._frame, WORDS.size))[1:2]
         self._arrive()
         if result >= (1 << 64) - _LARGEST_ERRNO:
@@ -176,12 +184,44 @@ class _Trip:
                 name, thread.signal = signal.Signals(thread.signal).name, 0
                 raise CannotInject(f"a call made in it ended with {name}")
 
-    def _turn_back(self) -> None:
-        """Have the thread leave the errand, however long the kernel keeps it there."""
-        if not self._thread.is_stopped:
-            self._thread.interrupt(_FOREVER_S)
-        self._go_to(self._machine.stub.leave)
-        self._wait_marked(_FOREVER_S)
+    def _comes_after_all(self) -> bool:
+        """Whether an errand that is late, or has failed, ends well yet; else the thread is back.
+
+        Raises:
+            StillAway: As in `make`.
+        """
+        end, is_busy = time.monotonic() + _LATE_S, False
+        with contextlib.suppress(CannotInject):  # it has ended
+            while not self._may_leave() and not (is_busy := time.monotonic() > end):
+                with contextlib.suppress(CannotInject):  # not yet, or it fails now
+                    self._wait_marked(_LOOK_S)
+                    return True
+            if not is_busy:
+                self._go_to(self._machine.stub.leave)
+                self._wait_marked(_FOREVER_S)
+                self._arrive()
+        if is_busy:
+            raise StillAway(f"thread {self._thread.thread_id} is still busy with the call")
+        return False
+
+    def _may_leave(self) -> bool:
+        """Stop the thread, however long the kernel keeps it; whether it can leave its errand there.
+
+        That goes for a fault, too, behind which nothing of the errand goes on.
+        """
+        thread, machine = self._thread, self._machine
+        if thread.is_stopped:  # at a fault
+            return True
+        seen = waiting_thread(self._interpreter.pid, thread.thread_id)
+        thread.interrupt(_FOREVER_S)
+        if thread.signal in FAULTS:
+            thread.signal = 0
+            return True
+        registers = machine.unpack(thread.read_set(GENERAL_REGISTERS))
+        if 0 <= registers[machine.program] - self._code < len(machine.stub.code):
+            return True
+        was_asleep = seen is not None and (seen.state, seen.number) == ("S", machine.futex)
+        return was_asleep and sleeps_on(registers, machine, self._interpreter)
 
     def _arrive(self) -> None:
         """Put the thread back as it was, behind the system call that has given its mask back.

@@ -20,6 +20,8 @@ _X86_ORDER = (
 _X86_RESTART_CALL = 219
 _BEGIN_ANEW, _RESUME = (-512, -513, -514), -516
 """Results that never leave the kernel: the call is to be made once more, or to be resumed."""
+UNFINISHED = frozenset(result % (1 << 64) for result in (*_BEGIN_ANEW, _RESUME))
+"""The same as a register holds them."""
 _SIGNAL_STACK_LEFT_ALONE = 4
 """No such flag: the kernel leaves the thread's signal stack as it is."""
 _FPSIMD_MAGIC = 0x46508001

@@ -102,12 +102,17 @@ class TracedThread:
         if changed is not None:
             self.write_set(GENERAL_REGISTERS, changed)
 
-    def wait_stopped(self, timeout_s: float = _STOP_S) -> None:
+    def wait_stopped(self, timeout_s: float | None = None) -> None:
         """Wait until the thread stops: because it was told to, at a system call, or at a signal.
+
+        Args:
+            timeout_s: How long; None for as long as others may be held meanwhile.
 
         Raises:
             CannotInject: It ended, or did not stop in time.
         """
+        if timeout_s is None:
+            timeout_s = _STOP_S
         end = time.monotonic() + timeout_s
         while True:
             try:
@@ -134,7 +139,7 @@ class TracedThread:
         """
         self.wait_stopped(0.0)
 
-    def interrupt(self, timeout_s: float = _STOP_S) -> None:
+    def interrupt(self, timeout_s: float | None = None) -> None:
         """Stop the thread again after `go_on`."""
         self.ask_to_stop()
         self.wait_stopped(timeout_s)

@@ -16,6 +16,7 @@ from ....linux import process
 from ..refusal import CannotInject, WentOn
 from .machines import Machine
 from .memory import Interpreter, Mapping
+from .stubs import UNFINISHED
 from .tracing import TracedThread, thread_ids
 
 _LIBC_OR_ALLOCATOR = re.compile(r"/(libc[.-]|ld-|libpthread|libjemalloc|libtcmalloc|libmimalloc)")
@@ -61,20 +62,21 @@ def waiting_threads(pid: int) -> list[Waiting]:
     Raises:
         CannotInject: The process is gone.
     """
-    found = []
-    for number in thread_ids(pid):
-        task = Path(f"/proc/{pid}/task/{number}")
-        try:
-            words = (task / "syscall").read_text("ascii").split()
-            state = (task / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-        except OSError:  # it ended meanwhile, or may not be looked at
-            continue
-        if len(words) > 2:
-            waiting = Waiting(number, state, int(words[0]), int(words[1], 16))
-        else:
-            waiting = Waiting(number, state, -1, 0)
-        found.append(waiting)
-    return found
+    found = [waiting_thread(pid, number) for number in thread_ids(pid)]
+    return [waiting for waiting in found if waiting is not None]
+
+
+def waiting_thread(pid: int, number: int) -> Waiting | None:
+    """A thread of a process, with the system call that it is in; None where that is not told."""
+    task = Path(f"/proc/{pid}/task/{number}")
+    try:
+        words = (task / "syscall").read_text("ascii").split()
+        state = (task / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+    except OSError:  # it ended meanwhile, or may not be looked at
+        return None
+    if len(words) > 2:
+        return Waiting(number, state, int(words[0]), int(words[1], 16))
+    return Waiting(number, state, -1, 0)
 
 
 def require_waiting(
@@ -95,6 +97,16 @@ def require_waiting(
         raise WentOn(f"thread {number} went on meanwhile")
     if "shstk" in process.status(number).get("x86_Thread_features", ""):
         raise CannotInject(f"thread {number} has a shadow stack")
+
+
+def sleeps_on(registers: dict[str, int], machine: Machine, interpreter: Interpreter) -> bool:
+    """Whether a thread that was seen asleep at a lock has been stopped there: it has not got it."""
+    if registers[machine.call] != machine.futex:
+        return False
+    if not machine.call_instruction:
+        return registers[machine.result] in UNFINISHED
+    at, size = registers[machine.program], len(machine.call_instruction)
+    return interpreter.memory.read(at, size) == machine.call_instruction
 
 
 def _is_in_call(registers: dict[str, int], machine: Machine, interpreter: Interpreter) -> bool:

@@ -55,11 +55,32 @@ def begin(order: Order) -> None:
         os.rename(order["script"], order["script"] + ".begun")
     except OSError:
         return
-    _thread.start_new_thread(_launch, (order,))
+    try:
+        _thread_starter()(_launch, (order,))
+    except BaseException as error:
+        _end(order, {"error": _sentence(error)})
+
+
+def _thread_starter() -> Any:
+    """What starts a thread of the kernel's.
+
+    In its place gevent and eventlet put what only makes a greenlet of the calling thread, which may
+    end at once. As `probing.agent.genuine`, which is not there yet.
+    """
+    now: Any = _thread.start_new_thread
+    if type(now) is type(len):
+        return now
+    saved = getattr(sys.modules.get("gevent.monkey"), "saved", {}).get("_thread", {})
+    if "start_new_thread" in saved:
+        return saved["start_new_thread"]
+    patcher: Any = sys.modules.get("eventlet.patcher")
+    if getattr(patcher, "already_patched", None):
+        return patcher.original("_thread").start_new_thread
+    return now
 
 
 def _launch(order: Order) -> None:
-    """Go on in a thread that the threading module knows.
+    """Go on in a thread that the threading module knows, unless that would make a greenlet of it.
 
     Nothing is imported but while forks are held back: a child that is born meanwhile would wait
     for ever when it imports the same.
@@ -72,7 +93,10 @@ def _launch(order: Order) -> None:
             thread = threading.Thread(
                 target=_attach, args=(order,), name="probing-attach", daemon=True
             )
-        thread.start()
+        if _thread_starter() is _thread.start_new_thread:
+            thread.start()
+        else:
+            _attach(order)
     except BaseException as error:
         _end(order, {"error": _sentence(error)})
 

@@ -1,11 +1,14 @@
 """The node servers that are registered in the store of a torchrun job.
 
-    probing/attempt              the newest attempt
+    probing/attempt              the newest attempt of any machine
     probing/<attempt>/nodes      how many node servers have registered in it
     probing/<attempt>/node/<i>   the address of one, from 1
 
-Rules of this file: one registration for each machine, written by its node server and never by a
-training process, so that no rank of the job ever waits for it.
+torchrun counts restarts on each node by itself, and there only what has failed there: a machine
+whose count is behind registers in the newest attempt all the same.
+
+Rules of this file: one registration for each machine in an attempt, written by its node server and
+never by a training process, so that no rank of the job ever waits for it.
 """
 
 from __future__ import annotations
@@ -18,16 +21,27 @@ STORE_S = 2.0
 _MOST_NODES = 32_768
 
 
-def register_in_store(host: str, port: int, *, attempt: int, listen: str) -> None:
-    """Leave the address of a node server.
+def register_in_store(
+    host: str, port: int, *, attempt: int, listen: str, registered: int | None = None
+) -> int:
+    """Leave the address of a node server in the newest attempt; returns which that is.
+
+    Args:
+        attempt: That of the machine's own processes.
+        registered: In which attempt the address stands already; None for in none.
 
     Raises:
         Unreachable: The store does not answer.
     """
     with TorchStore(host, port, timeout_s=STORE_S) as store:
-        number = store.add(f"probing/{attempt}/nodes", 1)
-        store.set(f"probing/{attempt}/node/{number}", listen.encode())
-        store.set("probing/attempt", str(attempt).encode())
+        known = _number(store.get("probing/attempt"))
+        newest = max(attempt, known or 0)
+        if newest != registered or known is None:  # None: the store is another one
+            number = store.add(f"probing/{newest}/nodes", 1)
+            store.set(f"probing/{newest}/node/{number}", listen.encode())
+        if known != newest:  # also where another machine has written a lower one meanwhile
+            store.set("probing/attempt", str(newest).encode())
+    return newest
 
 
 def store_hosts(word: str, *, timeout_s: float) -> tuple[str, ...]:

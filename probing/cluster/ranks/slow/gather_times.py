@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....errors import SqlError
+from ....errors import ProbingError, SqlError
 from ....tables import STEP_PHASES, STEPS
 from ...job.outcomes import Outcome
 from ..naming import Rank
@@ -116,8 +116,9 @@ def _rows(process: Process, bounds: dict[str, int]) -> list[dict[str, Any]]:
     for parts in (_parts(bounds), older):
         try:
             return process.query(_TOGETHER.join(parts)).to_pylist()
-        except SqlError:
-            continue
+        except ProbingError as error:
+            if not error.is_a(SqlError):
+                raise
     return process.query(_TOGETHER.join(older[:2])).to_pylist()
 
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from ....sql.database import locked_database
+
+if TYPE_CHECKING:
+    from ....sql.database import duckdb
 
 Tree: TypeAlias = dict[str, Any]
 
@@ -44,16 +47,32 @@ _FUNCTIONS = """
 """Each name, of which some are of several kinds: which of them, and its texts as a macro."""
 
 
+class _Functions(NamedTuple):
+    """What the engine has by name; the same in each of its databases, so looked up once.
+
+    Attributes:
+        consistent: Those that mean the same wherever and whenever their row is looked at.
+        aggregates: Those that are aggregates.
+        scalars: Those that give a value for each row.
+        macros: The texts of each that is a macro.
+    """
+
+    consistent: frozenset[str]
+    aggregates: frozenset[str]
+    scalars: frozenset[str]
+    macros: Mapping[str, Sequence[str]]
+
+
 class Syntax:
     """The parser, and what it knows of functions; used by one thread."""
 
+    _known: ClassVar[_Functions | None] = None
+
     def __init__(self) -> None:
         self._database = locked_database()
-        found = self._database.execute(_FUNCTIONS).fetchall()
-        self.consistent = frozenset(name for name, is_one, *_ in found if is_one)
-        self.aggregates = frozenset(name for name, _, is_one, *_ in found if is_one)
-        self._scalars = frozenset(name for name, _, _, is_one, _ in found if is_one)
-        self._macros = {name: texts for name, *_, texts in found if texts}
+        if Syntax._known is None:
+            Syntax._known = _functions_in(self._database)
+        self.consistent, self.aggregates, self._scalars, self._macros = Syntax._known
 
     def close(self) -> None:
         """Let go of the database."""
@@ -122,6 +141,16 @@ class Syntax:
     def values(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a statement over constants."""
         return list(self._database.execute(sql).fetchall())
+
+
+def _functions_in(database: duckdb.DuckDBPyConnection) -> _Functions:
+    found = database.execute(_FUNCTIONS).fetchall()
+    return _Functions(
+        consistent=frozenset(name for name, is_one, *_ in found if is_one),
+        aggregates=frozenset(name for name, _, is_one, *_ in found if is_one),
+        scalars=frozenset(name for name, _, _, is_one, _ in found if is_one),
+        macros={name: texts for name, *_, texts in found if texts},
+    )
 
 
 def node_of(tree: Tree) -> Tree:

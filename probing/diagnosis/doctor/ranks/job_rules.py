@@ -109,6 +109,7 @@ def _straggler(job: Job) -> Iterator[Sign]:
             *why.evidence,
         ),
         weight=min(1.0, share),
+        gravity=why.gravity,
         fix=why.fix,
         next=why.next,
         caused_by=why.rule,

@@ -26,6 +26,8 @@ _MOST = 0.5
 """What part of what a rank has more must be in a phase, and in how many of its steps a checkpoint
 be written, for it to be the cause."""
 _LARGER = 1.2
+_COUNTED = 56
+"""What both times and samples say comes before what only may be wrong, as a loss that is flat."""
 _EVEN = "Give all ranks batches of one size, where it is not meant that one has more to do."
 _SAVED = (
     "SELECT count(DISTINCT step) AS steps, max(caller) AS caller FROM python.checkpoints"
@@ -46,6 +48,7 @@ class Why:
         rule: The rule that tells of it in the rank alone; empty where there is none.
         is_doubtful: Whether the rank need not be at fault: the script may have given it more to do
             on purpose, or its machine has more to do than it can, of which it has the most.
+        gravity: Where what is possible is graver than that a rank is slow.
     """
 
     words: str = ""
@@ -54,6 +57,7 @@ class Why:
     next: str = ""
     rule: str = ""
     is_doubtful: bool = False
+    gravity: int | None = None
 
 
 def why_slow(pace: RankPace, ranks: Mapping[int, Facts]) -> Why:
@@ -68,7 +72,11 @@ def why_slow(pace: RankPace, ranks: Mapping[int, Facts]) -> Why:
     given = {rank: _samples(one) for rank, one in ranks.items()}
     if facts is not None and (larger := _larger(pace, given)):
         return Why(
-            words=larger, evidence=(counted,) if counted else (), fix=_EVEN, is_doubtful=True
+            words=larger,
+            evidence=(counted,) if counted else (),
+            fix=_EVEN,
+            is_doubtful=True,
+            gravity=_COUNTED,
         )
     if facts is None:
         return Why(words=counted)

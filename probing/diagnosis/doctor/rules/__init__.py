@@ -9,8 +9,18 @@ from __future__ import annotations
 from ..findings import Rule
 from . import data, device, failing, machine, piling, setup, shares, speed, stops
 from .memory import frozen, growth, workers
-from .numbers import gradients, learning, losses, modes, unlearned, updates, warned
-from .pace import long_steps, own_code, piled_hooks, waiting_calls
+from .numbers import (
+    constant_loss,
+    gradients,
+    learning,
+    loss_inputs,
+    losses,
+    modes,
+    unlearned,
+    updates,
+    warned,
+)
+from .pace import long_steps, no_sync, one_parameter, own_code, piled_hooks, waiting_calls
 from .trained import parameters, wrappers
 
 RULES: tuple[Rule, ...] = tuple(
@@ -19,6 +29,8 @@ RULES: tuple[Rule, ...] = tuple(
         stops,
         failing,
         losses,
+        constant_loss,
+        loss_inputs,
         unlearned,
         learning,
         gradients,
@@ -34,6 +46,7 @@ RULES: tuple[Rule, ...] = tuple(
         piling,
         speed,
         own_code,
+        no_sync,
         shares,
         long_steps,
         waiting_calls,
@@ -41,6 +54,7 @@ RULES: tuple[Rule, ...] = tuple(
         machine,
         device,
         setup,
+        one_parameter,
     )
     for rule in room.RULES
 )

@@ -260,6 +260,23 @@ def _same_order(facts: Facts) -> Iterator[Sign]:
             )
 
 
+def _whole_stream(facts: Facts) -> Iterator[Sign]:
+    """Each worker yields all that there is."""
+    for row in _loaders(facts):
+        if row.get("divides_stream") is False and row["given"]:
+            yield Sign(
+                certainty="possible",
+                summary=f"Each of the {row['num_workers']} workers of loader {row['loader']} may"
+                f" yield all of {row['dataset']}, so that every sample comes"
+                f" {row['num_workers']} times",
+                evidence=(
+                    f"{row['dataset']} is iterated, and nothing in its module asks get_worker_info;"
+                    " the loader has no worker_init_fn",
+                ),
+                weight=0.5,
+            )
+
+
 def _uneven_micro_batches(facts: Facts) -> Iterator[Sign]:
     """Micro-batches of very different size have the same weight in the gradient."""
     spread = [row["most"] / row["least"] for row in facts.rows(_MICRO_BATCHES) if row["least"]]
@@ -324,6 +341,22 @@ RULES = (
         source="https://pytorch.org/docs/stable/data.html",
         next="probing ENDPOINT dataloaders",
         look=_same_order,
+    ),
+    Rule(
+        name="whole-stream",
+        group="numbers",
+        subject="data",
+        symptom="An epoch has as many times its batches as there are workers; each comes again.",
+        evidence="`divides_stream` of python.dataloaders: an IterableDataset of the script's own,"
+        " with two workers or more, in whose module nothing asks `get_worker_info`, and no"
+        " `worker_init_fn`. It is right where each worker draws samples of its own at random.",
+        certainty="possible",
+        gravity=57,
+        fix="In `__iter__` give each worker its part: `islice(samples, info.id, None,"
+        " info.num_workers)` with `info = torch.utils.data.get_worker_info()`.",
+        source="https://pytorch.org/docs/stable/data.html#iterable-style-datasets",
+        next="probing ENDPOINT dataloaders",
+        look=_whole_stream,
     ),
     Rule(
         name="uneven-micro-batches",

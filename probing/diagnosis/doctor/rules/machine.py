@@ -56,6 +56,7 @@ def _others(facts: Facts) -> list[User]:
     """Who uses processors beside the training and this command; none where that is not seen."""
     try:
         pid = facts.pid_here()
+        facts.live_time.need_turn()
     except NotLookedAt:
         return []
     seconds = time.monotonic() - facts.first.moment_s
@@ -86,6 +87,7 @@ def _throttled(facts: Facts) -> Iterator[Sign]:
     before = find_throttling(pid, proc=facts.proc)
     if before is None or before.share < _THROTTLED_EVER:
         return
+    facts.live_time.need_turn()
     time.sleep(_LOOK_S)
     after = find_throttling(pid, proc=facts.proc) or before
     yield from throttled_between(before, after)

@@ -117,4 +117,5 @@ def _check(rule: Rule, sign: object) -> None:
     if isinstance(evidence, str) or not math.isfinite(sign.weight):
         raise ValueError(f"{evidence!r} is no tuple, or {sign.weight} is no weight")
     operator.index(0 if sign.since_step is None else sign.since_step)
+    operator.index(0 if sign.gravity is None else sign.gravity)
     "".join((finding_of(rule, sign, asked="").summary, *sign.evidence))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....units import duration
-from ..facts import WINDOW, Facts, percent
+from ..facts import WINDOW, Facts, Steps, percent
 from ..findings import Rule, Sign
 from ..hot_lines import loops_in
-from .speed import MOST, STEPS_QUERY, hot_lines_of, in_words
+from .speed import MOST, STEPS_QUERY, hot_lines_of, in_words, is_saving
 
 _LARGE = 0.25
 _OFTEN_SAVED, _LEAST_SAVED = 5, 0.1
@@ -37,8 +38,8 @@ _IN_TRAINING = (
 )
 _COLLECTS = "{}: a policy that collects samples looks the same"
 _SAVED = (
-    "SELECT count(*) AS number, sum(duration) AS total, any_value(caller) AS caller"
-    " FROM python.checkpoints WHERE duration IS NOT NULL AND start_ns BETWEEN {begin} AND {end}"
+    "SELECT start_ns, duration, caller FROM python.checkpoints WHERE duration IS NOT NULL"
+    " AND start_ns BETWEEN {begin} AND {end} ORDER BY start_ns"
 )
 _CALLED = (
     "SELECT caller, op, count(*) AS calls, sum(wait_ns) / 1e9 AS total,"
@@ -85,31 +86,65 @@ def _evaluations(facts: Facts) -> Iterator[Sign]:
     )
 
 
+class _Saved(NamedTuple):
+    """The checkpoints that were written in some steps."""
+
+    number: int
+    every: float
+    total_s: float
+    share: float
+    caller: str
+
+
 def _checkpoints(facts: Facts) -> Iterator[Sign]:
-    steps = facts.steps.last(10 * WINDOW)
-    if len(steps) < 2:
+    """Checkpoints that are written after a few steps each take much of the time."""
+    spans = [_saved_in(facts, facts.steps.last(count)) for count in (10 * WINDOW, WINDOW)]
+    found = max(filter(None, spans), key=lambda saved: saved.share, default=None)
+    if found is None:
         return
-    begin, end = (steps.rows[n]["start_ns"] for n in (0, -1))
-    rows = facts.rows(_SAVED.format(begin=begin, end=end))
-    number, total = rows[0]["number"], rows[0]["total"] or 0.0
-    if number < 3:
-        return
-    every, share = len(steps) / number, total / (total + steps.total_s)
-    saves = [
-        line
-        for line in hot_lines_of(facts)
-        if "save" in line.inner or "sync" in line.inner or "fsync(" in line.source
-    ]
-    is_large = share >= _LARGE or sum(line.share for line in saves) >= _LARGE
-    if every > (20 if is_large else _OFTEN_SAVED) or not (is_large or share >= _LEAST_SAVED):
+    saves = [line for line in hot_lines_of(facts) if is_saving(line)]
+    by_lines = sum(line.share for line in saves)
+    apart = sum(line.share for line in saves if line.place != found.caller)  # as an fsync after it
+    share = min(1.0, found.share + apart)
+    is_large = share >= _LARGE or by_lines >= _LARGE
+    if found.every > (20 if is_large else _OFTEN_SAVED) or not (is_large or share >= _LEAST_SAVED):
         return
     yield Sign(
         certainty="likely" if is_large else "possible",
-        summary=f"A checkpoint is written after every {every:.0f} steps, at {rows[0]['caller']}:"
+        summary=f"A checkpoint is written after every {found.every:.0f} steps, at {found.caller}:"
         f" {percent(share)} of the time",
-        evidence=(f"{number} checkpoints took {duration(total)}", *in_words(saves)),
-        weight=max(share, sum(line.share for line in saves)),
+        evidence=(
+            f"{found.number} checkpoints took {duration(found.total_s)}",
+            *in_words(saves),
+        ),
+        weight=max(share, by_lines),
     )
+
+
+def _saved_in(facts: Facts, steps: Steps) -> _Saved | None:
+    """What was saved in some steps, if that is on record of three times or more."""
+    if len(steps) < 2:
+        return None
+    begin, end = (steps.rows[n]["start_ns"] for n in (0, -1))
+    rows = facts.rows(_SAVED.format(begin=begin, end=end))
+    if len(rows) < 3:
+        return None
+    total = sum(row["duration"] for row in rows)
+    between = sum(row["duration"] for row in rows if not _is_in_step(row["start_ns"], steps))
+    return _Saved(
+        number=len(rows),
+        every=len(steps) / len(rows),
+        total_s=total,
+        share=min(1.0, total / (steps.total_s + between)),
+        caller=rows[-1]["caller"],
+    )
+
+
+def _is_in_step(at_ns: int, steps: Steps) -> bool:
+    """Whether a moment is in one of the steps, and not between two of them."""
+    place = bisect.bisect_right(steps.rows, at_ns, key=lambda row: row["start_ns"]) - 1
+    row = steps.rows[max(0, place)]
+    return bool(0 <= at_ns - row["start_ns"] < 1e9 * row["duration"])
 
 
 def _garbage(facts: Facts) -> Iterator[Sign]:
@@ -267,8 +302,10 @@ RULES = (
         group="slow",
         subject="checkpoints",
         symptom="The training pauses again and again while a file is written.",
-        evidence="python.checkpoints: one after every 20 steps or fewer, and a quarter of the time,"
-        " by their own duration or by samples of the line that saves; possible from a tenth on,"
+        evidence="python.checkpoints: one after every 20 steps or fewer, in the last"
+        f" {WINDOW} or {10 * WINDOW} steps, and a quarter of the time, by their own duration and"
+        " samples of lines that wait for the disk, or by samples of these and of the line that"
+        " saves; possible from a tenth on,"
         f" where one comes after every {_OFTEN_SAVED} steps.",
         certainty="likely",
         gravity=40,

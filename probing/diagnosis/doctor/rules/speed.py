@@ -123,10 +123,10 @@ def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
         since_step=since,
         evidence=(
             *_in_phase(facts, phase, f"{percent(share)} of the difference", module),
-            *((cause.evidence,) if cause.words else own),
-            *(line for line in (words, crowd, *changed) if line),
+            *filter(None, (*((cause.evidence,) if cause.words else own), words, crowd, *changed)),
         ),
         weight=min(1.0, 1 - 1 / ratio),
+        caused_by="checkpoints" * (phase in OWN_PHASES and any(map(is_saving, _lines(facts)))),
         fix=_EQUAL_BATCHES if explained else _OWN_PROCESSORS if crowd else meant or cause.fix,
         next=cause.next,
     )
@@ -314,6 +314,11 @@ def hot_lines_of(facts: Facts) -> list[HotLine]:
         return []
 
 
+def is_saving(line: HotLine) -> bool:
+    """Whether it writes a checkpoint, or waits until one is on the disk."""
+    return "save" in line.inner or "sync" in line.inner or "fsync(" in line.source
+
+
 def in_words(lines: list[HotLine]) -> tuple[str, ...]:
     """Lines in words."""
     return tuple(
@@ -327,7 +332,12 @@ def _line_words(facts: Facts, phase: str) -> tuple[str, ...]:
     """Where the script is most of the time, for a phase that it spends in its own code."""
     if phase not in OWN_PHASES:
         return ()
-    return in_words([line for line in hot_lines_of(facts) if line.is_outside][:2])
+    return in_words(_lines(facts))
+
+
+def _lines(facts: Facts) -> list[HotLine]:
+    """The lines of the script's own code that it is in most."""
+    return [line for line in hot_lines_of(facts) if line.is_outside][:2]
 
 
 STEPS_QUERY = (

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ....messages.common import Backtrace, Frame, ThreadStack
-from ....stacks.text import HELD
+from ....stacks.text import HELD, LOOKED_AT
 from ....stacks.thread_waits import (
     NOTICES,
     chain,
@@ -81,11 +81,16 @@ _WORDS: tuple[tuple[str, DoingKind], ...] = (
     ("waiting for a file lock", "io"),
     ("in an uninterruptible wait", "io"),
     (HELD, "held"),
+    (LOOKED_AT, "looked_at"),
     ("running", "python"),
     ("waiting", "waiting"),
     (_IDLE, "idle"),
 )
 """How the words of `waits` begin, and what kind that is."""
+_BY_WORDS = frozenset({
+    "collective", "joining", "stopped", "exiting", "held", "looked_at", "idle", "unknown",
+})  # fmt: skip
+"""Kinds of which the frames tell no better."""
 
 
 def doing_of(trace: Backtrace, thread_id: int | None = None) -> Doing | None:
@@ -174,7 +179,7 @@ def _kind(words: str, frames: Sequence[Frame]) -> DoingKind:
     """What kind of thing a thread does: where it is says more than what it waits for."""
     paths = [library_path(frame.file) for frame in frames if frame.kind == "python"]
     by_words = next((kind for begin, kind in _WORDS if words.startswith(begin)), None)
-    if by_words in {"collective", "joining", "stopped", "exiting", "held", "idle", "unknown"}:
+    if by_words in _BY_WORDS:
         return by_words
     inner = next((frame for frame in frames if frame.kind == "python"), None)
     if inner is not None and _STORE.search(inner.line or ""):

@@ -128,11 +128,12 @@ def record_of(process: Process, notes: list[str]) -> Record:
     """The rows of every part of the record; none where it cannot be read."""
     try:
         rows = process.query(RECORD).to_pylist()
-    except SqlError:
-        rows = _rows(process, _WITHOUT_DEVICE, notes)
     except ProbingError as error:
-        notes.append(error.message)
-        rows = []
+        if error.is_a(SqlError):
+            rows = _rows(process, _WITHOUT_DEVICE, notes)
+        else:
+            notes.append(error.message)
+            rows = []
     found = next(iter(rows), {})
     return {name: found.get(name) or [] for name in _PARTS}
 

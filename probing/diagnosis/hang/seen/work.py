@@ -8,7 +8,7 @@ is not believed any more, and who sleeps or waits for a lock gets nothing done.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ....messages.common import Backtrace, Frame, ThreadStack, WorkDone
 from ....units import percent, size
@@ -111,6 +111,20 @@ def progress(evidence: RankEvidence) -> str | None:
         used = f"({percent(work.others_cpu, digits=0)} of a processor)"
         return f"waiting{{}} while another thread of it computes {used}"
     return _work_of_children(work) if kind in _WAITS_FOR_CHILDREN else None
+
+
+def without_starved(ranks: set[int], evidence: Mapping[int, RankEvidence]) -> set[int]:
+    """Of these ranks, those that do not wait for a processor, if there are any.
+
+    The others have not had their turn: nothing else keeps them, as far as can be seen.
+    """
+    works = {rank: evidence[rank].work for rank in ranks if rank in evidence}
+    starved = {
+        rank
+        for rank, work in works.items()
+        if work is not None and work.is_ready and work.starved >= _LEAST_WANTED
+    }
+    return ranks - starved or ranks
 
 
 def _is_ready(thread: ThreadStack) -> bool:

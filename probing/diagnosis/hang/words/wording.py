@@ -39,7 +39,10 @@ def all_ended(case: Case) -> str:
 
 
 def ended_well(case: Case) -> str:
-    """All ranks have ended, as they should."""
+    """All ranks have ended, as they should, as far as anything tells."""
+    untold = [rank for rank, evidence in case.ranks.items() if evidence.is_untold]
+    if untold:
+        return f"All {len(case.ranks)} ranks have ended; of {ranks_text(untold)} nothing tells how."
     return f"All {len(case.ranks)} ranks have ended in an orderly way."
 
 

@@ -40,6 +40,7 @@ def _grow(facts: Facts) -> Iterator[Sign]:
     before, began_s = first.workers, first.moment_s
     if not any((process.age_s(worker) or 0.0) >= _YOUNG_S for worker in before):
         return
+    facts.live_time.need_turn()
     for number in range(_LOOKS):
         passed_s = time.monotonic() - began_s
         time.sleep(_BETWEEN_S if number else max(0.0, _BETWEEN_S - passed_s))

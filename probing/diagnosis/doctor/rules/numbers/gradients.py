@@ -16,16 +16,16 @@ from ....arming import sample_gradients
 from ...facts import Facts
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
+from .constant_loss import all_zero
 from .losses import LOSS_QUERY
 from .rates import newest_training
 from .steadier import STEADIER, steadier
-from .zero_loss import all_zero
 
 Row = dict[str, Any]
 _GRADIENTS = (
     "SELECT step, model, parameter, norm, numel, weight_norm, update_ratio, passes, kept_passes,"
-    " has_older, left_by, subnormal_share, weight_subnormal_share, state_subnormal_share"
-    " FROM python.gradients WHERE step BETWEEN {first} AND {last} ORDER BY seq"
+    " has_older, left_by, subnormal_share, weight_subnormal_share, state_subnormal_share,"
+    " optimizer FROM python.gradients WHERE step BETWEEN {first} AND {last} ORDER BY seq"
 )
 _SAMPLED = 3
 LONGEST_STEP_S = 4.0

@@ -13,7 +13,16 @@ from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from .gradients import SAMPLING_S, sampled
 from .losses import LOSS_QUERY
-from .rates import FEW_STEPS, RATE_JUMP, TRAINED, losses_around, middle_of, newest_training, raised
+from .rates import (
+    FEW_STEPS,
+    RATE_JUMP,
+    TRAINED,
+    begins_anew,
+    losses_around,
+    middle_of,
+    newest_training,
+    raised,
+)
 
 _CUT = 50.0
 """Schedules lower a rate by 10 at once, and those that come to their end in many small steps."""
@@ -25,6 +34,8 @@ _ZERO_STEPS = 30
 _MANY_CLIPPED = 20
 _BY_SIZE = ("SGD", "ASGD", "LBFGS")
 """The size of a gradient is that of their step; others divide by it."""
+_NO_SLOWER = 28
+"""How grave it is where the optimizer divides by that size: steps are as large as without."""
 _ALWAYS, _MUCH_CUT = 0.95, 0.1
 """Large models are clipped to a norm of 1 in every step of their first hours, and meant to be."""
 
@@ -63,7 +74,7 @@ def _rate_cut(facts: Facts) -> Iterator[Sign]:
         return
     earlier, now = rates[since - FEW_STEPS : since], float(rates[since:].max())
     old = float(earlier[-1])
-    if now * _CUT > float(earlier.min()) or old < 0.1 * most:
+    if now * _CUT > float(earlier.min()) or old < 0.1 * most or begins_anew(facts, steps, since):
         return
     losses = steps.column("loss")
     before, after = middle_of(losses[max(0, since - 20) : since]), middle_of(losses[-20:])
@@ -142,7 +153,8 @@ def _clipping(facts: Facts) -> Iterator[Sign]:
     part, usual = float(np.mean(kept < 0.99)), float(np.median(kept))
     if part < _ALWAYS or usual > _MUCH_CUT:
         return
-    slows = usual < 0.01 and now.rows[-1]["optimizer"] in _BY_SIZE
+    by_size = now.rows[-1]["optimizer"] in _BY_SIZE
+    slows = by_size and usual < 0.01
     yield Sign(
         certainty="likely" if slows else "possible",
         summary=f"Clipping cuts the gradients in {100 * part:.0f} % of the steps, to"
@@ -150,6 +162,7 @@ def _clipping(facts: Facts) -> Iterator[Sign]:
         f" {figure(float(np.median(clipped[known])), 3)} after",
         evidence=(f"{int(known.sum())} of the last {len(now)} steps were clipped",),
         weight=0.7 if slows else 0.2,
+        gravity=None if by_size else _NO_SLOWER,
     )
 
 
@@ -236,8 +249,8 @@ RULES = (
         subject="learning rate",
         symptom="The loss fell, and from one step on stays where it is.",
         evidence=f"`lr` of python.steps: a {_CUT:.0f}th or less of that of the {FEW_STEPS} steps"
-        " before, from one step to the next, and in all steps since. A new phase may be meant to"
-        " train so.",
+        " before, from one step to the next, and in all steps since, of the same optimizer. A new"
+        " phase may be meant to train so.",
         certainty="possible",
         gravity=71,
         fix="Find who sets it (a thread, a callback, a plateau or milestones with a wrong factor,"
@@ -269,7 +282,7 @@ RULES = (
         symptom="The training learns far more slowly than its learning rate says.",
         evidence="`grad_norm` and `clipped_norm` of python.steps: cut in 95 % of the steps, to less"
         " than 10 %; likely below 1 % under an optimizer that does not divide gradients by their"
-        f" size ({', '.join(_BY_SIZE)}).",
+        f" size ({', '.join(_BY_SIZE)}); told after most others under one that does.",
         certainty="likely",
         gravity=56,
         fix="Raise the norm that is clipped to: about what `grad_norm` usually is.",

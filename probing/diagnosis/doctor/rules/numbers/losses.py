@@ -12,16 +12,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .....errors import ProbingError
 from .....postmortem.not_finite import SINCE, since_of
 from .....units import figure
-from ....restarting import newest_before
 from ...facts import Facts, Steps
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from ...series import Floats
-from .first_bad import first_bad
-from .rates import FEW_STEPS, RATE_JUMP, TRAINED, cause_of, middle_of, newest_training, rate_words
+from .not_finite.first_bad import first_bad
+from .not_finite.unended import lost_in_progress, restart_before
+from .rates import (
+    FEW_STEPS,
+    TRAINED,
+    begins_anew,
+    cause_of,
+    is_restart,
+    jump_at,
+    middle_of,
+    newest_training,
+    rate_words,
+)
 from .steadier import STEADIER, steadier
 
 if TYPE_CHECKING:
@@ -55,30 +64,28 @@ _SIGMA = 1.4826
 
 def _not_finite(facts: Facts) -> Iterator[Sign]:
     """The loss is NaN or infinite."""
-    found = since_of(facts.rows(SINCE))
+    lost, found = lost_in_progress(facts), since_of(facts.rows(SINCE))
+    if found is None and lost is not None:
+        found = lost.since
     if found is None:
         return
-    steps = facts.steps
+    steps, skips = facts.steps, lost.words if lost else ""
     before = Steps([row for row in steps.rows if row["step"] < found.step])
     words, fix, more = _before_nan(before)
     first = first_bad(facts, found.step)
     yield Sign(
         certainty="certain",
-        summary=found.sentence()[0].upper() + found.sentence()[1:] + words + first.summary,
+        summary=found.sentence()[0].upper() + found.sentence()[1:] + skips + words + first.summary,
         since_step=found.step,
-        evidence=(*more, *first.evidence, *ignored_labels(facts), *_restart(facts, found.step)),
+        evidence=(
+            *more,
+            *first.evidence,
+            *ignored_labels(facts),
+            *restart_before(facts, found.step),
+        ),
         weight=1.0,
         fix=_IGNORED_FIX if ignored_labels(facts) else first.fix or fix,
     )
-
-
-def _restart(facts: Facts, step: int) -> list[str]:
-    """From which checkpoint to start again, if one of before a step is on record."""
-    try:
-        found = newest_before(facts.process, step)
-    except ProbingError:
-        return []
-    return found.sentences() if found else []
 
 
 def _before_nan(before: Steps) -> tuple[str, str, tuple[str, ...]]:
@@ -200,13 +207,13 @@ def _spike(facts: Facts) -> Iterator[Sign]:
     losses = losses_of(steps)
     if len(losses) < FEW_STEPS or len(losses) != len(steps) or losses.min() < 0:
         return
-    spikes = _spikes(losses)
+    spikes = {at: not begins_anew(facts, steps, at) for at in _spikes(losses)}
     if not 1 <= len(spikes) <= _MOST_SPIKES:
         return
-    place = max(spikes, key=lambda at: losses[at])
+    place = max(spikes, key=lambda at: (spikes[at], losses[at]))
     usual = float(np.median(losses[max(0, place - 30) : place]))
     row = steps.rows[place]
-    rate = _jump_at(steps, place)
+    rate = jump_at(steps, place)
     after = losses[place + 1 : place + 4]
     back = len(after) < 3 or float(np.median(after)) < usual + 0.3 * (losses[place] - usual)
     half = usual + 0.5 * (losses[place] - usual)
@@ -217,13 +224,15 @@ def _spike(facts: Facts) -> Iterator[Sign]:
     is_high = high > _SURE_SPIKE and losses[place] > _SURE_RATIO * usual
     # One sample that a model which has learned the rest gets wrong looks so in a healthy training.
     is_high &= stays or losses[place] > 0.5 * first
-    is_high &= not ((back and steps.numbers[place] < _UNSETTLED) or _is_restart(steps, place))
+    is_high &= not ((back and steps.numbers[place] < _UNSETTLED) or is_restart(steps, place))
+    is_high &= spikes[place]
     yield Sign(
         certainty="likely" if is_high and (back or rate or stays) else "possible",
         summary=f"The loss jumps at step {row['step']}: {figure(losses[place])}, and"
         f" {figure(usual)} before"
         + (", and has not come back since" if stays else "" if back else ", and falls again slowly")
-        + (f". The learning rate was multiplied by {figure(rate, 3)} there" if rate else ""),
+        + (f". The learning rate was multiplied by {figure(rate, 3)} there" if rate else "")
+        + ("" if spikes[place] else ". Another optimizer makes the steps since then"),
         since_step=row["step"],
         evidence=(
             f"{high:.0f} standard deviations above the 30 steps before",
@@ -302,20 +311,6 @@ def _noise(values: Floats) -> float:
     return max(_SIGMA * float(np.median(np.abs(values - middle))), 0.02 * abs(float(middle)), 1e-12)
 
 
-def _is_restart(steps: Steps, place: int) -> bool:
-    """Whether the rate jumps back to what it had been, as a schedule with restarts has it."""
-    rates = steps.column("lr")
-    is_jump = _jump_at(steps, place) is not None
-    return is_jump and bool(rates[place] < 1.05 * np.nanmax(rates[: place - 5]))
-
-
-def _jump_at(steps: Steps, place: int) -> float | None:
-    """By what the rate was multiplied within a few steps before a place, if by much."""
-    rates = steps.column("lr")
-    old, new = middle_of(rates[max(0, place - 20) : max(1, place - 5)]), rates[place]
-    return float(new / old) if old > 0 and new > RATE_JUMP * old else None
-
-
 def _norm_words(steps: Steps, place: int) -> tuple[str, ...]:
     norm = steps.rows[place]["grad_norm"]
     usual = middle_of(steps.column("grad_norm")[max(0, place - 30) : place])
@@ -339,7 +334,8 @@ RULES = (
         subject="loss",
         symptom="The loss is NaN or infinite, and nothing is learned any more.",
         evidence="`loss` of python.steps: not finite in the newest step that has one; the first"
-        " such step, and whether loss or gradients grew before it.",
+        " such step, and whether loss or gradients grew before it. Or `loss` of"
+        " python.micro_batches: in the step in progress, as many in a row as three steps have.",
         certainty="certain",
         gravity=88,
         fix=_FIND_FIRST,
@@ -374,7 +370,8 @@ RULES = (
         " standard deviations and a seventh of the first losses above it (near its floor a loss is"
         " all noise); no more than three times in the record. Only possible below four times and 15"
         " deviations, below half of the first losses (one sample that the model gets wrong), and"
-        " where it falls again slowly: new data, a new phase.",
+        " where it falls again slowly (new data), or another optimizer makes the steps since then,"
+        " at no higher rate: a new phase.",
         certainty="likely",
         gravity=62,
         fix="Look at what changed there: data, learning rate, precision.",

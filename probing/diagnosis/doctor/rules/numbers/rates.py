@@ -6,8 +6,8 @@ Rules of this file: pure functions of steps, for every rule that goes by them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from ...series import Floats
 FEW_STEPS = 50
 RATE_JUMP = 3.0
 _AROUND, _WORSE = 20, 1.2
+_BEFORE = 30
+"""A loss is set beside those of so many steps before it."""
 _TINY_RATE = 1e-6
 """A weight of usual size takes a million steps of Adam at it to change as much as it is."""
 
@@ -54,25 +56,28 @@ def newest_training(facts: Facts) -> Steps:
 
 def first_of_newest(facts: Facts) -> int:
     """The first step of that training; 0 where there is only one."""
+    return max(_firsts(facts, ("optimizer", "model")), default=0)
+
+
+def firsts_of_optimizers(facts: Facts) -> list[int]:
+    """The steps from which on no optimizer steps that had stepped before, the first left out."""
+    return _firsts(facts, ("optimizer",))
+
+
+def _firsts(facts: Facts, kinds: Sequence[str]) -> list[int]:
+    """The steps from which on nothing of some kinds steps that had stepped before."""
     try:
-        return _boundary(facts.rows(TRAINED))
+        rows = facts.rows(TRAINED)
     except NotLookedAt:
-        return 0
-
-
-def _boundary(rows: Sequence[Mapping[str, Any]]) -> int:
-    """The newest step from which on no optimizer or model steps that had stepped before."""
+        return []
     spans: dict[tuple[str, str | None], tuple[int, int]] = {}
     for row in rows:
-        for kind in ("optimizer", "model"):
+        for kind in kinds:
             first, last = spans.get((kind, row[kind]), (row["first"], row["last"]))
             span = min(first, row["first"]), max(last, row["last"])
             spans[kind, row[kind]] = span
     firsts = sorted({first for first, _ in spans.values()})
-    for found in reversed(firsts[1:]):
-        if not any(first < found <= last for first, last in spans.values()):
-            return found
-    return 0
+    return [at for at in firsts[1:] if not any(a < at <= b for a, b in spans.values())]
 
 
 class Raise(NamedTuple):
@@ -129,6 +134,31 @@ def rate_words(steps: Steps) -> tuple[str, ...]:
     """The rate of the newest step, as evidence."""
     rate = steps.rows[-1]["lr"]
     return () if rate is None else (f"the learning rate is {figure(rate, 3)}",)
+
+
+def is_restart(steps: Steps, place: int) -> bool:
+    """Whether the rate jumps back to what it had been, as a schedule with restarts has it."""
+    rates = steps.column("lr")
+    is_jump = jump_at(steps, place) is not None
+    return is_jump and bool(rates[place] < 1.05 * np.nanmax(rates[: place - 5]))
+
+
+def jump_at(steps: Steps, place: int) -> float | None:
+    """By what the rate was multiplied within a few steps before a place, if by much."""
+    rates = steps.column("lr")
+    old, new = middle_of(rates[max(0, place - 20) : max(1, place - 5)]), rates[place]
+    return float(new / old) if old > 0 and new > RATE_JUMP * old else None
+
+
+def begins_anew(facts: Facts, steps: Steps, place: int) -> bool:
+    """Whether optimizers that made the steps shortly before make none any more, but others do.
+
+    As where a model is trained on, with other data or another loss. Where the rate is raised with
+    that, it is the rate that is told.
+    """
+    begin, end = steps.numbers[max(0, place - _BEFORE)], steps.numbers[place]
+    is_new = any(begin < first <= end for first in firsts_of_optimizers(facts))
+    return is_new and jump_at(steps, place) is None
 
 
 class Around(NamedTuple):

@@ -16,6 +16,7 @@ from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from ...series import Floats
 from .losses import LOSS_QUERY, losses_of, smooth
+from .not_finite.unended import Lost, lost_in_progress, passes_in_progress
 from .rates import (
     FEW_STEPS,
     TRAINED,
@@ -27,10 +28,6 @@ from .rates import (
 
 _NO_STEPS = 64
 _FAR_MORE = 8
-_PASSES_OF = (
-    "SELECT count(*) AS number FROM python.micro_batches WHERE step = {step}"
-    " AND backward_s IS NOT NULL"
-)
 _PASSES_AND_STEPS = (
     "SELECT (SELECT count(*) FROM python.micro_batches WHERE backward_s IS NOT NULL) AS passes,"
     " (SELECT count(*) FROM python.steps WHERE duration IS NOT NULL) AS steps,"
@@ -62,7 +59,7 @@ _WHAT_CHANGED = (
     "Look at what changes between steps {lowest} and {since}: labels that no longer belong to their"
     " inputs, as columns that a new epoch shuffles apart, weights that are replaced, harder data."
 )
-_BY_RATE = ("Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Lion")
+BY_RATE = ("Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Lion")
 """They divide a gradient by its own size, so that a weight moves by about the rate in a step."""
 _HIGH = 0.05
 """As large as a weight of a layer with 400 inputs is at first (1/sqrt(inputs) at most); what is
@@ -133,7 +130,7 @@ def _lost(facts: Facts, pieces: Sequence[Mapping[str, Any]], parts: Floats) -> I
 def _too_high(facts: Facts) -> Iterator[Sign]:
     """The rate is far above what is customary, and what had been learned is gone, or nothing is."""
     steps = newest_training(facts)
-    if len(steps) < 2 * FEW_STEPS or steps.rows[-1]["optimizer"] not in _BY_RATE:
+    if len(steps) < 2 * FEW_STEPS or steps.rows[-1]["optimizer"] not in BY_RATE:
         return
     rates, losses = steps.column("lr"), losses_of(steps)
     high = np.flatnonzero(rates >= _HIGH)
@@ -189,10 +186,14 @@ def _steps_no_more(facts: Facts) -> Iterator[Sign]:
     open_step = facts.steps.open
     if open_step is None or not facts.is_alive:
         return
-    rows = facts.rows(_PASSES_OF.format(step=open_step["step"]))
+    row = passes_in_progress(facts)
     most = float(np.nanmax(facts.steps.column("micro_batches", missing=1.0)))
-    number = rows[0]["number"]
+    number = row["passes"] if row else 0
     if number < _NO_STEPS or number < _FAR_MORE * most:
+        return
+    lost = lost_in_progress(facts)
+    if lost is not None:
+        yield _for_its_loss(facts.steps.numbers[-1], number, lost)
         return
     evaluates = _evaluates(facts, open_step["step"])
     yield Sign(
@@ -207,6 +208,23 @@ def _steps_no_more(facts: Facts) -> Iterator[Sign]:
         ),
         weight=1.0,
         fix="Nothing, if these passes are not there to train." if evaluates else "",
+    )
+
+
+def _for_its_loss(last: int, number: int, lost: Lost) -> Sign:
+    """No optimizer steps because there is no loss to learn from."""
+    who = (
+        "a gradient scaler leaves out such steps" if lost.is_scaled else "scripts may leave it out"
+    )
+    return Sign(
+        certainty="likely",
+        summary=f"No optimizer has stepped since step {last}, though {number} backward passes have"
+        f" been made, because the loss is not finite: {who}",
+        since_step=lost.since.step,
+        evidence=(f"none of the last {lost.losses:,} losses is known to be finite",),
+        weight=1.0,
+        fix="Find where the loss that is not finite comes from: nothing else keeps the optimizer.",
+        caused_by="loss-not-finite",
     )
 
 
@@ -240,7 +258,7 @@ RULES = (
         subject="learning rate",
         symptom="The loss falls at first or not at all, and is then as high as at the start.",
         evidence=f"`lr` of python.steps {_HIGH} or more under an optimizer that divides gradients"
-        f" by their size ({', '.join(_BY_RATE)}), and `loss` within a tenth of that of the first"
+        f" by their size ({', '.join(BY_RATE)}), and `loss` within a tenth of that of the first"
         f" steps, or {_LOST} times its least.",
         certainty="likely",
         gravity=81,

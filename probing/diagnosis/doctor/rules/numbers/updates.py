@@ -15,8 +15,9 @@ from .....units import figure
 from ...facts import WINDOW, Facts, Steps, percent
 from ...findings import Rule, Sign
 from ...series import last_change
-from .first_bad import bad_pass
+from ..trained.rounded import FULL_WEIGHTS, rounded_away, tells
 from .gradients import SAMPLING_S, Row, sampled
+from .not_finite.first_bad import bad_pass
 
 _LEAST_THROWN = 1.5
 """Backward passes per step, in the mean: fewer are a script that leaves out a bad one."""
@@ -111,7 +112,6 @@ def _lost_steps(rows: Sequence[Row]) -> list[Row]:
 
 _ROUNDED = 1e-6
 """Of a weight: bfloat16 tells apart what differs by 1/256 of it, float16 by 1/2048."""
-_FULL_WEIGHTS = "Keep the weights in float32 and compute with torch.autocast, or raise the rate."
 _ENDS_ITSELF = ("LBFGS",)
 _DONE = (
     "If the loss is as low as it can be, end the training; else look at what makes the gradients"
@@ -136,8 +136,11 @@ def _no_update(facts: Facts) -> Iterator[Sign]:
     is_half = bool(types) and types <= {"bfloat16", "float16"}
     moved = [row for row in known if row["norm"]]
     still = [row for row in moved if row["update_ratio"] < _ROUNDED]
-    if moved and is_half and len(still) < len(moved) and 2 * len(still) >= len(moved):
+    is_most = len(still) < len(moved) and 2 * len(still) >= len(moved)
+    if is_most and is_half and tells(facts, still, min(types)):
         yield _rounded(still, moved, sorted(types))
+    elif any(row["update_ratio"] for row in moved):
+        yield from rounded_away(facts, moved)
     if any(row["update_ratio"] for row in known) or not moved:
         return
     reach = max(rate * row["norm"] / row["weight_norm"] for row in moved)
@@ -157,7 +160,7 @@ def _no_update(facts: Facts) -> Iterator[Sign]:
         " gradients" + words,
         evidence=(f"{len(known)} changes of parameters were compared, bit by bit",),
         weight=0.2 if may_be_done else 1.0,
-        fix=_FULL_WEIGHTS if is_half else _DONE if may_be_done else "",
+        fix=FULL_WEIGHTS if is_half else _DONE if may_be_done else "",
     )
 
 
@@ -179,7 +182,7 @@ def _rounded(still: Sequence[Row], moved: Sequence[Row], types: Sequence[str]) -
             f"`update_ratio` of {still[0]['parameter']} is {figure(still[0]['update_ratio'], 2)}",
         ),
         weight=len(still) / len(moved),
-        fix=_FULL_WEIGHTS,
+        fix=FULL_WEIGHTS,
     )
 
 
@@ -294,7 +297,12 @@ RULES = (
         symptom="The loss does not fall at all, though gradients and rate are as they should be.",
         evidence="`update_ratio` of python.gradients over 3 steps: exactly 0 for all parameters,"
         " with a rate that is not and gradients that are not; only possible where rate times"
-        " gradient is less than a millionth of the weights, or LBFGS may have converged.",
+        " gradient is less than a millionth of the weights, or LBFGS may have converged. Likely of"
+        " weights in half precision where half of the changes are below a millionth, or where the"
+        " largest rate moves half of the weights, at their root mean square, by less than a quarter"
+        " of what their type tells apart: Adam and its like by their rate, SGD by rate times"
+        " gradient. Not in a warm-up, nor where more was changed than that, as by what keeps the"
+        " rest; only possible once the rate has halved.",
         certainty="certain",
         gravity=77,
         fix="Look at what undoes the step: weights that are loaded again, an optimizer of copies.",

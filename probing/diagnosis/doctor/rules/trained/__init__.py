@@ -1,1 +1,1 @@
-"""Rules about what trains each parameter: an optimizer, and a wrapper that averages gradients."""
+"""Rules about what trains each parameter: an optimizer, its updates, wrappers around the model."""

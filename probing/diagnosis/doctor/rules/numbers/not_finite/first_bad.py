@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from .....units import figure
-from ....arming import watch_numbers
-from ...facts import Facts
-from ...not_looked_at import NotLookedAt
+from ......units import figure
+from .....arming import watch_numbers
+from ....facts import Facts
+from ....not_looked_at import NotLookedAt
 
 Row = dict[str, Any]
 

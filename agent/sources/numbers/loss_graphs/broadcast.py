@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NamedTuple
 
+from ...calls.backward.graph_nodes import inputs_of, shape_of
+
 _MOST_NODES = 100
 _DIFFERENCE = "SubBackward0"
 _EXPANDED = "ExpandBackward0"
@@ -44,7 +46,7 @@ def broadcast_of(loss: Any) -> Broadcast | None:
         if node is None or node in met:
             continue
         met.add(node)
-        name, before = node.name(), [one for one, _ in node.next_functions if one is not None]
+        name, before = node.name(), inputs_of(node)
         is_loss = user == _DIFFERENCE or "Loss" in user
         if name == _DIFFERENCE or (name == _EXPANDED and is_loss):
             found = _of_node(node, before)
@@ -59,13 +61,7 @@ def _of_node(node: Any, before: list[Any]) -> Broadcast | None:
     """What a node has done to its one operand with a gradient."""
     if len(before) != 1 or before[0].name().removesuffix("Backward0") in _ON_PURPOSE:
         return None
-    whole, given = _shape_of(node), _shape_of(before[0])
+    whole, given = shape_of(node), shape_of(before[0])
     if whole is None or given is None or len(whole) != 2 or len({*whole}) > 1 or whole[0] < 2:
         return None
     return Broadcast(given, whole) if given in {whole[:1], (whole[0], 1)} else None
-
-
-def _shape_of(node: Any) -> tuple[int, ...] | None:
-    """The shape of a node's result; None where this torch does not tell, or it has several."""
-    results: Any = getattr(node, "_input_metadata", ())
-    return tuple(results[0].shape) if len(results) == 1 else None

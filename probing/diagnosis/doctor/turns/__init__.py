@@ -1,0 +1,1 @@
+"""What the doctor judges and asks first, and what only where time is left."""

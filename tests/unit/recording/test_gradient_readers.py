@@ -1,0 +1,133 @@
+"""What looks at gradients as a pass begins, while another thread lets go of its own."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from probing.agent.recording.safe_points import SafePoints
+from probing.agent.sources.fit.stepped_in_pass import SteppedInPass
+from probing.agent.sources.leaks.stale_gradients import StaleGradients
+from probing.agent.sources.shared.events import Events
+from probing.agent.sources.shared.thread_state import ThreadStates
+from probing.agent.sources.steps.ends.dropped_passes import DroppedPasses
+from probing.agent.sources.steps.ends.reached import Reached
+
+pytestmark = pytest.mark.anypython
+
+
+class _Gradient:
+    """Holds something."""
+
+    _version = 1
+
+    def numel(self) -> int:
+        """As of torch."""
+        return 1
+
+    def detach(self) -> _Gradient:
+        """As of torch."""
+        return self
+
+    def any(self) -> bool:
+        """As of torch."""
+        return True
+
+
+class _Parameter:
+    """Counts how often its gradient is read."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.gradient = _Gradient()
+
+    @property
+    def grad(self) -> _Gradient:
+        """As of torch."""
+        self.reads += 1
+        return self.gradient
+
+
+class _Optimizer:
+    """Has one parameter."""
+
+    def __init__(self) -> None:
+        self.parameter = _Parameter()
+        self.param_groups = [{"params": [self.parameter]}]
+
+
+class _Training:
+    """A training of two optimizers, beside which another thread may let go of gradients."""
+
+    def __init__(self, *, is_alone: bool) -> None:
+        self.optimizers: list[Any] = [_Optimizer(), _Optimizer()]
+        self.counted = self.optimizers
+        points = SafePoints()
+        at_work: Any = SimpleNamespace(is_here=lambda: False, is_elsewhere=lambda: not is_alone)
+        points.at_work = at_work
+        self.recording: Any = SimpleNamespace(
+            threads=ThreadStates(),
+            trainers=SimpleNamespace(is_alone=lambda _: is_alone),
+            safe_points=points,
+            events=Events(),
+            rows=SimpleNamespace(drop_losses=lambda: None),
+            objects=SimpleNamespace(
+                made=None, optimizer=lambda: self.optimizers[0], counted_optimizers=self._counted
+            ),
+        )
+
+    def _counted(self, _: object = None) -> list[Any]:
+        return self.counted
+
+    @property
+    def reads(self) -> int:
+        """How often gradients were read."""
+        return sum(one.parameter.reads for one in self.optimizers)
+
+    def passes(self) -> None:
+        """Make other gradients."""
+        for one in self.optimizers:
+            one.parameter.gradient = _Gradient()
+
+
+def _reached(training: _Training) -> object:
+    members: Any = SimpleNamespace(number_of=training.optimizers.index)
+    reached = Reached(training.recording, members)
+    reached.pass_begins(is_new=True)
+    training.passes()
+    return reached.pass_ended() == {0, 1}
+
+
+def _dropped(training: _Training) -> object:
+    dropped = DroppedPasses(training.recording)
+    dropped.pass_begins()
+    training.passes()
+    return dropped.pass_ended([])
+
+
+def _stale(training: _Training) -> object:
+    training.counted = training.optimizers[:1]
+    stale = StaleGradients(training.recording)
+    stale.start()
+    training.recording.events.before_backward[0](())
+    return stale.take()
+
+
+def _stepped(training: _Training) -> object:
+    seen = SteppedInPass()
+    seen.pass_begins()
+    seen.steps(training.optimizers[0])
+    seen.pass_ended(training.recording)
+    return not seen.lets_go
+
+
+@pytest.mark.parametrize("look", [_reached, _dropped, _stale, _stepped])
+def test_a_look_reads_none_of_them_unless_they_can_be_read(look: Any) -> None:
+    """It tells nothing then, rather than to end the process."""
+    alone, beside = _Training(is_alone=True), _Training(is_alone=False)
+    assert look(alone)
+    assert alone.reads
+    look(beside)
+    assert not beside.reads
