@@ -25,6 +25,7 @@ from ..history.query import History, statement_memory_mib
 from ..history.tables import in_history
 from ..linux.limited_memory import limit_memory
 from ..messages import common as wire
+from ..messages.limits import grace_s
 from ..ring.arrow_tables import schema_of
 from ..sql.database import load_whole
 from ..sql.process_columns import with_ranks
@@ -34,8 +35,6 @@ from .asked import HISTORY, LIVE, ROWS, SCHEMA, Asked, Place, meant, with_histor
 
 _TIMES_A_STATEMENT = 2
 """So much of what the engine may use for a statement is the whole process's."""
-_LOOK_S = 5.0
-"""How long a list of tables looks into files for columns that are not declared."""
 _TABLES = pa.schema(
     [
         ("catalog_name", pa.string()),
@@ -215,7 +214,8 @@ def _own_tables(asked: Asked) -> tuple[Table, ...]:
 def _grown(asked: Asked, tables: Iterable[Table]) -> frozenset[str]:
     """The kept tables whose files have more columns than are declared.
 
-    None where that cannot be found out in time: a list of all others is better than no list.
+    None where that cannot be found out soon, for a busy machine: a list of all others is better
+    than no list.
     """
     declared = {
         (table.name, column.name) for table in tables for column in in_history(table).columns
@@ -224,7 +224,7 @@ def _grown(asked: Asked, tables: Iterable[Table]) -> frozenset[str]:
     there = f"duckdb_columns() WHERE table_name IN ({named})"
     sql = f"SELECT table_name, column_name FROM {there}"  # noqa: S608 - of literals
     try:
-        limit_s = min(asked.timeout_s, _LOOK_S)
+        limit_s = min(asked.timeout_s, grace_s())
         with _history(asked).query(sql, timeout_s=limit_s) as answer:
             found = {(row["table_name"], row["column_name"]) for row in answer.to_pylist()}
     except ProbingError:
