@@ -2,7 +2,9 @@
 
     killed_commits.py HOME HISTORY KILLS
 
-A history may be a folder or in a store, where the mark of who was killed counts as old at once.
+A history may be a folder or in a store, where the mark of who was killed counts as old at once. As
+long as any is killed, only children ask a store: one has the connections that this process had, and
+would leave half a request there, or its answer.
 Prints, as JSON, how many children were killed before their end, and how many rows there should be.
 """
 
@@ -14,6 +16,7 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from probing.history.iceberg.committing import Commit, commit
@@ -41,14 +44,11 @@ def main() -> None:
         for seq in range(writer.written + 1, writer.written + 1 + ROWS):
             writer.write(**trace_values(seq))
         writer.save(folder.ring("torch_trace"))
-        place.export(folder)
+        done_apart(lambda: place.export(folder))
         if number % 3 == 2:
-            place.compact()
+            done_apart(place.compact)
         began = time.monotonic()
-        child = os.fork()
-        if child == 0:
-            commit(history)
-            os._exit(0)
+        child = begun(lambda: commit(history))
         if number:
             time.sleep(chance.uniform(0, took_s))
             os.kill(child, signal.SIGKILL)
@@ -60,6 +60,25 @@ def main() -> None:
     place.compact()
     commit(history)
     print(json.dumps({"died": died, "rows": writer.written}))
+
+
+def begun(work: Callable[[], object]) -> int:
+    """A child that does some work."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+def done_apart(work: Callable[[], object]) -> None:
+    """Have a child do some work to its end."""
+    _, status = os.waitpid(begun(work), 0)
+    assert status == 0, status
 
 
 main()
