@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from probing.errors import HistoryBusy, HistoryUnwritable, NoHistory, UsageError
+from probing.history.compaction import keep as keeping
 from probing.history.compaction.folder import compact_folder
 from probing.history.compaction.keep import Keep
 from probing.history.compaction.outcome import Compacted, Limits
@@ -137,7 +138,8 @@ def test_a_query_that_goes_on_reads_what_it_began_with(
     assert (done.is_complete, done.new_files) == (False, 0)
     assert "is being read by another process" in done.notes[0]
     waiting: list[Compacted] = []
-    other = threading.Thread(target=lambda: waiting.append(compact_folder(root)))
+    patient = Limits(wait_s=DEADLINE_S)
+    other = threading.Thread(target=lambda: waiting.append(compact_folder(root, limits=patient)))
     other.start()
     assert len(asked.to_pylist()) == 100
     asked.close()
@@ -265,9 +267,9 @@ def test_a_few_files_are_left_until_there_are_more(
     assert compact_folder(root, limits=Limits(least=6)).merged_files == 6
 
 
-def at_day(writer: RingWriter, folder: ProcessFolder, days_ago: int) -> None:
+def at_day(writer: RingWriter, folder: ProcessFolder, now: dt.datetime, days_ago: int) -> None:
     """Ten rows of a day."""
-    now_ns = int(dt.datetime.now(dt.timezone.utc).timestamp() * 1e9)
+    now_ns = int(now.timestamp() * 1e9)
     for _ in range(10):
         number = writer.written + 1
         at_ns = now_ns - days_ago * DAY_S * 10**9 - CLOCK_OFFSET_NS
@@ -275,11 +277,15 @@ def at_day(writer: RingWriter, folder: ProcessFolder, days_ago: int) -> None:
     writer.save(folder.ring("torch_trace"))
 
 
-def test_what_is_too_old_or_too_much_goes(ended: Made, root: Path, ask: Ask) -> None:
+def test_what_is_too_old_or_too_much_goes(
+    ended: Made, root: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By days, the oldest first; what is gone does not come again, and what is of today stays."""
+    now = dt.datetime.now(dt.timezone.utc)
+    monkeypatch.setattr(keeping, "today", now.date)  # it may be midnight meanwhile
     folder, writer = ended(), trace_writer(capacity=64)
     for days_ago in (5, 3, 1, 0):
-        at_day(writer, folder, days_ago)
+        at_day(writer, folder, now, days_ago)
         export_process(folder, root)
     done = compact_folder(root, Keep(days=3))
     assert done.removed_files == 1

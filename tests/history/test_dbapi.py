@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyarrow.fs import LocalFileSystem
@@ -82,6 +82,8 @@ def test_a_connection_sees_what_comes_later(
     It is the same history, too, where the process goes to another folder meanwhile.
     """
     monkeypatch.setattr(store, "open_store", lambda url: Store(url, LocalFileSystem, kept))
+    now_s = [0.0]
+    monkeypatch.setattr(dbapi, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     monkeypatch.chdir(root.parent)
     with dbapi.connect(history="s3://kept" if is_store else root.name) as connection:
         monkeypatch.chdir("/")
@@ -90,7 +92,7 @@ def test_a_connection_sees_what_comes_later(
         export_process(folder, root)
         sql = "SELECT count(*) FROM torch_trace"
         assert connection.execute(sql).fetchone() == (40 if is_store else 60,)
-        monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 11)
+        now_s[0] = 11.0
         assert connection.execute(sql).fetchone() == (60,)
 
 

@@ -78,9 +78,14 @@ class KeptFile:
     size: int
 
 
+def today() -> dt.date:
+    """The day that it is, as days of a history are told."""
+    return dt.datetime.now(dt.timezone.utc).date()
+
+
 def first_kept(days: int) -> dt.date:
     """The first of so many whole days before today."""
-    return dt.datetime.now(dt.timezone.utc).date() - dt.timedelta(days=days)
+    return today() - dt.timedelta(days=days)
 
 
 def remove(root: Path, keep: Keep, settled: Settled, wait_s: float) -> Removed:
@@ -115,7 +120,6 @@ def to_go(
         done: Gets the newest day of rows that go, and notes.
         exported_ns: When a process was last exported that such a file is of.
     """
-    today = dt.datetime.now(dt.timezone.utc).date()
     old: list[KeptFile] = []
     if keep.days is not None:
         first = first_kept(keep.days)
@@ -124,7 +128,7 @@ def to_go(
     if keep.bytes is not None:
         gone = set(old)
         left = [file for file in files if file not in gone]
-        old += _too_much(left, keep.bytes, str(today), done)
+        old += _too_much(left, keep.bytes, str(today()), done)
     return [file for file in old if settled.may_go(file.path, file.table)]
 
 
