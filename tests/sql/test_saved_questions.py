@@ -13,7 +13,7 @@ import pytest
 import probing
 from probing.cli.questions.library import QUESTIONS
 from probing.cli.questions.records import put_in
-from tests.harness.targets import ROOT, Target, start_training, stop
+from tests.harness.targets import ROOT, Target, recorded_whole, start_training, stop
 
 pytestmark = pytest.mark.torch
 
@@ -31,7 +31,8 @@ FILLED = {
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """A training that stands still after some steps, so that all answers are of one record."""
     cwd = tmp_path_factory.mktemp("asked")
-    target = start_training("--pause", "0.05", home=cwd / "home", cwd=cwd)
+    with recorded_whole():
+        target = start_training("--pause", "0.05", home=cwd / "home", cwd=cwd)
     target.wait_for_step(40)
     stop(target.pid)
     yield target
@@ -86,11 +87,13 @@ def test_modules_take_no_more_than_the_forward_pass(stopped: Target) -> None:
     """Own times add up to the calls of the root, so that no part is counted twice."""
     own = sum(row["own_ms"] for row in rows(stopped, "@slowest-modules", "-p", "steps=10"))
     sql = (
-        "SELECT avg(forward_s) * 1e3 AS ms FROM"
-        " (FROM steps WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT 10)"
+        "WITH last AS (FROM steps WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT 10)"
+        " SELECT avg(forward_s) * 1e3 AS pass_ms, (SELECT sum(duration) * 1e3 / 10 FROM torch_trace"
+        " SEMI JOIN last USING (step) WHERE stage = 'forward' AND depth = 0) AS calls_ms FROM last"
     )
-    whole = rows(stopped, sql)[0]["ms"]
-    assert 0.5 * whole < own <= whole * 1.001
+    (whole,) = rows(stopped, sql)
+    assert own == pytest.approx(whole["calls_ms"], rel=1e-3)
+    assert own <= whole["pass_ms"] * 1.001
 
 
 def test_parameters_are_in_force(stopped: Target) -> None:

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -183,6 +184,15 @@ async def answer_of(
     return Answer.from_ipc(b"".join([piece async for piece in worker.query(request)]))
 
 
+async def answer_after_rest(worker: SqlWorker, sql: str) -> list[dict[str, Any]]:
+    """The rows of a statement, as soon as the worker rests no more."""
+    while True:
+        with contextlib.suppress(SqlWorkerRests):
+            rows: list[dict[str, Any]] = (await answer_of(worker, sql)).to_pylist()
+            return rows
+        await asyncio.sleep(0.05)
+
+
 async def kill_one(worker: SqlWorker, *, when_ready: bool) -> str:
     """Have a statement run and kill its worker, at its start or amid the statement."""
     asking = asyncio.ensure_future(answer_of(worker, ENDLESS))
@@ -245,11 +255,7 @@ def test_after_twenty_kills_the_next_client_is_answered(
             rests, kills = rests + rested, kills + (not rested)
             if rested:
                 await asyncio.sleep(0.1)
-        rows = None
-        while rows is None:
-            with contextlib.suppress(SqlWorkerRests):
-                rows = (await answer_of(worker, "SELECT 1 AS n")).to_pylist()
-            await asyncio.sleep(0.05)
+        rows = await answer_after_rest(worker, "SELECT 1 AS n")
         fault.equals("killed 20 times in a row: the next client", [{"n": 1}], rows)
 
     with_worker(folder, test, rest_s=1.0)
@@ -277,8 +283,7 @@ def fuzz(folder: ProcessFolder, fault: Reached, *, seed: int, seconds: float, le
             if code == "sql_worker_died":
                 print(f"ended the worker: {sql}")
             ends[code] = ends.get(code, 0) + 1
-        await asyncio.sleep(10 if ends.get("sql_worker_rests") else 0)
-        rows = (await answer_of(worker, HONEST)).to_pylist()
+        rows = await answer_after_rest(worker, HONEST)
         fault.equals("the next client", [{"n": 2}], rows)
 
     with_worker(folder, test)
