@@ -14,6 +14,7 @@ import tokenize
 import pytest
 
 from probing.diagnosis.doctor.report import ALL_RULES
+from tests.harness.targets import DEADLINE_S
 from tests.zoo import table as zoo_table
 from tests.zoo.__main__ import Options, look_at
 from tests.zoo.judge import judge, right_rules, table
@@ -123,7 +124,12 @@ def test_runner_asks_at_the_right_moment_and_ends_all(
     )
     tell = f"'{sys.executable}' -c 'import sys; print(sys.argv[1:])' PID"
     options = Options(
-        command=tell, attach=tell, settle_s=0, timeout_s=60, deadline_s=60, output=tmp_path / "out"
+        command=tell,
+        attach=tell,
+        settle_s=0,
+        timeout_s=DEADLINE_S,
+        deadline_s=DEADLINE_S,
+        output=tmp_path / "out",
     )
     assert "exit code 0" in look_at(expected, options)
     said = json.loads((tmp_path / "out" / "some_01" / "said.json").read_text())
@@ -156,7 +162,12 @@ def test_ranks_that_a_program_starts_itself_are_asked_about_together(
     )
     tell = f"'{sys.executable}' -c 'import sys; print(sys.argv[1:])' PID"
     options = Options(
-        command=tell, attach="", settle_s=0, timeout_s=60, deadline_s=60, output=tmp_path / "out"
+        command=tell,
+        attach="",
+        settle_s=0,
+        timeout_s=DEADLINE_S,
+        deadline_s=DEADLINE_S,
+        output=tmp_path / "out",
     )
     look_at(expected, options)
     said = json.loads((tmp_path / "out" / "some_01" / "said.json").read_text())

@@ -45,6 +45,7 @@ from probing.cli.reports.memory_recording import file_for
 from probing.client.recording_client import last_recording
 from probing.errors import InternalError, UsageError
 from probing.messages.card import Card
+from tests.harness.targets import DEADLINE_S
 
 pytestmark = pytest.mark.anypython
 
@@ -232,7 +233,7 @@ def test_two_that_write_at_once_each_leave_a_whole_file(tmp_path: Path) -> None:
     path, begun = tmp_path / "allocations.gz", threading.Barrier(2)
 
     def write(_: int) -> None:
-        begun.wait(10.0)
+        begun.wait(DEADLINE_S)
         write_allocations(path, head, [], events)
         read_recording(path.read_bytes())
 

@@ -236,9 +236,9 @@ def test_an_agent_stays_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     seen = [_registered_ns(tmp_path / "shared")]
     for _ in range(2):
         attend(agent, registering.look)
-        wait_until(lambda: _registered_ns(tmp_path / "shared") > seen[-1], "the next word")
+        _join(registering)  # while it is busy, nothing is begun anew
         seen.append(_registered_ns(tmp_path / "shared"))
-    _join(registering)
+    assert seen == sorted(set(seen)), "each time a later word"
     monkeypatch.setattr(announcing, "AGAIN_S", 600.0)
     attend(agent, registering.look)
     _join(registering)
@@ -302,5 +302,5 @@ def _registered_ns(directory: Path) -> int:
 def _join(registering: announcing.Registering) -> None:
     """Wait until nothing is being done."""
     if registering._thread is not None:
-        registering._thread.join(60)
+        registering._thread.join(DEADLINE_S)
         assert not registering._thread.is_alive()

@@ -22,6 +22,7 @@ from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.sql.engine import Engine
 from probing.tables import STEPS
 from tests.harness.cards import card_of
+from tests.harness.targets import DEADLINE_S
 
 pytestmark = pytest.mark.anypython
 
@@ -45,7 +46,8 @@ class Steps:
 def stalls(folder: ProcessFolder) -> list[dict[str, object]]:
     """What the table holds."""
     sql = "SELECT step, state, limit_s, usual_s, duration IS NULL AS lasts FROM probing.stalls"
-    return Engine(providers_for(folder, limit_s=10)).run(sql, timeout_s=10).to_pylist()
+    engine = Engine(providers_for(folder, limit_s=DEADLINE_S))
+    return engine.run(sql, timeout_s=DEADLINE_S).to_pylist()
 
 
 def test_the_limit_follows_the_steps() -> None:
@@ -198,8 +200,8 @@ def test_a_node_server_takes_over_what_the_one_before_it_wrote(
     assert stalls(folder) == [*before[:2], {**before[2], "lasts": not goes_on}]
     if goes_on:
         sql = "SELECT max(start_ns + duration_ns) = (SELECT max(start_ns) FROM python.steps) AS it"
-        found = Engine(providers_for(folder, limit_s=10)).run(
-            f"{sql} FROM probing.stalls", timeout_s=10
+        found = Engine(providers_for(folder, limit_s=DEADLINE_S)).run(
+            f"{sql} FROM probing.stalls", timeout_s=DEADLINE_S
         )
         assert found.to_pylist() == [{"it": True}]
         return

@@ -13,29 +13,37 @@ from tests.harness.targets import DEADLINE_S
 pytestmark = pytest.mark.anypython
 
 
-def _waiting(goes_on: threading.Event, has_gone_on: threading.Event) -> None:
+def _waiting(
+    stands: threading.Event, goes_on: threading.Event, has_gone_on: threading.Event
+) -> None:
+    stands.set()
     while not goes_on.wait(DEADLINE_S):
         pass
     has_gone_on.set()
     threading.Event().wait(0.0)
 
 
+def _is_waiting(standing: Standing) -> bool:
+    return any(frame.f_code is _waiting.__code__ for frame in standing.stack)
+
+
 def test_nothing_is_read_once_a_thread_has_gone_on_since_it_was_looked_at() -> None:
     """What was seen of it does not hold good: all is looked at again."""
-    goes_on, has_gone_on, looks = threading.Event(), threading.Event(), list[int]()
-    thread = threading.Thread(target=_waiting, args=(goes_on, has_gone_on))
+    (stands, goes_on, has_gone_on), seen = (threading.Event() for _ in range(3)), list[bool]()
+    thread = threading.Thread(target=_waiting, args=(stands, goes_on, has_gone_on))
     thread.start()
+    assert stands.wait(DEADLINE_S)
 
     def is_safe(standing: Sequence[Standing]) -> bool:
-        looks.append(len(standing))
+        seen.append(any(_is_waiting(one) for one in standing))
         goes_on.set()
         thread.join(DEADLINE_S)
         return True
 
     assert read_when(is_safe, lambda: iter((1, 2)), 0.0) == [1, 2]
     assert has_gone_on.is_set()
-    assert looks[0] == looks[1] + 1
-    assert len(looks) == 2
+    assert seen[:2] == [True, False]
+    assert not any(seen[2:])  # where others of this process have gone on, too
 
 
 def test_nothing_is_read_where_it_is_never_safe() -> None:

@@ -168,20 +168,20 @@ def starved() -> Iterator[tuple[threading.Thread, subprocess.Popen[str]]]:
     """A thread with a second's work that has to wait for a processor, and who has that."""
     processor = {max(os.sched_getaffinity(0))}
     thread = threading.Thread(
-        target=hashlib.pbkdf2_hmac, args=("sha256", b"word", b"salt", 500_000)
+        target=hashlib.pbkdf2_hmac, args=("sha256", b"word", b"salt", 3_000_000)
     )
-    thread.start()
-    number = thread.native_id or 0
-    os.sched_setaffinity(number, processor)
-    os.sched_setscheduler(number, os.SCHED_IDLE, os.sched_param(0))
-    busy = subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True)
-    os.sched_setaffinity(busy.pid, processor)
-    assert busy.stdout is not None
-    assert busy.stdout.readline() == "ready\n"
-    yield thread, busy
-    busy.kill()
-    busy.wait()
-    busy.stdout.close()
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as busy:
+        try:
+            os.sched_setaffinity(busy.pid, processor)
+            assert busy.stdout is not None
+            assert busy.stdout.readline() == "ready\n"
+            thread.start()  # only now: what takes long to start would leave it all the time
+            number = thread.native_id or 0
+            os.sched_setaffinity(number, processor)
+            os.sched_setscheduler(number, os.SCHED_IDLE, os.sched_param(0))
+            yield thread, busy
+        finally:
+            busy.kill()
     thread.join()
 
 

@@ -148,7 +148,7 @@ def contained_pid(folder: ProcessFolder) -> int:
     """The pid here of the one process of another pid namespace that has this start time."""
     pids = (int(name) for name in os.listdir("/proc") if name.isdecimal())
     its = [pid for pid in pids if process.start_time(pid) == folder.start_time]
-    (pid,) = (pid for pid in its if len(process.status(pid)["NSpid"].split()) > 1)
+    (pid,) = (pid for pid in its if len(process.status(pid).get("NSpid", "").split()) > 1)
     return pid
 
 
