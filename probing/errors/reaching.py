@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from .root import Refused, Unreachable, UsageError
 
 
@@ -104,9 +106,11 @@ class NotProbing(Unreachable):
 
     code = "not_probing"
     help = "Check host and port: `probing list` on that machine shows where its agents listen."
+    refused: ClassVar[str] = "the connection was refused"
 
-    def __init__(self, address: str, reason: str) -> None:
-        super().__init__(f"there is no probing agent at {address}: {reason}.")
+    def __init__(self, address: str, reason: str, *, help: str | None = None) -> None:
+        super().__init__(f"there is no probing agent at {address}: {reason}.", help=help)
+        self.address, self.reason = address, reason
 
 
 class ConnectionLost(Unreachable):

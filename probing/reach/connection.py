@@ -47,7 +47,7 @@ def our_errors(address: Address, timeout_s: float) -> Iterator[None]:
     except (socket.gaierror, UnicodeError):  # the latter of a name that can be none, as `a..b`
         raise NotProbing(str(address), "the host name is not known") from None
     except ConnectionRefusedError:
-        raise NotProbing(str(address), "the connection was refused") from None
+        raise NotProbing(str(address), NotProbing.refused) from None
     except ssl.SSLCertVerificationError as error:
         raise Untrusted(str(address), error.verify_message.rstrip(".")) from None
     except ssl.SSLError as error:

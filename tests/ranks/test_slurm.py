@@ -69,7 +69,10 @@ def _wait_for_steps(cluster: slurm.Slurm, job: str, word: str, **extra: str) -> 
 
 @pytest.mark.skipif(is_port_taken(), reason=f"another listens on port {NODE_PORT}")
 def test_the_script_of_the_page_is_asked_from_outside(cluster: slurm.Slurm) -> None:
-    """`sbatch train.sbatch`, each command of the page, and every step that the ranks counted."""
+    """`sbatch train.sbatch`, each command of the page, and every step that the ranks counted.
+
+    Once it has ended, who asks its nodes is told so, and where the record is.
+    """
     job = cluster.submit("--nodes=1", "--ntasks-per-node=2", "train.sbatch")
     exports = "\n".join(_lines("export PROBING_T"))
     said = cluster.run("bash", "-ec", f"{exports}\nenv").stdout
@@ -84,6 +87,11 @@ def test_the_script_of_the_page_is_asked_from_outside(cluster: slurm.Slurm) -> N
     (cluster.folder / "stop").touch()
     wait_until(lambda: cluster.state(job) == "COMPLETED 0:0", "the end of the job", DEADLINE_S)
     assert not is_port_taken(), "the node server outlived its job"
+    done = cluster.run("probing", "-t", f"slurm:{job}", "tables", **outside)
+    assert done.returncode == 3
+    assert f"SLURM job {job} has ended (COMPLETED)" in done.stderr
+    assert f"`probing -t job:{job} doctor`" in done.stderr
+    assert f"on its nodes ({slurm.NODE})" in done.stderr
     rows = json.loads(
         cluster.run("probing", "-t", f"job:{job}", "query", STEPS_OF_RANKS, "--json").stdout
     )

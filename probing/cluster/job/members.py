@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ...errors import BadEndpoint, NoSuchProcess, NotAnswering, ProbingError
+from ...errors import BadEndpoint, NoSuchProcess, NotAnswering, NotProbing, ProbingError
 from ...errors.querying import told_of
 from ...linux import process
 from ...reach.endpoint import Local, Stranger, resolve
@@ -84,12 +84,21 @@ def find_members(
     seen, notes = sift(without_repeats(found))
     if not seen:
         of_job = "" if job is None else f"of job {job} "
-        raise finder.failure or NoSuchProcess(f"{of_job}for {' '.join(words)}")
+        failure = _with_way_out(finder.failure, plans)
+        raise failure or NoSuchProcess(f"{of_job}for {' '.join(words)}")
     if any(plan.is_whole for plan in plans):
         missing += _missing_ranks(seen)
     notes += [*(note for plan in plans for note in plan.notes), *finder.notes]
     membership = _membership(words, [*seen, *missing, *finder.silent], notes)
     return dataclasses.replace(membership, mixed=tuple(mixed))
+
+
+def _with_way_out(failure: ProbingError | None, plans: Sequence[Plan]) -> ProbingError | None:
+    """What failed, with what to do where no node server is where one was looked for."""
+    way_out = next((plan.no_server for plan in plans if plan.no_server), "")
+    if isinstance(failure, NotProbing) and failure.reason == NotProbing.refused and way_out:
+        return NotProbing(failure.address, failure.reason, help=way_out)
+    return failure
 
 
 class _Finder:

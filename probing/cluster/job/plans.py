@@ -30,8 +30,13 @@ from .providers.hostfile import hosts_in
 from .providers.job_store import store_hosts
 from .providers.named_hosts import Resolver, named_hosts
 from .providers.ray_cluster import ray_hosts
-from .providers.slurm import slurm_hosts
+from .providers.slurm import no_server, slurm_hosts
 from .rank_sets import ranks_of
+
+_NO_SERVER = (
+    "No node server listens there: `probing serve --listen 0.0.0.0:9741 --tls-cert FILE --tls-key"
+    " FILE`, beside each training, is one."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +49,7 @@ class Plan:
         addresses: Who else is asked, as far as the user named them.
         told: Who else is asked by the word of others.
         notes: What was not believed.
+        no_server: What to do where no node server is at any of the addresses.
         job: Only the processes of that job.
         ranks: Only these ranks, all of which are expected.
         is_whole: Whether every rank of the job is expected.
@@ -55,6 +61,7 @@ class Plan:
     addresses: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    no_server: str = ""
     job: str | None = None
     ranks: tuple[int, ...] | None = None
     is_whole: bool = False
@@ -88,14 +95,15 @@ def plan_of(
     if kind == "job" and named is None:
         return _job_plan(word, rest, env)
     if word.startswith("@"):
-        return Plan(word=word, addresses=hosts_in(word[1:]), is_whole=True)
+        return Plan(word=word, addresses=hosts_in(word[1:]), no_server=_NO_SERVER, is_whole=True)
     if kind == "slurm":
-        return Plan(word=word, addresses=slurm_hosts(rest, env), is_whole=True)
+        hosts, way_out = slurm_hosts(rest, env), no_server(rest, env)
+        return Plan(word=word, addresses=hosts, no_server=way_out, is_whole=True)
     if kind in {"k8s", "dns"}:
         found = named_hosts(rest, resolve=resolver) if resolver else named_hosts(rest)
-        return Plan(word=word, told=found, is_whole=True)
+        return Plan(word=word, told=found, no_server=_NO_SERVER, is_whole=True)
     if kind == "ray":
-        return Plan(word=word, told=ray_hosts(rest), is_whole=True)
+        return Plan(word=word, told=ray_hosts(rest), no_server=_NO_SERVER, is_whole=True)
     if kind == "store":
         return _with_told(Plan(word=word, is_whole=True), store_hosts(rest, timeout_s=timeout_s))
     if is_address(word):
@@ -121,6 +129,7 @@ def _there(plan: Plan, places: Sequence[Plan]) -> Plan:
         addresses=tuple(dict.fromkeys(word for place in places for word in place.addresses)),
         told=tuple(dict.fromkeys(word for place in places for word in place.told)),
         notes=tuple(note for place in places for note in place.notes),
+        no_server=next((place.no_server for place in places if place.no_server), ""),
         job=job,
         ranks=ranks,
     )
@@ -131,7 +140,9 @@ def _job_plan(word: str, job: str | None, env: Mapping[str, str]) -> Plan:
     plan = _registered(Plan(word=word, is_here=True, job=job, is_whole=True), env)
     if job and job == env.get("SLURM_JOB_ID") and env.get("SLURM_JOB_NODELIST"):
         nodes = slurm_hosts("", env)
-        return dataclasses.replace(plan, addresses=(*plan.addresses, *nodes))
+        way_out = no_server("", env)
+        addresses = (*plan.addresses, *nodes)
+        return dataclasses.replace(plan, addresses=addresses, no_server=way_out)
     return plan
 
 
