@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Any, ClassVar
 
@@ -162,7 +163,7 @@ _NO_THREAD = "can't start new thread"
 CLI_PACKAGES = frozenset(
     ("click", "duckdb", "numpy", "prompt_toolkit", "pyarrow", "py_spy", "rich", "tomli")
 )
-"""What `pip install probing-agent[cli]` brings and `pip install probing-agent` does not."""
+"""What `pip install 'probing-agent[cli]'` brings and `pip install probing-agent` does not."""
 
 
 class MissingLibrary(ProbingError):
@@ -183,7 +184,9 @@ class MissingLibrary(ProbingError):
             )
             return
         if library not in CLI_PACKAGES:
-            super().__init__(f"{library} is not installed.", help=f"`pip install {library}`")
+            super().__init__(
+                f"{library} is not installed.", help=f"`pip install {shlex.quote(library)}`"
+            )
             return
         super().__init__(
             f"{library} is not installed in {sys.prefix}: only the agent is.",

@@ -41,7 +41,7 @@ class RayCluster:
         self.home.mkdir(mode=0o700)
         programs = folder / "bin"
         programs.mkdir()
-        # What `pip install probing-agent[cli]` into Ray's environment would give.
+        # What `pip install 'probing-agent[cli]'` into Ray's environment would give.
         sites = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
         (next(PLACE.glob("lib/python3*/site-packages")) / "zz_main.pth").write_text(sites)
         command = programs / "probing"

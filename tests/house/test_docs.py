@@ -38,6 +38,9 @@ RUN_PAGES = [ROOT / "README.md", *(DOCS / "tutorial").glob("*.md"), *HOW_TO]
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+UNQUOTED = re.compile(r"\bpip install(?:[ \t]+[^\s'\"`]+)*?[ \t]+[^\s'\"`]*[\w.}]\[\w")
+"""Brackets that zsh takes as a pattern, which no file fits."""
+WITH_COMMANDS = frozenset(("", ".ipynb", ".js", ".md", ".py", ".sh", ".txt", ".yaml", ".yml"))
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -166,6 +169,33 @@ def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as Markdown renderers make them."""
     headings = HEADING.findall(FENCE.sub("", page.read_text("utf-8")))
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize(
+    ("command", "is_safe"),
+    [
+        ("pip install probing-agent[otel]", False),
+        ("python -m pip install -q torch .[cli]", False),
+        ("pip install 'probing-agent[otel]'", True),
+        ('pip install ".[cli]"', True),
+        ("pip install probing-agent` and [a link](page.md)", True),
+    ],
+)
+def test_brackets_in_a_command_are_found(command: str, *, is_safe: bool) -> None:
+    """Where a shell would see them, and not behind the command."""
+    assert (UNQUOTED.search(command) is None) is is_safe
+
+
+def test_no_command_has_brackets_that_a_shell_takes_for_its_own() -> None:
+    """In pages, messages and scripts alike: what is to be typed can be typed in zsh."""
+    folders = ("agent", "cli", "docs", "examples", "probing", "scripts", "tests")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*")]
+    found = []
+    for path in {*PAGES, *files} - {Path(__file__)}:
+        if path.suffix in WITH_COMMANDS and "node_modules" not in path.parts and path.is_file():
+            text = path.read_bytes().decode("utf-8", "replace")
+            found += [f"{path}: {match[0]}" for match in UNQUOTED.finditer(text)]
+    assert not found
 
 
 def test_only_settings_that_exist_are_mentioned() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from probing import errors
@@ -46,3 +48,13 @@ def test_an_exception_that_is_not_ours_is_a_missing_library_or_our_fault() -> No
     missing = told_of(ModuleNotFoundError("No module named 'duckdb'", name="duckdb"))
     assert (missing.code, missing.message[:23]) == ("missing_library", "duckdb is not installed")
     assert told_of(ZeroDivisionError("x")).message == "internal error: ZeroDivisionError: x."
+
+
+@pytest.mark.parametrize("library", ["pandas", "probing-agent[otel]", "numpy"])
+def test_what_is_to_be_installed_can_be_typed(library: str) -> None:
+    """As one word of a shell: zsh looks for files that fit a pattern in brackets."""
+    command = errors.MissingLibrary(library).help.split("`")[1]
+    (word,) = [word for word in command.split() if "probing" in word or word == library][-1:]
+    (plain,) = shlex.split(word)
+    assert word == shlex.quote(plain)
+    assert plain == (library if library != "numpy" else "probing-agent[cli]")
