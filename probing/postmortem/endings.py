@@ -7,13 +7,10 @@ says. `judge` is a pure function of what `ending_of` has read.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from ..linux import process
 from ..linux.cgroup import NEAR_LIMIT, find_cgroup
@@ -22,8 +19,9 @@ from ..messages.frozen import dataclass
 from ..rundir import numbers
 from ..rundir.folders import ProcessFolder
 from ..units import size
-from .crashes import THREAD_EXCEPTION, describe, read_crash
+from .crashes import SIGNAL, THREAD_EXCEPTION, CrashRecord, describe, read_crash
 from .error_files import written_error
+from .kernel_log import KernelKill, logged_kills
 from .launcher_logs import LauncherWord, launcher_word
 
 ORDERLY = "It ended in an orderly way"
@@ -36,15 +34,21 @@ LIKELY = "Likely: "
 _CGROUP_FULL, _MACHINE_FULL = "its cgroup reached its limit", "the machine's memory ran out"
 NEAR_FULL = 0.95
 """A machine whose memory was at this part of all was close to it."""
-_KILLED = re.compile(r"(Memory cgroup out|Out) of memory: Killed process (\d+) \(([^)]*)\)")
-_KMSG_BYTES = 8192
-_MOST_LINES = 20_000
-_MOST_READS = 1_000_000
-"""How often the kernel's log is read: a line each time, and it may grow meanwhile."""
+_EXIT_CODE, _EXIT_0 = "exit code ", "exit code 0"
 LAST_MEMORY = "SELECT * FROM python.memory ORDER BY seq DESC LIMIT 200"
 """The newest rows of python.memory, with the columns that their record has."""
 
 Row = Mapping[str, Any]
+Reason = Literal[
+    "orderly",
+    "interrupted",
+    "exception",
+    "signal",
+    "exit_code",
+    "killed",
+    "oom_killed",
+    "unknown",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +62,13 @@ class Ending:
         by_memory: Whether it ran out of memory, for certain or likely.
         by_cgroup: Whether it was that of its cgroup.
         ended_ns: When, where an error of its own tells.
+        reason: In one word. ``orderly``: its agent was told of the end, or its exit code was 0;
+            ``interrupted``: by Ctrl-C; ``signal``: a fatal one, as SIGSEGV; ``exit_code``: another
+            one, which its parent or launcher tells; ``killed``: without a word.
     """
 
     certain: tuple[str, ...]
+    reason: Reason = "unknown"
     likely: tuple[str, ...] = ()
     was_killed: bool = False
     by_memory: bool = False
@@ -71,23 +79,6 @@ class Ending:
     def sentences(self) -> tuple[str, ...]:
         """What is certain and what is likely, each told as what it is."""
         return (*self.certain, *(f"{LIKELY}{sentence}" for sentence in self.likely))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelKill:
-    """A process killed by the kernel OOM killer.
-
-    Attributes:
-        is_cgroup: Whether it was the limit of a cgroup that was reached.
-        when_s: When, in seconds since the machine was started.
-        line: What the kernel wrote.
-    """
-
-    pid: int
-    name: str
-    is_cgroup: bool
-    when_s: float
-    line: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,42 +94,75 @@ class CgroupNow:
     kills: int
 
 
-def ending_of(folder: ProcessFolder, rows: Sequence[Row]) -> Ending | None:
+def ending_of(
+    folder: ProcessFolder,
+    rows: Sequence[Row],
+    kills: Callable[[], Sequence[KernelKill]] | None = None,
+) -> Ending | None:
     """How a process ended; None while it runs.
 
     Args:
         rows: Its last rows of python.memory, the newest first.
+        kills: What the kernel's log holds, which is read where this is not given.
     """
     if folder.is_alive():
         return None
     crash = read_crash(folder)
     if crash is not None and crash.kind != THREAD_EXCEPTION:
-        return Ending(certain=(_sentence(describe(crash)),), ended_ns=crash.when_ns)
+        told = (_sentence(describe(crash)),)
+        return Ending(certain=told, reason=_reason_of(crash), ended_ns=crash.when_ns)
     error = written_error(folder)
     if error is not None:
-        return Ending(certain=(_sentence(error.sentence()),), ended_ns=error.when_ns)
+        told = (_sentence(error.sentence()),)
+        return Ending(certain=told, reason="exception", ended_ns=error.when_ns)
     word = launcher_word(folder)
     if not folder.socket.exists():
         return _left(folder, word)
     card = folder.read_card()
     if card is not None and card.boot_id != process.boot_id():
-        return Ending(certain=("The machine has been started anew since.",), was_killed=True)
+        told = ("The machine has been started anew since.",)
+        return Ending(certain=told, reason="killed", was_killed=True)
     if folder.is_foreign():
-        where = "It belongs to another container: from here nothing tells whether it still runs."
-        if not folder.may_run_elsewhere():
-            where = "It ran in another container and has ended: how, nothing tells from here."
-        return Ending(certain=(where,))
+        return _elsewhere(folder)
     # The kernel's log has the pids of no other namespace.
     is_here = card is not None and card.pid_namespace == numbers.FIRST
-    kills = kernel_kills(read_kernel_log()) if is_here else []
-    ending = judge(folder.pid, rows, kills, cgroup_now(), started_s=_started_s(folder))
+    found = (kills or logged_kills)() if is_here else []
+    ending = judge(folder.pid, rows, found, cgroup_now(), started_s=_started_s(folder))
     words = process.exit_words(folder.pid, folder.start_time)
     status = f"Its exit status, which its parent has not taken yet, is {words}."
     if words is None and word is None:
         return ending
     if words is None and word is not None:
-        status = f"Its exit status, which its launcher wrote to {word.path}, is {word.words}."
-    return replace(ending, certain=(ending.certain[0], status, *ending.certain[1:]))
+        words = word.words
+        status = f"Its exit status, which its launcher wrote to {word.path}, is {words}."
+    return replace(
+        ending,
+        certain=(ending.certain[0], status, *ending.certain[1:]),
+        reason=_reason_with(words, ending.reason),
+    )
+
+
+def _reason_of(crash: CrashRecord) -> Reason:
+    """That of a crash that left word."""
+    if crash.kind == SIGNAL:
+        return "signal"
+    return "interrupted" if crash.type == KeyboardInterrupt.__name__ else "exception"
+
+
+def _reason_with(words: str | None, otherwise: Reason) -> Reason:
+    """That of a process that left by itself, with an exit status in words, if it did."""
+    if words is None or not words.startswith(_EXIT_CODE):
+        return otherwise
+    return "orderly" if words == _EXIT_0 else "exit_code"
+
+
+def _elsewhere(folder: ProcessFolder) -> Ending:
+    """The end of a process of another container, whose agent was told of none."""
+    if folder.may_run_elsewhere():
+        told = "It belongs to another container: from here nothing tells whether it still runs."
+        return Ending(certain=(told,))
+    told = "It ran in another container and has ended: how, nothing tells from here."
+    return Ending(certain=(told,), reason="killed")
 
 
 def _left(folder: ProcessFolder, word: LauncherWord | None) -> Ending:
@@ -147,25 +171,26 @@ def _left(folder: ProcessFolder, word: LauncherWord | None) -> Ending:
     Or of one that had no agent at its end.
     """
     if word is None or word.code == 0:
-        untold = _had_no_agent(folder)
-        told = f"{ORDERLY}: its agent was told of the end" if untold is None else untold
-        return Ending(certain=(f"{told}.",))
+        told = f"{ORDERLY}: its agent was told of the end."
+        return _without_agent(folder) or Ending(certain=(told,), reason="orderly")
     left = f"It left by itself, without an exception that nobody caught, with {word.words}"
-    return Ending(certain=(f"{left}, as its launcher wrote to {word.path}.",))
+    told = f"{left}, as its launcher wrote to {word.path}."
+    return Ending(certain=(told,), reason=_reason_with(word.words, "killed"))
 
 
-def _had_no_agent(folder: ProcessFolder) -> str | None:
-    """A sentence about a process whose end no agent has seen, without its full stop."""
+def _without_agent(folder: ProcessFolder) -> Ending | None:
+    """The end of a process that no agent has seen; None where one has."""
     card = folder.read_card()
     if card is None:
-        return f"{UNTOLD}: it left no card that can be read"
+        return Ending(certain=(f"{UNTOLD}: it left no card that can be read.",))
     for problem in card.problems:
         if problem == TAKEN_OUT or problem.startswith(FAILED_START):
             words = process.exit_words(folder.pid, folder.start_time)
             if words is None:
-                return f"{UNTOLD}: {problem.rstrip('.')}"
-            told = ORDERLY if words == "exit code 0" else "It ended"
-            return f"{told} with {words}: {problem.rstrip('.')}"
+                return Ending(certain=(f"{UNTOLD}: {problem.rstrip('.')}.",))
+            told = ORDERLY if words == _EXIT_0 else "It ended"
+            certain = (f"{told} with {words}: {problem.rstrip('.')}.",)
+            return Ending(certain=certain, reason=_reason_with(words, "killed"))
     return None
 
 
@@ -191,11 +216,7 @@ def judge(
     ]
     for kill in kills:
         if kill.pid == pid and kill.when_s >= started_s:
-            why = _CGROUP_FULL if kill.is_cgroup else _MACHINE_FULL
-            certain.append(f"{KILLED_BY_OOM}: {why} ({kill.line}).")
-            return Ending(
-                certain=tuple(certain), was_killed=True, by_memory=True, by_cgroup=kill.is_cgroup
-            )
+            return _oom_killed(kill, *certain)
     full, counted = _near_limit(rows), _counted(rows, cgroup)
     if full and _has_killed_none(rows, cgroup):
         certain.append(
@@ -208,10 +229,23 @@ def judge(
     likely = (*in_cgroup, *_near_full(rows))
     return Ending(
         certain=tuple(certain),
+        reason="killed",
         likely=likely,
         was_killed=True,
         by_memory=bool(likely),
         by_cgroup=bool(in_cgroup),
+    )
+
+
+def _oom_killed(kill: KernelKill, *certain: str) -> Ending:
+    """The end of a process of which the kernel says that it has killed it."""
+    why = _CGROUP_FULL if kill.is_cgroup else _MACHINE_FULL
+    return Ending(
+        certain=(*certain, f"{KILLED_BY_OOM}: {why} ({kill.line})."),
+        reason="oom_killed",
+        was_killed=True,
+        by_memory=True,
+        by_cgroup=kill.is_cgroup,
     )
 
 
@@ -278,51 +312,6 @@ def _near_full(rows: Sequence[Row]) -> list[str]:
         f"{KILLED_BY_OOM}: {_MACHINE_FULL}. {size(used)} of"
         f" {size(total)} were in use in the last row on record."
     ]
-
-
-def kernel_kills(lines: Sequence[str]) -> list[KernelKill]:
-    """The processes that the kernel says its OOM killer has killed.
-
-    Args:
-        lines: As /dev/kmsg gives them: `priority,number,microseconds,flags;text`.
-    """
-    found = []
-    for line in lines:
-        head, _, text = line.partition(";")
-        match = _KILLED.search(text)
-        fields = head.split(",")
-        if match is not None and len(fields) > 2 and fields[2].isdecimal():
-            found.append(
-                KernelKill(
-                    pid=int(match[2]),
-                    name=match[3],
-                    is_cgroup=match[1].startswith("Memory cgroup"),
-                    when_s=int(fields[2]) * 1e-6,
-                    line=text.strip()[:200],
-                )
-            )
-    return found
-
-
-def read_kernel_log(path: str = "/dev/kmsg") -> list[str]:
-    """The newest lines of the kernel's log, the oldest first; nothing where it may not be read."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return []
-    lines: deque[str] = deque(maxlen=_MOST_LINES)
-    try:
-        for _ in range(_MOST_READS):
-            with contextlib.suppress(BrokenPipeError):  # lines were overwritten: it goes on behind
-                data = os.read(fd, _KMSG_BYTES)
-                if not data:
-                    break
-                lines += data.decode("utf-8", "replace").splitlines()
-    except OSError:  # its end is reached
-        pass
-    finally:
-        os.close(fd)
-    return list(lines)
 
 
 def cgroup_now() -> CgroupNow | None:

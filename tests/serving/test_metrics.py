@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -50,7 +50,7 @@ class Node:
             connection.close()
 
     def figures(self, pid: int) -> dict[str, float]:
-        """Those of one process, with the phase in the name where there is one."""
+        """Those of one process, with the phase or reason in the name where there is one."""
         status, kind, text = self.get(self.token)
         assert status == 200, text
         assert kind == "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -59,8 +59,8 @@ class Node:
             assert family.type == "gauge"
             for sample in family.samples:
                 if sample.labels["pid"] == str(pid):
-                    name = sample.name.removeprefix("probing_")
-                    found[f"{name} {sample.labels.get('phase', '')}".strip()] = sample.value
+                    more = sample.labels.get("phase") or sample.labels.get("reason", "")
+                    found[f"{sample.name.removeprefix('probing_')} {more}".strip()] = sample.value
         return found
 
 
@@ -101,6 +101,21 @@ def test_prometheus_gets_what_is_on_record(training: Target, node: Node) -> None
     assert not math.isnan(stopped["step_seconds"])
 
 
+def test_a_crash_and_an_orderly_end_differ(program: Callable[..., Target], tmp_path: Path) -> None:
+    """Both are not up, and each says how it ended; the job of one by itself is its script."""
+    crashed, finished = program("exits", "exception"), program("exits", "returns")
+    for target in (crashed, finished):
+        target.process.wait(DEADLINE_S)
+    (tmp_path / "node").mkdir()
+    node = Node(crashed, tmp_path / "node")
+    try:
+        assert node.figures(crashed.pid) == {"up": 0, "ended exception": 1}
+        assert node.figures(finished.pid) == {"up": 0, "ended orderly": 1}
+        assert f'probing_up{{job="exits",pid="{crashed.pid}"}} 0.0' in node.get(node.token)[2]
+    finally:
+        node.target.reap()
+
+
 def expressions() -> dict[str, list[str]]:
     """Those of the dashboard, by panel, with all chosen."""
     board = json.loads((RULES / "dashboard.json").read_text())
@@ -115,13 +130,13 @@ def expressions() -> dict[str, list[str]]:
 
 
 def test_the_dashboard_asks_for_what_there_is(training: Target, node: Node) -> None:
-    """Each panel has figures of a training, but for those that only a fault or a scaler makes."""
+    """Each panel has figures of a training, but for those that only a fault or an end makes."""
     training.wait_for_step(8)
     names = {name.partition(" ")[0] for name in node.figures(training.pid)}
     for title, texts in expressions().items():
         asked = {name for text in texts for name in re.findall(r"probing_(\w+)", text)}
         assert asked, title
-        assert asked <= names | {"stalled_seconds"}, title
+        assert asked <= names | {"stalled_seconds", "ended"}, title
 
 
 @pytest.mark.nightly

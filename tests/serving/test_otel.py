@@ -16,7 +16,7 @@ from typing import Any
 import opentelemetry.semconv._incubating.attributes as incubating
 import pytest
 
-from probing.cluster.node.figures import FIGURES, PHASE, UP
+from probing.cluster.node.figures import ENDED, FIGURES, PHASE, UP
 from probing.rundir.folders import RunDirectory
 from probing.rundir.node_card import read_token_path
 from tests.harness.otel_receiver import Receiver, Step
@@ -131,7 +131,7 @@ def test_a_receiver_that_comes_late_gets_all(
     check_steps(steps, training)
     for resource_of in (steps[-1].resource, points[-1].resource):
         check_who(resource_of, training)
-    units = {f"probing.{one.otel}": one.otel_unit for one in (*FIGURES, PHASE, UP)}
+    units = {f"probing.{one.otel}": one.otel_unit for one in (*FIGURES, PHASE, UP, ENDED)}
     found = {one.metric.name: one.metric.unit for one in points}
     assert found == {name: units[name] for name in found}
     assert {"probing.up", "probing.loss", "probing.step.duration"} <= set(found)
@@ -157,15 +157,18 @@ def test_the_end_of_a_training_is_sent(tmp_path: Path) -> None:
             wait_until(lambda: receiver.steps()[-1].step >= ended, "the last steps")
             wait_until(
                 lambda: (
-                    ("probing.up", 0)
+                    ("probing.ended", 1)
                     in [(one.metric.name, one.value) for one in receiver.points()[-1:]]
                 ),
-                "that it is not up",
+                "that it has ended",
             )
         finally:
             node.reap()
             training.reap()
-        assert receiver.points()[-1].values == {"probing.job": "gpt", "probing.rank": 1}
+        who = {"probing.job": "gpt", "probing.rank": 1}
+        up, last = receiver.points()[-2:]
+        assert (up.metric.name, up.value, up.values) == ("probing.up", 0, who)
+        assert last.values == {**who, "probing.end.reason": "killed"}
         assert all(headers["authorization"] == "Bearer mine" for _, headers, _ in receiver.requests)
 
 

@@ -11,15 +11,18 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, strategies as st
 
+from probing.cluster.node.figures import Figures
+from probing.cluster.node.roster import Roster
 from probing.messages.codec import encode
 from probing.messages.common import ThreadStack
 from probing.postmortem import crashes
 from probing.postmortem.crashes import CrashRecord, parse_fatal, read_crash
-from probing.postmortem.endings import ending_of
+from probing.postmortem.endings import Reason, ending_of
 from probing.postmortem.last_known import last_known
 from probing.ring.peek import last_step
 from probing.rundir.folders import ProcessFolder, RunDirectory
@@ -125,6 +128,16 @@ ENDS = [
 ]
 """What the program does, its exit code, and what kind of record of what it leaves."""
 
+REASONS = [
+    ("returns", "orderly"),
+    ("exception", "exception"),
+    ("interrupt", "interrupted"),
+    ("segv", "signal"),
+    ("sigkill", "killed"),
+    ("exception stopped", "unknown"),
+]
+"""What the program does, and how a node server tells of its end in a word."""
+
 SILENT_ENDS = [
     ("returns", 0),
     ("exits", 3),
@@ -148,6 +161,16 @@ SILENT_ENDS = [
     ("segv after:own_faulthandler_off", -signal.SIGSEGV),
 ]
 """What the program does and its exit code, where it leaves no record."""
+
+
+@pytest.mark.anypython
+@pytest.mark.parametrize(("words", "reason"), REASONS)
+def test_metrics_tell_how_it_ended(words: str, reason: str, tmp_path: Path) -> None:
+    """An orderly end and a crash have different words, of which there are few."""
+    ended = end(tmp_path, *words.split())
+    (found,) = Figures(Roster(RunDirectory(ended.home), lambda _: None)).now()
+    assert (found.ended, found.job, found.values) == (reason, "crashes", {})
+    assert reason in get_args(Reason)
 
 
 @pytest.mark.anypython

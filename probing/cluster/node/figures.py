@@ -3,21 +3,26 @@
 Rules of this file: all comes from the records, so that no process is asked and none is held up, in
 whatever state it is. A figure is declared once, with its name in each of the two conventions. A
 process has one series per figure, and one more per phase, so that what a machine adds is bounded by
-its processes.
+its processes. Of one that has ended there is one more: how.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...client.recent_steps import Pace, Row, last_ended, last_known, pace_of, steps_in
 from ...errors import NoSuchProcess, RingError
 from ...messages.frozen import dataclass
+from ...postmortem.endings import Reason, ending_of
+from ...postmortem.kernel_log import KernelKill, logged_kills
 from ...ring.format import OPEN
 from ...ring.peek import RingPeek
 from ...rundir.folders import ProcessFolder
+from ...rundir.project import project_of
 
 if TYPE_CHECKING:
     from ...messages.about.job import NodeMember
@@ -25,6 +30,9 @@ if TYPE_CHECKING:
 
 _STEPS = 20
 """Of how many ended steps the figures are."""
+_TOLD_S = 120.0
+"""So long after an end a launcher may still write down what it was."""
+_TOLD_LATER: frozenset[Reason] = frozenset({"exception", "exit_code", "oom_killed"})
 
 
 class Figure(NamedTuple):
@@ -45,6 +53,7 @@ class Figure(NamedTuple):
 
 
 UP = Figure("up", "", "up", "", "Whether the process runs.")
+ENDED = Figure("ended", "", "ended", "", "1 for a process that has ended, with how as its reason.")
 FIGURES = (
     Figure("step", "", "step", "{step}", "The last training step that has ended."),
     Figure(
@@ -90,13 +99,17 @@ class Found:
     """A process that is there, and its figures.
 
     Attributes:
+        job: What its launcher calls the job, else the name of its script.
         values: By the names of `FIGURES`; what is not measured is None or left out.
         phases: Seconds of a step by phase.
+        ended: How it has ended, if it has.
     """
 
     member: NodeMember
+    job: str
     values: Mapping[str, float | None]
     phases: Mapping[str, float]
+    ended: Reason | None = None
 
 
 class Figures:
@@ -105,33 +118,86 @@ class Figures:
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
         self._known: dict[str, Sequence[Row]] = {}
+        self._scripts: dict[str, str] = {}
+        self._ends = _Ends()
         self._lock = threading.Lock()
 
     def now(self) -> list[Found]:
-        """All processes, those that have ended among them, which have no figures."""
+        """All processes, those that have ended among them, which have no figures but how."""
         with self._lock:
             members = self._roster.members(with_states=False).members
-            found = [self._look(member) for member in members]
+            kills = functools.cache(logged_kills)  # read once for all, if at all
+            found = [self._look(member, kills) for member in members]
             alive = {member.key for member in members if member.is_alive}
             self._known = {key: rows for key, rows in self._known.items() if key in alive}
+            here = {member.key for member in members}
+            self._scripts = {key: name for key, name in self._scripts.items() if key in here}
+            self._ends.keep(here)
             return found
 
-    def _look(self, member: NodeMember) -> Found:
+    def _look(self, member: NodeMember, kills: Callable[[], Sequence[KernelKill]]) -> Found:
         """What the record of a process says."""
-        nothing = Found(member=member, values={}, phases={})
-        if not member.is_alive:
-            return nothing
         try:
             folder = self._roster.folder(member.key)
         except NoSuchProcess:
-            return nothing
+            return Found(member=member, job=member.job or "", values={}, phases={})
+        job = member.job or self._script(member, folder)
+        if not member.is_alive:
+            ended = self._ends.reason(member.key, folder, kills)
+            return Found(member=member, job=job, values={}, phases={}, ended=ended)
+        self._ends.saw_alive(member.key)
         rows = steps_in(folder, _STEPS + 1, self._known.get(member.key, ()))
         self._known[member.key] = rows
         pace = pace_of(rows, window=_STEPS)
         if pace is None:
-            return Found(member=member, values={"stalled_seconds": member.stalled_s}, phases={})
+            values: Mapping[str, float | None] = {"stalled_seconds": member.stalled_s}
+            return Found(member=member, job=job, values=values, phases={})
         values = _values(member, folder, rows, pace)
-        return Found(member=member, values=values, phases=pace.phases)
+        return Found(member=member, job=job, values=values, phases=pace.phases)
+
+    def _script(self, member: NodeMember, folder: ProcessFolder) -> str:
+        """What a process runs that is of no job."""
+        if member.key not in self._scripts:
+            card = folder.read_card()
+            self._scripts[member.key] = "" if card is None else project_of(card)
+        return self._scripts[member.key]
+
+
+class _Ends:
+    """How processes have ended: looked at once, and again while more may become known.
+
+    What was told stays, but for what tells more: who looks later finds less, as an exit status that
+    has been taken.
+    """
+
+    def __init__(self) -> None:
+        self._ran: set[str] = set()
+        self._known: dict[str, Reason] = {}
+        self._until: dict[str, float] = {}
+
+    def saw_alive(self, key: str) -> None:
+        """A process runs, so that its end will be a new one."""
+        self._ran.add(key)
+
+    def reason(
+        self, key: str, folder: ProcessFolder, kills: Callable[[], Sequence[KernelKill]]
+    ) -> Reason:
+        """How a process has ended."""
+        now_s, known = time.monotonic(), self._known.get(key)
+        until_s = self._until.setdefault(key, now_s + _TOLD_S if key in self._ran else now_s)
+        if known is not None and (known in _TOLD_LATER or now_s > until_s):
+            return known
+        ending = ending_of(folder, (), kills)
+        found: Reason = "unknown" if ending is None else ending.reason
+        if known is None or found in _TOLD_LATER:
+            self._known[key] = known = found
+        return known
+
+    def keep(self, keys: set[str]) -> None:
+        """Forget all others."""
+        self._ran &= keys
+        self._known = {key: one for key, one in self._known.items() if key in keys}
+        self._until = {key: one for key, one in self._until.items() if key in keys}
 
 
 def _values(
@@ -164,9 +230,9 @@ def _cost_s(folder: ProcessFolder) -> float | None:
     return sum(costs) / len(costs) if costs else None
 
 
-def measured(found: Sequence[Found], figure: Figure) -> Iterator[tuple[NodeMember, float]]:
+def measured(found: Sequence[Found], figure: Figure) -> Iterator[tuple[Found, float]]:
     """Who has a figure, and what it is."""
     for one in found:
         value = one.values.get(figure.name)
         if value is not None:
-            yield one.member, value
+            yield one, value

@@ -5,18 +5,24 @@ Rules of this file: the format alone; what is told is in `figures`.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingLibrary
-from .figures import FIGURES, PHASE, UP, Figure, Figures, Found, measured
+from .figures import ENDED, FIGURES, PHASE, UP, Figure, Figures, Found, measured
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from ...messages.about.job import NodeMember
+LIBRARY = "probing-agent[metrics]"
+"""What brings the library of the format."""
+Labels = dict[str, str]
 
-_LABELS = ("job", "rank", "pid")
+
+def is_installed() -> bool:
+    """Whether that library is there, without loading it."""
+    return importlib.util.find_spec("prometheus_client") is not None
 
 
 class Metrics:
@@ -30,7 +36,7 @@ class Metrics:
         try:
             from prometheus_client.openmetrics.exposition import generate_latest
         except ImportError:
-            raise MissingLibrary("prometheus-client") from None
+            raise MissingLibrary(LIBRARY) from None
         self._generate: Callable[[Any], bytes] = generate_latest
         self._figures = figures
 
@@ -42,25 +48,21 @@ class Metrics:
         """Each figure, with a sample per process; asked by the library."""
         from prometheus_client.core import GaugeMetricFamily
 
-        def family(figure: Figure, *labels: str) -> GaugeMetricFamily:
-            name = f"probing_{figure.name}"
-            return GaugeMetricFamily(name, figure.doc, labels=(*_LABELS, *labels), unit=figure.unit)
+        def family(figure: Figure, samples: Iterable[tuple[Labels, float]]) -> GaugeMetricFamily:
+            made = GaugeMetricFamily(f"probing_{figure.name}", figure.doc, unit=figure.unit)
+            for labels, value in samples:
+                made.add_sample(made.name, labels, value)
+            return made
 
         found = _one_of_each(self._figures.now())
-        up = family(UP)
-        for one in found:
-            up.add_metric(_labels(one.member), float(one.member.is_alive))
-        yield up
+        yield family(UP, ((_labels(one), float(one.member.is_alive)) for one in found))
+        ended = [one for one in found if one.ended is not None]
+        yield family(ENDED, (({**_labels(one), "reason": f"{one.ended}"}, 1.0) for one in ended))
         for figure in FIGURES:
-            of_all = family(figure)
-            for member, value in measured(found, figure):
-                of_all.add_metric(_labels(member), value)
-            yield of_all
-        phases = family(PHASE, "phase")
-        for one in found:
-            for phase, seconds in one.phases.items():
-                phases.add_metric((*_labels(one.member), phase), seconds)
-        yield phases
+            of_all = measured(found, figure)
+            yield family(figure, ((_labels(one), value) for one, value in of_all))
+        phases = ((one, phase, s) for one in found for phase, s in one.phases.items())
+        yield family(PHASE, (({**_labels(one), "phase": phase}, s) for one, phase, s in phases))
 
 
 def _one_of_each(found: Iterable[Found]) -> list[Found]:
@@ -68,13 +70,14 @@ def _one_of_each(found: Iterable[Found]) -> list[Found]:
 
     Trainings of one container after the other, whose records outlive it, may all be process 7.
     """
-    chosen: dict[tuple[str, str, str], Found] = {}
+    chosen: dict[tuple[tuple[str, str], ...], Found] = {}
     for one in sorted(found, key=lambda one: (one.member.is_alive, one.member.started_ns)):
-        chosen[_labels(one.member)] = one
+        chosen[tuple(_labels(one).items())] = one
     return [*chosen.values()]
 
 
-def _labels(member: NodeMember) -> tuple[str, str, str]:
-    """What tells a process from others."""
-    rank = "" if member.rank is None else str(member.rank)
-    return member.job or "", rank, str(member.pid)
+def _labels(one: Found) -> Labels:
+    """What tells a process from others; a label that would be empty is none."""
+    rank = "" if one.member.rank is None else str(one.member.rank)
+    labels = {"job": one.job, "rank": rank, "pid": str(one.member.pid)}
+    return {name: value for name, value in labels.items() if value}

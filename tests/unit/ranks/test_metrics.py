@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -17,13 +17,18 @@ from probing.cluster.node.figures import Figures, Found
 from probing.cluster.node.metrics import Metrics
 from probing.cluster.node.roster import Roster
 from probing.messages.about.job import MembersAnswer, NodeMember
+from probing.postmortem.endings import Reason
 from probing.ring.format import NULL_FLOAT
 from probing.ring.peek import RingPeek
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.tables import STEPS
+from tests.harness.cards import card_of
 from tests.harness.ring_writer import RingWriter
 
 pytestmark = pytest.mark.anypython
+
+GONE = 2**22 + 1
+"""Above all pids that there can be."""
 
 
 class Told:
@@ -37,7 +42,14 @@ class Told:
         return self._found
 
 
-def found(started_ns: int, rank: int, *, is_alive: bool) -> Found:
+def found(
+    started_ns: int,
+    rank: int | None,
+    *,
+    is_alive: bool,
+    job: str = "train_gpt",
+    ended: Reason | None = None,
+) -> Found:
     """A process 7, as containers have it."""
     member = NodeMember(
         key=f"7-{started_ns}", rank=rank, local_rank=0, world_size=1, job=None, attempt=0, pid=7,
@@ -46,6 +58,8 @@ def found(started_ns: int, rank: int, *, is_alive: bool) -> Found:
     )  # fmt: skip
     return Found(
         member=member,
+        job=job,
+        ended=ended,
         values={"step": float(started_ns)} if is_alive else {},
         phases={"forward": 1.0} if is_alive else {},
     )
@@ -71,22 +85,78 @@ def test_processes_of_the_same_labels_are_one_series() -> None:
     assert steps == {"0": 2, "2": 6}
 
 
+def labels_of(text: str, name: str) -> list[dict[str, str]]:
+    """Those of each series of that name."""
+    families = text_string_to_metric_families(text)
+    return [one.labels for family in families for one in family.samples if one.name == name]
+
+
+def test_a_label_that_would_be_empty_is_left_out() -> None:
+    """By an empty `job` Prometheus would have none; without, its own for the scrape."""
+    told = [found(1, None, is_alive=True), found(2, 0, is_alive=False, job="night", ended="killed")]
+    text = Metrics(cast("Figures", Told(told))).text().decode()
+    assert '=""' not in text
+    ended = {"job": "night", "rank": "0", "pid": "7"}
+    assert labels_of(text, "probing_up") == [ended, {"job": "train_gpt", "pid": "7"}]
+    assert labels_of(text, "probing_ended") == [{**ended, "reason": "killed"}]
+
+
 class Here:
     """The processes of some run folders."""
 
     def __init__(self, *folders: ProcessFolder) -> None:
+        self.are_alive = False
         self._folders = {folder.path.name: folder for folder in folders}
 
     def members(self, *, with_states: bool) -> MembersAnswer:
         """See `Roster`."""
         assert not with_states
-        told = [found(rank, rank, is_alive=True).member for rank in range(len(self._folders))]
-        keyed = [replace(member, key=key) for member, key in zip(told, self._folders, strict=True)]
+        keyed = [
+            replace(
+                found(rank, rank, is_alive=self.are_alive or folder.pid != GONE).member, key=key
+            )
+            for rank, (key, folder) in enumerate(self._folders.items())
+        ]
         return MembersAnswer(host="node", pid=1, version="", members=tuple(keyed))
 
     def folder(self, key: str) -> ProcessFolder:
         """See `Roster`."""
         return self._folders[key]
+
+
+def gone(home: Path, **facts: Any) -> ProcessFolder:
+    """The run folder of a process that has ended, of which its agent was told."""
+    folder = RunDirectory(home).create_folder(GONE, 1)
+    folder.write_card(card_of(GONE, 1, **facts))
+    return folder
+
+
+def test_what_a_launcher_writes_later_counts(tmp_path: Path) -> None:
+    """A code that torchrun writes once all ranks have ended, where it saw the process run."""
+    log = tmp_path / "log"
+    log.write_text("")
+    folder = gone(tmp_path / "home", launcher_log=str(log), started_ns=1)
+    here = Here(folder)
+    seen, missed = Figures(cast("Roster", here)), Figures(cast("Roster", here))
+    here.are_alive = True
+    seen.now()
+    here.are_alive = False
+    assert [one.ended for figures in (seen, missed) for one in figures.now()] == ["orderly"] * 2
+    log.write_text(f"  exitcode  : 3 (pid: {GONE})\n")
+    assert [one.ended for figures in (seen, missed) for one in figures.now()] == [
+        "exit_code",
+        "orderly",
+    ]
+
+
+def test_what_was_told_of_an_end_stays(tmp_path: Path) -> None:
+    """Nothing is unsaid: not when the record of a crash goes, nor its folder's socket."""
+    folder = gone(tmp_path / "home")
+    folder.exception.write_bytes(b"of a version that is not known")
+    figures = Figures(cast("Roster", Here(folder)))
+    assert [one.ended for one in figures.now()] == ["exception"]
+    folder.exception.unlink()
+    assert [(one.ended, one.job) for one in figures.now()] == [("exception", "train")]
 
 
 def values_of(*folders: ProcessFolder) -> list[Mapping[str, float | None]]:

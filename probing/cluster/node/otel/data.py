@@ -20,7 +20,7 @@ from opentelemetry.sdk.metrics.export import (
     ScopeMetrics,
 )
 
-from ..figures import FIGURES, PHASE, UP, Figure, Found
+from ..figures import ENDED, FIGURES, PHASE, UP, Figure, Found
 from .resources import SCOPE, Resources
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def _metrics(one: Found, now_ns: int) -> Iterator[Metric]:
     """Those of a process."""
     who = _who(one.member)
     yield _gauge(UP, [(who, int(one.member.is_alive))], now_ns)
+    if one.ended is not None:
+        yield _gauge(ENDED, [({**who, "probing.end.reason": one.ended}, 1)], now_ns)
     for figure in FIGURES:
         value = one.values.get(figure.name)
         if value is not None:
