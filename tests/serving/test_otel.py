@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,34 @@ def test_a_receiver_that_comes_late_gets_all(
     assert {"probing.up", "probing.loss", "probing.step.duration"} <= set(found)
     last = [one for one in points if one.metric.name == "probing.step"][-1]
     assert begun < last.value <= training.step()
+
+
+def test_the_step_that_a_crash_ends_is_sent(program: Callable[..., Target], tmp_path: Path) -> None:
+    """As an error of its class, in the same trace; and that the process has ended by it."""
+    with Receiver() as receiver:
+        node = serving(tmp_path / "home", tmp_path / "node", receiver.url)
+        try:
+            node.wait_for_output("listening on")
+            assert program("exits", "exception").process.wait(DEADLINE_S) == 1
+            wait_until(lambda: [step.step for step in receiver.steps()][3:], "all steps")
+            wait_until(
+                lambda: "probing.ended" in [one.metric.name for one in receiver.points()],
+                "that it has ended",
+            )
+        finally:
+            node.reap()
+        *others, last = receiver.steps()
+        reasons = [one.values["probing.end.reason"] for one in receiver.points()
+                   if one.metric.name == "probing.ended"]  # fmt: skip
+    assert [step.span.status.code for step in others] == [0] * 3
+    assert (last.span.status.code, last.span.status.message) == (2, "RuntimeError ended the step")
+    assert last.values["error.type"] == "RuntimeError"
+    assert {step.span.trace_id for step in others} == {last.span.trace_id}
+    (event,) = last.span.events
+    assert [(one.key, one.value.string_value) for one in event.attributes] == [
+        ("exception.type", "RuntimeError")
+    ]
+    assert set(reasons) == {"exception"}
 
 
 @pytest.mark.nightly

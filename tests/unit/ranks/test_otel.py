@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
+from opentelemetry.semconv.attributes.exception_attributes import EXCEPTION_TYPE
 from opentelemetry.trace import StatusCode
 
 from probing.cluster.node.otel.resources import Resources, TraceIds
@@ -18,6 +20,8 @@ from probing.cluster.node.roster import Roster
 from probing.errors import UsageError
 from probing.linux import process
 from probing.messages.about.job import NodeMember
+from probing.messages.codec import encode, with_checksum
+from probing.postmortem.crashes import EXCEPTION, THREAD_EXCEPTION, CrashRecord
 from probing.rundir.folders import RunDirectory
 from probing.tables import TABLES_BY_NAME
 from tests.harness.cards import card_of
@@ -81,17 +85,20 @@ def test_what_cannot_be_done_is_said(name: str, value: str, sentence: str) -> No
 
 
 class Rank:
-    """Rank 0 of a job: this process, whose steps tests write."""
+    """Rank 0 of a job: this process, whose steps tests write, or one that has ended."""
 
-    def __init__(self, home: Path, *, most: int = 8, capacity: int = 64) -> None:
+    def __init__(
+        self, home: Path, *, most: int = 8, capacity: int = 64, is_alive: bool = True
+    ) -> None:
         self.directory = RunDirectory(home)
         self.steps = self.sender(most)
-        pid, start = os.getpid(), process.start_time(os.getpid())
+        pid = os.getpid() if is_alive else 2**22 + 1
+        start = process.start_time(pid) if is_alive else 1
         assert start is not None
-        folder = self.directory.create_folder(pid, start)
-        folder.write_card(card_of(pid, start, rank=0, job="gpt"))
+        self.folder = self.directory.create_folder(pid, start)
+        self.folder.write_card(card_of(pid, start, rank=0, job="gpt"))
         self._ring = RingWriter(TABLES_BY_NAME["steps"], capacity=capacity)
-        self._path = folder.ring("steps")
+        self._path = self.folder.ring("steps")
         self._start_ns = time.perf_counter_ns()
 
     def begin_anew(self) -> None:
@@ -102,6 +109,19 @@ class Rank:
         """What sends them."""
         roster = Roster(self.directory, lambda _: None)
         return Steps(roster, Resources(roster), most)
+
+    def open(self, number: int) -> None:
+        """Begin a step that does not end."""
+        self._ring.open(step=number, start_ns=self._start_ns + number * 10 * MS)
+        self._ring.save(self._path)
+
+    def raised(self, number: int, *, kind: str = EXCEPTION) -> None:
+        """Leave the record of an exception, 4 ms into a step."""
+        record = CrashRecord(
+            when_ns=1, kind=kind, type="torch.OutOfMemoryError", message="a secret", threads=(),
+            step=number, monotonic_ns=self._start_ns + (number * 10 + 4) * MS,
+        )  # fmt: skip
+        self.folder.exception.write_bytes(with_checksum(encode(record)))
 
     def write(self, *numbers: int, **values: float) -> None:
         """Make steps, 10 ms apart."""
@@ -160,6 +180,37 @@ def test_a_span_says_what_the_row_says(tmp_path: Path) -> None:
     assert second.context is not None
     assert first.context.trace_id == second.context.trace_id
     assert first.context.span_id != second.context.span_id
+
+
+def test_a_step_that_an_exception_ends_is_an_error(tmp_path: Path) -> None:
+    """By its class, as others name it; what it says stays, and it ends with the exception."""
+    rank = Rank(tmp_path / "home", is_alive=False)
+    rank.write(1)
+    rank.open(2)
+    rank.raised(2)
+    first, second = rank.steps.next().spans
+    assert numbers((first, second)) == [(0, 1), (0, 2)]
+    assert (first.status.status_code, first.events) == (StatusCode.UNSET, ())
+    assert second.status.status_code is StatusCode.ERROR
+    assert second.status.description == "torch.OutOfMemoryError ended the step"
+    assert (second.attributes or {})[ERROR_TYPE] == "torch.OutOfMemoryError"
+    (event,) = second.events
+    assert event.name == "exception"
+    assert dict(event.attributes or {}) == {EXCEPTION_TYPE: "torch.OutOfMemoryError"}
+    assert event.timestamp == second.end_time == (second.start_time or 0) + 4 * MS
+    assert "secret" not in second.to_json()
+
+
+@pytest.mark.parametrize(("number", "kind"), [(1, EXCEPTION), (2, THREAD_EXCEPTION)])
+def test_a_step_that_is_open_for_another_reason_is_none(
+    number: int, kind: str, tmp_path: Path
+) -> None:
+    """An exception of another step, or of another thread, has not ended it."""
+    rank = Rank(tmp_path / "home", is_alive=False)
+    rank.write(1)
+    rank.open(2)
+    rank.raised(number, kind=kind)
+    assert numbers(rank.steps.next().spans) == [(0, 1)]
 
 
 def test_the_sampler_takes_steps_and_not_runs(

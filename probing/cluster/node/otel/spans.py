@@ -8,18 +8,20 @@ this server.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from ....client.recent_steps import PHASES
 from ....errors import NoSuchProcess, RingError
 from ....messages.frozen import dataclass
-from ....ring.format import DONE, OPEN
+from ....postmortem.crashes import EXCEPTION, read_crash
+from ....ring.format import DONE, FAILED, OPEN
 from ....ring.peek import RingPeek, Row
 from ....rundir.folders import ProcessFolder
 from .resources import SCOPE, Resources, TraceIds, number_of
@@ -46,6 +48,8 @@ _COLUMNS = {
 }
 """Columns of `python.steps` that a span has, and its attributes, after ``probing.``."""
 _READ = frozenset({"step", "start_ns", "duration_ns", "loss_finite", *_COLUMNS})
+_RAISED = "exception"
+"""Among the values of a step that one has ended: its class."""
 
 
 class Reached(NamedTuple):
@@ -94,6 +98,10 @@ class _Maker:
         for column, name in _COLUMNS.items():
             if values.get(column) is not None:
                 attributes[f"probing.{name}"] = values[column]
+        end_ns, events = values["start_ns"] + values["duration_ns"], []
+        if (raised := values.get(_RAISED)) is not None:  # what it says may be secret
+            attributes["error.type"] = raised
+            events.append(Event("exception", {"exception.type": raised}, end_ns))
         return ReadableSpan(
             name=NAME,
             context=SpanContext(
@@ -104,18 +112,20 @@ class _Maker:
             ),
             resource=self.resource,
             attributes=attributes,
+            events=events,
             status=_status(row),
             start_time=values["start_ns"],
-            end_time=values["start_ns"] + values["duration_ns"],
+            end_time=end_ns,
             instrumentation_scope=SCOPE,
         )
 
 
 def _status(row: Row) -> Status:
+    if row.state != DONE:
+        raised = row.values.get(_RAISED, "an exception")
+        return Status(StatusCode.ERROR, f"{raised} ended the step")
     if row.values.get("loss_finite") == 0:  # a number, as stored
         return Status(StatusCode.ERROR, "the loss is not finite")
-    if row.state != DONE:
-        return Status(StatusCode.ERROR, "an exception ended the step")
     return Status(StatusCode.UNSET)
 
 
@@ -195,6 +205,8 @@ class Steps:
                     if len(rows) == most or not self._is_settled(row, newest - seq, member):
                         return rows, reached
                     reached = _reached_at(seq, row)
+                    if row is not None and row.state != DONE and not member.is_alive:
+                        row = _broken_off(row, folder)
                     rows += [row] if row is not None and row.state != OPEN else []
         except (OSError, RingError):
             pass
@@ -229,6 +241,21 @@ class Steps:
         of_all = number_of(16, maker.run, str(row.values["step"]))
         decision = self._sampler.should_sample(None, of_all, NAME).decision
         return decision is Decision.RECORD_AND_SAMPLE
+
+
+def _broken_off(row: Row, folder: ProcessFolder) -> Row:
+    """A row as the exception that ended its process in that step has left it, if one did."""
+    crash = read_crash(folder)
+    if crash is None or crash.kind != EXCEPTION or crash.step != row.values["step"]:
+        return row
+    values = row.values
+    if row.state == OPEN:
+        if crash.monotonic_ns is None:  # of an older agent
+            return row
+        start_ns = values["start_ns"]
+        took_ns = max(0, crash.monotonic_ns + row.clock_offset_ns - start_ns)
+        values = {"step": crash.step, "start_ns": start_ns, "duration_ns": took_ns}
+    return dataclasses.replace(row, state=FAILED, values={**values, _RAISED: crash.type})
 
 
 def _ended(ring: RingPeek, newest: int) -> Reached:
