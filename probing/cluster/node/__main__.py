@@ -18,12 +18,21 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...errors import ProbingError, Unreachable, UsageError
+from ...errors import BadSetting, ProbingError, Unreachable, UsageError
+from ...linux import process
 from ...rundir.folders import RunDirectory, from_env
-from ...rundir.node_card import log_path, read_node, token_path
+from ...rundir.node_card import (
+    NodeCard,
+    log_path,
+    read_node,
+    read_token,
+    read_token_path,
+    token_path,
+)
 from ...server.command import complain, end_by_signals, listening_at, node_tokens
-from ...settings import Settings
+from ...settings import Settings, find
 from .beside import LAST_S, Beside
+from .metrics import LIBRARY, is_installed
 
 _CONNECTIONS = 1024
 _REQUESTS = 256
@@ -95,7 +104,7 @@ def _serve(options: argparse.Namespace) -> None:
     if _place(directory, LAST_S + _SPARE_S) is None:
         if options.until_idle:  # another agent was quicker
             return
-        raise _runs_already(directory)
+        raise _runs_already(directory, options, settings)
     beside = Beside(settings, _say)
     server = NodeServer(settings, directory, node_tokens(settings, directory), _say)
     if settings.otel:
@@ -163,14 +172,82 @@ def _settings(options: argparse.Namespace) -> Settings:
     )
 
 
-def _runs_already(directory: RunDirectory) -> UsageError:
-    """The error for a second node server."""
+def _runs_already(
+    directory: RunDirectory, options: argparse.Namespace, wanted: Settings
+) -> UsageError:
+    """The error for a second node server, with what the first one has not of what is given.
+
+    Raises:
+        BadSetting: The certificate that is given cannot be read.
+    """
     card = read_node(directory)
-    which = f" (process {card.pid}, at {card.listen})" if card else ""
+    text = f"a node server of {directory.path} runs already"
+    if card is None:
+        return UsageError(f"{text}.", help="Use it.")
+    text += f" (process {card.pid}, at {card.listen})."
+    lacking = _lacking(card, directory, options, wanted)
+    if not lacking:
+        return UsageError(text, help=f"Use it, or end it first: kill {card.pid}.")
     return UsageError(
-        f"a node server of {directory.path} runs already{which}.",
-        help=f"Use it, or end it first: kill {card.pid}." if card else "Use it.",
+        f"{text} It has not what is given here: {', '.join(lacking)}.",
+        help=f"End it first, kill {card.pid}, or use it as it is.",
     )
+
+
+def _lacking(
+    card: NodeCard, directory: RunDirectory, options: argparse.Namespace, wanted: Settings
+) -> list[str]:
+    """What is given, by option or variable, and is not so with the node server that runs."""
+    from ...server.certificate import load_certificate  # brings `ssl`
+
+    found = []
+    if _is_given(options.listen, "node_listen") and not _is_at(card.listen, wanted.listen):
+        found.append(_given("listen", options.listen, "node_listen", wanted.listen))
+    if wanted.token and wanted.token != read_token(token_path(directory)):
+        found.append(_given("token-file", options.token_file, "token"))
+    if wanted.read_token and wanted.read_token != read_token(read_token_path(directory)):
+        found.append(find("read_token").env)
+    if wanted.tls_cert and load_certificate(wanted).fingerprint != card.fingerprint:
+        found.append(_given("tls-cert", options.tls_cert, "tls_cert", wanted.tls_cert))
+    its = _settings_of(card.pid)
+    if its is None:  # nobody tells
+        return found
+    if wanted.allow_eval and not its.allow_eval:
+        found.append(_given("allow-eval", options.allow_eval or None, "allow_eval"))
+    for name in ("otel", "watch", "history"):
+        value = getattr(wanted, name)
+        if value and value != getattr(its, name):
+            found.append(find(name).env)  # an address may be a secret
+    return found
+
+
+def _settings_of(pid: int) -> Settings | None:
+    """The settings of a node server that runs, but for its address; None where nobody tells."""
+    env = process.environment(pid)
+    try:
+        its = Settings.from_env(env)
+    except BadSetting:  # another version can take it
+        return None
+    may_eval = its.allow_eval or "--allow-eval" in process.command(pid)
+    return dataclasses.replace(its, allow_eval=may_eval) if env else None
+
+
+def _is_given(option: str | None, setting: str) -> bool:
+    """Whether something was asked for, by an option or its variable."""
+    return bool(option or os.environ.get(find(setting).env))
+
+
+def _given(option: str, given: object, setting: str, value: str = "") -> str:
+    """How something was asked for: by an option, where one is given, else by its variable."""
+    if given is not None:
+        return f"--{option} {value}".rstrip()
+    return find(setting).env + (f"={value}" if value else "")
+
+
+def _is_at(address: str, wanted: str) -> bool:
+    """Whether a server listens where it is wanted; port 0 is any."""
+    here, there = (word.removeprefix("https://").rpartition(":") for word in (address, wanted))
+    return here[0] == there[0] and there[2] in ("0", here[2])
 
 
 def _say(sentence: str) -> None:
@@ -182,6 +259,8 @@ def _tell(address: str, directory: RunDirectory) -> None:
     card = read_node(directory)
     shown = f"; its certificate is sha256:{card.fingerprint}" if card and card.fingerprint else ""
     print(f"listening on {address}; the token is in {token_path(directory)}{shown}", flush=True)  # noqa: T201
+    if not is_installed():
+        _say(f"/metrics needs `pip install '{LIBRARY}'`, and answers 501 until then.")
 
 
 if __name__ == "__main__":
