@@ -17,7 +17,7 @@ from itertools import islice, pairwise, starmap
 from types import CoroutineType, FrameType, FunctionType, GeneratorType
 from typing import Any, NamedTuple
 
-from ..storage.living import MRO, kinds_of, of_kinds
+from ..storage.living import MRO, kinds_of, of_generations, of_kinds
 from ..storage.surveyor import Surveyor
 
 LOOKS = 4
@@ -105,11 +105,11 @@ def _collections() -> list[Any]:
     """The collections there are, each once; where the collector runs, without the newest."""
     generations = (1, 2) if gc.isenabled() else (0, 1, 2)
     searched = {kind for kind in kinds_of(generations) if _is_searched(kind)}
-    things = list(of_kinds(map(gc.get_objects, generations), searched))
+    things = of_generations(generations, searched)
     found = {id(thing): thing for thing in of_kinds((things,), _TRACKED)}
     parts = iter(things)
     while some := list(islice(parts, _AT_A_TIME)):
-        untracked = list(of_kinds(starmap(gc.get_referents, (some,)), _UNTRACKED))
+        untracked = of_kinds(starmap(gc.get_referents, (some,)), _UNTRACKED)
         found.update((id(thing), thing) for thing in untracked)
     return list(found.values())
 

@@ -5,8 +5,9 @@ object for its `__class__`, and lazy ones answer with an import or a warning. Wh
 for in lists of its own, since objects move to older generations and never back. A list of all
 objects keeps every tensor alive that the training lets go of meanwhile, and has a thread fail that
 is making a tuple of what comes one by one (`SystemError`): there is none but within one call of C
-code, during which nothing else runs. Whatever tensor was come by through the collector or a weak
-reference is made `whole` before anything is asked of it.
+code, during which nothing else runs: no collection, which would run what is in `gc.callbacks`, and
+no hook that audits the question for another generation. Whatever tensor was come by through the
+collector or a weak reference is made `whole` before anything is asked of it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, compress, starmap
 from operator import not_
 from typing import Any
+
+from ....safety.other_stacks import undisturbed
 
 MRO: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _GENERATIONS = (0, 1, 2)
@@ -77,16 +80,38 @@ def _alive(references: list[weakref.ref[Any]]) -> list[Any]:
 
 def kinds_of(generations: Sequence[int]) -> set[type]:
     """The classes of all objects."""
-    return set(map(type, chain.from_iterable(map(gc.get_objects, generations))))
+    found = set[type]()
+    kinds = map(type, chain.from_iterable(map(gc.get_objects, generations)))
+    undisturbed(filter(None, map(found.update, (kinds,))))
+    return found
 
 
 def objects_of(classes: Collection[type]) -> list[Any]:
     """The objects of some classes or classes derived from them, looked for beside the training."""
     kinds = {kind for kind in kinds_of(_GENERATIONS) if not set(classes).isdisjoint(MRO(kind))}
-    return list(of_kinds(map(gc.get_objects, _GENERATIONS), kinds))
+    return of_generations(_GENERATIONS, kinds)
 
 
-def picked(
+def of_generations(generations: Sequence[int], kinds: Collection[type]) -> list[Any]:
+    """The objects of some classes, each once."""
+    parts = [of_kinds(map(gc.get_objects, (number,)), kinds) for number in generations]
+    return list({id(thing): thing for part in parts for thing in part}.values())
+
+
+def of_kinds(parts: Iterable[Iterable[object]], kinds: Collection[type]) -> list[Any]:
+    """The things of some classes in all parts.
+
+    Args:
+        parts: Written in C; nothing is held yet as the first one is asked for.
+    """
+    return undisturbed(_of_kinds(parts, kinds))
+
+
+def _of_kinds(parts: Iterable[Iterable[object]], kinds: Collection[type]) -> Iterator[Any]:
+    return _picked(parts, lambda there: map(kinds.__contains__, map(type, there)))
+
+
+def _picked(
     parts: Iterable[Iterable[object]], selectors: Callable[[list[Any]], Iterable[object]]
 ) -> Iterator[Any]:
     """Some of the things in all parts, to be read by one call of C code, which holds no other then.
@@ -101,16 +126,11 @@ def picked(
     return chain(filter(None, fill), compress(there, selectors(there)), filter(None, empty))
 
 
-def of_kinds(parts: Iterable[Iterable[object]], kinds: Collection[type]) -> Iterator[Any]:
-    """The things of some classes; see `picked`."""
-    return picked(parts, lambda there: map(kinds.__contains__, map(type, there)))
-
-
 def _references(kinds: Collection[type], left_out: Collection[int]) -> list[weakref.ref[Any]]:
     """Weak references to the old objects of some classes, but for some of them by identity."""
-    old = of_kinds(map(gc.get_objects, _OLD), kinds)
-    own = picked((old,), lambda there: map(not_, map(left_out.__contains__, map(id, there))))
-    return list(map(weakref.ref, own))
+    old = _of_kinds(map(gc.get_objects, _OLD), kinds)
+    own = _picked((old,), lambda there: map(not_, map(left_out.__contains__, map(id, there))))
+    return undisturbed(map(weakref.ref, own))
 
 
 def living(classes: Sequence[type], survey: Survey | None = None) -> list[list[Any]]:
@@ -128,7 +148,7 @@ def living(classes: Sequence[type], survey: Survey | None = None) -> list[list[A
         if generation in _OLD and survey is not None and survey.is_good():
             break  # else what was young is old by now, and the survey has not seen it
         kinds = {kind for kind in kinds_of((generation,)) if wanted[kind]}
-        parts.append(list(of_kinds(map(gc.get_objects, (generation,)), kinds)))
+        parts.append(of_kinds(map(gc.get_objects, (generation,)), kinds))
     else:
         parts.append([*tensors, *others])
         tensors, others = [], []
