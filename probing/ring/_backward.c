@@ -4,9 +4,10 @@
  * here; a test compares the rows of both. A hook is a Python function that returns None, for
  * whoever compiles backward passes; what is run in its place, as its vectorcall, is here. It does
  * not look at the gradient that it is called with. A node knows of us, we know of no node: no
- * tensor of the user's and no part of a graph outlives a call because of us. Python is called only
- * for what is rare: a module's first call, a thread's first, a sample of memory, a step that is
- * timed on the device, modes of torch that would see what is asked of a tensor.
+ * tensor of the user's and no part of a graph outlives a call because of us. No node is hooked that
+ * a pass under way may come to (new_nodes.py). Python is called only for what is rare: a module's
+ * first call, a thread's first, a sample of memory, a step that is timed on the device, modes of
+ * torch that would see what is asked of a tensor.
  */
 
 #include "_native.h"
@@ -59,6 +60,9 @@ static struct {
     PyObject *is_mode_on;    /* whether a mode would see what is asked of a tensor */
     PyObject *without_modes; /* calls `attach` unseen */
     PyObject *fault;
+    PyObject *passing;       /* set: the threads that are inside a pass */
+    PyObject *newest;        /* the number that the calling thread's next node will have */
+    PyObject *is_walked;     /* whether the pass around the calling thread comes to a node */
     PyObject *entered, *left; /* of what times passes on the device, or NULL */
     PyObject *elsewhere;     /* list of threads that work for a pass of another one */
     int is_on;
@@ -361,11 +365,9 @@ static int collect_given(const Given *given, Nodes *found)
     return given->kwargs == NULL ? 0 : collect(given->kwargs, LEVELS + 1, found);
 }
 
-/* When a node was made; -1 where Python raised. */
-static int number_of(PyObject *node, uint64_t *number)
+/* A number of nodes, whose reference is taken; -1 where Python raised. */
+static int take_number(PyObject *found, uint64_t *number)
 {
-    PyObject *found = PyObject_VectorcallMethod(
-        name_sequence_nr, &node, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     if (found == NULL)
         return -1;
     *number = PyLong_AsUnsignedLongLongMask(found);
@@ -373,12 +375,67 @@ static int number_of(PyObject *node, uint64_t *number)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Hands hooks to nodes; -1 where Python raised. */
-static int hand_over(Thread *thread, PyObject *hooks, const Nodes *nodes)
+/* When a node was made; -1 where Python raised. */
+static int number_of(PyObject *node, uint64_t *number)
+{
+    PyObject *found = PyObject_VectorcallMethod(
+        name_sequence_nr, &node, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    return take_number(found, number);
+}
+
+/* The number that this thread's next node will have; -1 where Python raised. */
+static int next_number(uint64_t *number)
+{
+    PyObject *newest = Py_NewRef(backward.newest);
+    PyObject *found = PyObject_CallNoArgs(newest);
+    Py_DECREF(newest);
+    return take_number(found, number);
+}
+
+/* Whether the pass around this thread comes to a node, as far as torch can tell. */
+static int is_walked(PyObject *node)
+{
+    PyObject *asked = Py_XNewRef(backward.is_walked);
+    PyObject *answer = asked == NULL ? NULL : PyObject_CallOneArg(asked, node);
+    Py_XDECREF(asked);
+    if (answer == NULL && PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_RuntimeError))
+            return -1;
+        PyErr_Clear();
+    }
+    int is_no = answer == Py_False;
+    Py_XDECREF(answer);
+    return !is_no;
+}
+
+/* Whether no pass under way can come to a node, as this thread has made it since the last of them
+ * has begun. Another thread's may bear the same number: of the pass around us torch knows better.
+ * -1 where Python raised. */
+static int is_new(const Thread *thread, PyObject *node, uint64_t next)
+{
+    uint64_t number;
+    if (number_of(node, &number) != 0)
+        return -1;
+    if (number < thread->first_new || number >= next)
+        return 0;
+    int told = thread->recomputing ? is_walked(node) : 0;
+    return told < 0 ? -1 : !told;
+}
+
+static inline int is_among(const Nodes *nodes, const PyObject *node)
+{
+    for (Py_ssize_t at = 0; at < nodes->count; at++)
+        if (nodes->nodes[at] == node)
+            return 1;
+    return 0;
+}
+
+/* Hands hooks to nodes, while no other pass has begun; whether one has, -1 where Python raised. */
+static int hand_over(Thread *thread, PyObject *hooks, const Nodes *nodes, long long passes)
 {
     if (thread->carrier == NULL) {
         if (!is_hooking()) /* a collection may have run Python meanwhile, which stopped it */
-            return 0;
+            return 1;
         PyObject *carrier_of = Py_NewRef(backward.carrier);
         PyObject *made = PyObject_CallNoArgs(carrier_of);
         Py_DECREF(carrier_of);
@@ -389,6 +446,10 @@ static int hand_over(Thread *thread, PyObject *hooks, const Nodes *nodes)
     PyObject *carrier = Py_NewRef(thread->carrier);
     int told = PyObject_SetAttr(carrier, name_hooks, hooks);
     for (Py_ssize_t at = 0; told == 0 && at < nodes->count; at++) {
+        if (!is_hooking() || hot.now->passes != passes) { /* Python has run meanwhile */
+            told = 1;
+            break;
+        }
         PyObject *args[] = {nodes->nodes[at], carrier};
         PyObject *done = PyObject_VectorcallMethod(
             name_register, args, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
@@ -404,32 +465,72 @@ static inline uint64_t *begun_at(Thread *thread, uint64_t number)
     return &thread->begun[number % BEGUN];
 }
 
-/* Hooks the node that the pass comes to last, the first that was made; -1 where Python raised. */
-static int hook_input(Thread *thread, Hooked *hooked, const Nodes *inputs, const Nodes *outputs)
+/* The node that the pass comes to last, the first that was made, and its number; NULL where there
+ * is none, where it is also an output, or where Python raised. */
+static PyObject *last_of(const Nodes *inputs, const Nodes *outputs, uint64_t *least)
 {
-    uint64_t number, least;
-    Nodes last = {1, {inputs->nodes[0]}};
-    if (number_of(inputs->nodes[0], &least) != 0)
-        return -1;
-    for (Py_ssize_t at = 1; at < inputs->count; at++) {
+    PyObject *last = NULL;
+    uint64_t number;
+    for (Py_ssize_t at = 0; at < inputs->count; at++) {
         if (number_of(inputs->nodes[at], &number) != 0)
-            return -1;
-        if (number < least) {
-            least = number;
-            last.nodes[0] = inputs->nodes[at];
+            return NULL;
+        if (last == NULL || number < *least) {
+            *least = number;
+            last = inputs->nodes[at];
         }
     }
-    for (Py_ssize_t at = 0; at < outputs->count; at++)
-        if (outputs->nodes[at] == last.nodes[0])
-            return 0;
-    if (*begun_at(thread, least) == least + 1) /* where a module begins, this one ends anyway */
+    return last != NULL && is_among(outputs, last) ? NULL : last;
+}
+
+/* Hooks outputs, and the last of the inputs unless it is NULL; -1 where Python raised. */
+static int hook_nodes(
+    Thread *thread, Hooked *hooked, const Nodes *outputs, PyObject *last, uint64_t least,
+    long long passes)
+{
+    int told = hand_over(thread, hooked->starts, outputs, passes);
+    /* Where a module begins, this one ends anyway. */
+    if (told == 0 && last != NULL && *begun_at(thread, least) != least + 1) {
+        Nodes inputs = {1, {last}};
+        told = hand_over(thread, hooked->ends, &inputs, passes);
+    }
+    for (Py_ssize_t at = 0; told == 0 && at < outputs->count; at++) {
+        uint64_t number;
+        told = number_of(outputs->nodes[at], &number);
+        if (told == 0)
+            *begun_at(thread, number) = number + 1;
+    }
+    return told < 0 ? -1 : 0;
+}
+
+/* The same while a pass is under way: only of nodes that are new. Beside another thread's pass no
+ * input counts as such, for it may be a node of that thread's. */
+static int hook_new(
+    Thread *thread, Hooked *hooked, const Nodes *outputs, const Nodes *inputs, PyObject *last,
+    uint64_t least, long long passes)
+{
+    Nodes found = {0, {NULL}};
+    uint64_t next;
+    if (next_number(&next) != 0)
+        return -1;
+    if (thread->seen_passes != passes) { /* one has begun in the midst of this call */
+        thread->seen_passes = passes;
+        thread->first_new = next;
         return 0;
-    return hand_over(thread, hooked->ends, &last);
+    }
+    for (Py_ssize_t at = 0; at < outputs->count; at++) {
+        PyObject *node = outputs->nodes[at];
+        int told = thread->recomputing || !is_among(inputs, node) ? is_new(thread, node, next) : 0;
+        if (told < 0)
+            return -1;
+        if (told)
+            found.nodes[found.count++] = node;
+    }
+    int told = last != NULL && thread->recomputing ? is_new(thread, last, next) : 0;
+    return told < 0 ? -1 : hook_nodes(thread, hooked, &found, told ? last : NULL, least, passes);
 }
 
 /* Hooks what a module has made in a thread; -1 where Python raised. */
-static int attach_in(
-    Thread *thread, Hooked *hooked, const Given *given, const Nodes *outputs, Py_ssize_t depth)
+static int attach_in(Thread *thread, Hooked *hooked, const Nodes *inputs, const Nodes *outputs)
 {
     if (thread->begun == NULL) {
         thread->begun = PyMem_Calloc(BEGUN, sizeof *thread->begun);
@@ -438,21 +539,14 @@ static int attach_in(
             return -1;
         }
     }
-    hooked->place->depth = depth;
-    if (hand_over(thread, hooked->starts, outputs) != 0)
-        return -1;
-    Nodes inputs = {0, {NULL}};
-    int told = collect_given(given, &inputs);
-    if (told == 0 && inputs.count > 0)
-        told = hook_input(thread, hooked, &inputs, outputs);
-    drop(&inputs);
-    for (Py_ssize_t at = 0; told == 0 && at < outputs->count; at++) {
-        uint64_t number;
-        told = number_of(outputs->nodes[at], &number);
-        if (told == 0)
-            *begun_at(thread, number) = number + 1;
-    }
-    return told;
+    uint64_t least = 0;
+    PyObject *last = last_of(inputs, outputs, &least);
+    if (PyErr_Occurred() || !is_hooking()) /* Python may have stopped it meanwhile */
+        return PyErr_Occurred() ? -1 : 0;
+    long long passes = hot.now->passes;
+    if (thread->recomputing || PySet_GET_SIZE(backward.passing) > 0)
+        return hook_new(thread, hooked, outputs, inputs, last, least, passes);
+    return hook_nodes(thread, hooked, outputs, last, least, passes);
 }
 
 /* The same in the calling thread, which is held: the recording may end in the midst of it. */
@@ -462,7 +556,12 @@ static int attach_to(Hooked *hooked, const Given *given, const Nodes *outputs, P
     if (thread == NULL || !is_hooking()) /* Python may have stopped it meanwhile */
         return PyErr_Occurred() ? -1 : 0;
     Py_INCREF(thread);
-    int told = attach_in(thread, hooked, given, outputs, depth);
+    hooked->place->depth = depth;
+    Nodes inputs = {0, {NULL}};
+    int told = collect_given(given, &inputs);
+    if (told == 0)
+        told = attach_in(thread, hooked, &inputs, outputs);
+    drop(&inputs);
     Py_DECREF(thread);
     return told;
 }
@@ -567,17 +666,21 @@ int attach_call(
 /* --- what Python asks of this file --- */
 
 PyDoc_STRVAR(hook_backward_doc,
-"hook_backward(*, tensor, hook, hooked, make, carrier, is_mode_on, without_modes, fault)\n--\n\n"
+"hook_backward(*, tensor, hook, hooked, make, carrier, is_mode_on, without_modes, fault, passing,\n"
+"              newest, is_walked)\n--\n\n"
 "Say with what graphs are hooked, once calls are recorded by this module.");
 
 static PyObject *hook_backward(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {
-        "tensor", "hook", "hooked", "make", "carrier", "is_mode_on", "without_modes", "fault", NULL};
+        "tensor", "hook", "hooked", "make", "carrier", "is_mode_on", "without_modes", "fault",
+        "passing", "newest", "is_walked", NULL};
     PyObject *tensor, *hook, *hooked, *make, *carrier, *is_mode_on, *without_modes, *fault;
+    PyObject *passing, *newest, *walked;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "$OO!O!OOOOO", names, &tensor, &PyFunction_Type, &hook, &PyDict_Type,
-            &hooked, &make, &carrier, &is_mode_on, &without_modes, &fault))
+            args, kwargs, "$OO!O!OOOOOO!OO", names, &tensor, &PyFunction_Type, &hook, &PyDict_Type,
+            &hooked, &make, &carrier, &is_mode_on, &without_modes, &fault, &PySet_Type, &passing,
+            &newest, &walked))
         return NULL;
     PyObject *elsewhere = PyList_New(0);
     if (elsewhere == NULL)
@@ -591,6 +694,9 @@ static PyObject *hook_backward(PyObject *Py_UNUSED(module), PyObject *args, PyOb
     backward.is_mode_on = Py_IsNone(is_mode_on) ? NULL : Py_NewRef(is_mode_on);
     backward.without_modes = Py_NewRef(without_modes);
     backward.fault = Py_NewRef(fault);
+    backward.passing = Py_NewRef(passing);
+    backward.newest = Py_NewRef(newest);
+    backward.is_walked = Py_NewRef(walked);
     backward.elsewhere = elsewhere;
     Py_RETURN_NONE;
 }
@@ -607,6 +713,9 @@ void leave_backward(void)
     Py_CLEAR(backward.is_mode_on);
     Py_CLEAR(backward.without_modes);
     Py_CLEAR(backward.fault);
+    Py_CLEAR(backward.passing);
+    Py_CLEAR(backward.newest);
+    Py_CLEAR(backward.is_walked);
     Py_CLEAR(backward.entered);
     Py_CLEAR(backward.left);
     Py_CLEAR(backward.elsewhere);

@@ -582,6 +582,7 @@ static PyMemberDef moment_members[] = {
     {"step", T_LONGLONG, offsetof(Moment, step), 0, "The number of the step in progress."},
     {"due_ns", T_LONGLONG, offsetof(Moment, due_ns), 0, "When memory is to be sampled next."},
     {"bytes", T_LONGLONG, offsetof(Moment, bytes), 0, "The newest sample of memory."},
+    {"passes", T_LONGLONG, offsetof(Moment, passes), 0, "Another number with each backward pass."},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -630,6 +631,12 @@ static PyMemberDef thread_members[] = {
     {"passes", T_PYSSIZET, offsetof(Thread, passes), 0, "Backward passes it is inside of."},
     {"floor", T_PYSSIZET, offsetof(Thread, floor), 0,
      "How many modules' passes belong to passes around the innermost one."},
+    {"recomputing", T_BOOL, offsetof(Thread, recomputing), 0,
+     "Whether it runs forward code inside a backward pass."},
+    {"seen_passes", T_LONGLONG, offsetof(Thread, seen_passes), 0,
+     "The `passes` of the moment at which it has looked last."},
+    {"first_new", T_ULONGLONG, offsetof(Thread, first_new), 0,
+     "The first number of the nodes that it has made since."},
     {"backward_facts", T_OBJECT_EX, offsetof(Thread, backward_facts), 0,
      "As `facts`, of rows of the backward pass."},
     {NULL, 0, 0, 0, NULL},
@@ -650,7 +657,7 @@ static PyType_Spec thread_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, thread_slots};
 
 /* Of what this module offers, as native.py has it: raised with each change of it. */
-enum { VERSION = 9 };
+enum { VERSION = 10 };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "probing.ring._native", "The hot path of the recorder in C.", -1,

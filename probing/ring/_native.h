@@ -52,6 +52,7 @@ typedef struct {
     long long step;
     long long due_ns;
     long long bytes;
+    long long passes;
 } Moment;
 
 /* A module whose backward pass is under way. */
@@ -68,6 +69,9 @@ typedef struct {
     Py_ssize_t depth;
     PyObject *facts; /* by depth: FACTS_SIZE bytes each */
     Py_ssize_t passes, floor;
+    char recomputing;
+    long long seen_passes;        /* as of the moment, when it has looked last */
+    unsigned long long first_new; /* its own nodes from this number on were made since */
     PyObject *backward_facts; /* the same, of rows of the backward pass */
     PyObject *carrier;        /* by which hooks are handed to nodes */
     uint64_t *begun;          /* numbers of nodes at which the backward of a module begins */

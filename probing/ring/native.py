@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .format import NULL_INT
 
-_VERSION = 9
+_VERSION = 10
 """Of what the C part offers, as `_native.c` has it: raised with each change of it."""
 IN_C: Any
 """The C part; None where it was not built for this Python, or is of another version than this."""
@@ -53,12 +53,13 @@ class PlainMoment:
         step: The number of the step in progress.
         due_ns: When memory is to be sampled next, by the monotonic clock.
         bytes: The newest sample of memory.
+        passes: Another number with each backward pass that begins.
     """
 
-    __slots__ = ("bytes", "due_ns", "step")
+    __slots__ = ("bytes", "due_ns", "passes", "step")
 
     def __init__(self) -> None:
-        self.step = self.due_ns = self.bytes = 0
+        self.step = self.due_ns = self.bytes = self.passes = 0
 
 
 class PlainThread:
@@ -71,14 +72,29 @@ class PlainThread:
         floor: How many of the modules whose backward pass is under way in it belong to passes
             around the innermost one.
         backward_facts: As `facts`, of rows of the backward pass.
+        recomputing: Whether it runs forward code inside a backward pass.
+        seen_passes: The `passes` of the moment at which it has looked last.
+        first_new: The first number of the nodes of autograd's graph that it has made since.
     """
 
-    __slots__ = ("backward_facts", "depth", "facts", "floor", "passes")
+    __slots__ = (
+        "backward_facts",
+        "depth",
+        "facts",
+        "first_new",
+        "floor",
+        "passes",
+        "recomputing",
+        "seen_passes",
+    )
     depth: int
     facts: list[bytes]
     passes: int
     floor: int
     backward_facts: list[bytes]
+    recomputing: bool
+    seen_passes: int
+    first_new: int
 
 
 if TYPE_CHECKING or IN_C is None:

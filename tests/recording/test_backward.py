@@ -60,6 +60,10 @@ def ran(
         ("compiled", "1"),
         ("compiled_backward", "1"),
         ("compiled_backward", "0"),
+        ("in_a_hook", "1"),
+        ("in_a_hook", "0"),
+        ("beside_a_pass", "1"),
+        ("beside_a_pass", "0"),
     ],
 )
 def test_gradients_are_those_of_torch(
@@ -99,7 +103,7 @@ def test_each_call_has_one_row(kind: str, ran: Callable[[str], tuple[Any, Ask]])
         *("tree", "shared", "several_losses", "deep_inputs"),
         *(
             pytest.param(kind, marks=pytest.mark.nightly)
-            for kind in (*KINDS, "user_hooks", "compiled")
+            for kind in (*KINDS, "user_hooks", "compiled", "in_a_hook", "beside_a_pass")
             if kind not in {"shared", "several_losses", "deep_inputs"}
         ),
     ],

@@ -81,9 +81,9 @@ def test_both_kinds_of_shared_state_are_alike(kind: str) -> None:
     words = (native.IN_C.Words if kind == "C" else native.PlainWords)(8)
     assert [words.take(), words.take(), words.next] == [8, 12, 16]
     moment = (native.IN_C.Moment if kind == "C" else native.PlainMoment)()
-    assert (moment.step, moment.due_ns, moment.bytes) == (0, 0, 0)
-    moment.step, moment.due_ns, moment.bytes = 3, 2**62, -(2**63)
-    assert (moment.step, moment.due_ns, moment.bytes) == (3, 2**62, -(2**63))
+    assert (moment.step, moment.due_ns, moment.bytes, moment.passes) == (0, 0, 0, 0)
+    moment.step, moment.due_ns, moment.bytes, moment.passes = 3, 2**62, -(2**63), 5
+    assert (moment.step, moment.due_ns, moment.bytes, moment.passes) == (3, 2**62, -(2**63), 5)
 
     class State(native.IN_C.Thread if kind == "C" else native.PlainThread):  # type: ignore[misc]
         __slots__ = ("more",)
@@ -91,6 +91,8 @@ def test_both_kinds_of_shared_state_are_alike(kind: str) -> None:
     state = State()
     state.depth, state.facts, state.more = 2, [b"x"], 1
     assert (state.depth, state.facts, state.more) == (2, [b"x"], 1)
+    state.recomputing, state.seen_passes, state.first_new = True, 6, 2**64 - 1
+    assert (state.recomputing, state.seen_passes, state.first_new) == (True, 6, 2**64 - 1)
 
 
 INSTALL = """
@@ -226,6 +228,7 @@ def new_state():
     state = State()
     state.depth = 1
     state.facts = state.backward_facts = [bytes(24)] * 256
+    state.recomputing = sys.argv[1] == "walked"
     return state
 
 def end(where, *given):
@@ -249,6 +252,8 @@ IN_C.hook_backward(
     make=lambda key: end("make") or IN_C.Hooked(bytes(12), names.pop()),
     carrier=lambda: end("carrier") or SimpleNamespace(), is_mode_on=lambda: end("mode") or False,
     without_modes=print, fault=lambda: end("fault"),
+    passing={1} if sys.argv[1] == "newest" else set(),
+    newest=lambda: end("newest") or 8, is_walked=lambda node: end("walked") or False,
 )
 IN_C.run_backward(is_on=True)
 IN_C.run(is_on=True)
@@ -264,7 +269,11 @@ print("alive", not holder)
 @pytest.mark.anypython
 @in_c
 @pytest.mark.parametrize(
-    "where", ["state", "sample", "make", "carrier", "mode", "grad_fn", "number", "register"]
+    "where",
+    [
+        *("state", "sample", "make", "carrier", "mode", "grad_fn", "number", "register"),
+        *("newest", "walked"),
+    ],
 )
 def test_a_recording_may_end_in_the_midst_of_a_call(where: str, tmp_path: Path) -> None:
     """Whatever of Python runs in a call or a hook, another thread may end the recording in it."""
@@ -328,7 +337,7 @@ given = dict(
 hooking = dict(
     tensor=Tensor, hook=lambda gradient, place=None: None, hooked={},
     make=lambda key: IN_C.Hooked(bytes(12), "0:name"), carrier=object, is_mode_on=lambda: False,
-    without_modes=print, fault=lambda: faults.append(1),
+    without_modes=print, fault=lambda: faults.append(1), passing=set(), newest=int, is_walked=bool,
 )
 if sys.argv[1] == "is_programs":
     # The fault of ours is asked about first, and in the midst of that the handler raises.

@@ -133,6 +133,7 @@ IN_C.hook_backward(
     tensor=Tensor, hook=lambda gradient, place=None: None, hooked={},
     make=lambda key: IN_C.Hooked(bytes(12), "0:name"), carrier=SimpleNamespace,
     is_mode_on=lambda: False, without_modes=print, fault=lambda: print("fault"),
+    passing=set(), newest=int, is_walked=bool,
 )
 IN_C.run_backward(is_on=True)
 IN_C.run(is_on=True)

@@ -264,7 +264,9 @@ class ModuleCalls:
         if id(module) not in self._backward.hooked:
             self._backward.met(id(module))
         thread.root = module
-        recomputing = self._boundary.task_id() != -1
+        recomputing = (task := self._boundary.task_id()) != -1
+        if recomputing or self._recording.passing:
+            self._backward.nodes.root_called(thread, task)
         if thread.entered != (recomputing, module.training):
             thread.enter(recomputing=recomputing, training=module.training)
         if thread.fetches and not thread.recomputing:

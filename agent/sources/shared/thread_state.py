@@ -42,7 +42,6 @@ class ThreadState(Thread):
     """What one thread is in the middle of.
 
     Attributes:
-        recomputing: Whether it runs forward code inside a backward pass.
         entered: Whether the last root that was called in it was recomputed, and in training mode.
         root: The outermost module being called.
         fetches: How many batches of DataLoaders it is in the middle of making, or waits for, each
@@ -55,6 +54,8 @@ class ThreadState(Thread):
             inside of; 0 outside of one.
         session: The recording session in which it has been let in; 0 before the first.
         root_ids: The numbers of the last root with parameters that it called, packed.
+        task: autograd's number of the pass around it, as of when it has looked for new ones; -1
+            outside of one.
         backward: The modules whose backward pass is under way in it, the outermost first; C keeps
             those of its own.
         fresh: How many of those have begun since one ended.
@@ -75,10 +76,10 @@ class ThreadState(Thread):
         "is_in_collective",
         "native_id",
         "optimizing",
-        "recomputing",
         "root",
         "root_ids",
         "session",
+        "task",
     )
 
     def __init__(self) -> None:
@@ -90,7 +91,8 @@ class ThreadState(Thread):
         self.native_id = threading.get_native_id()
         self.root: Any = None
         self.root_ids = b""
-        self.passes = self.floor = self.fresh = 0
+        self.passes = self.floor = self.fresh = self.seen_passes = self.first_new = 0
+        self.task = -1
         self.backward: list[Any] = []
         self.backward_facts = _facts(self.native_id, BACKWARD, recomputing=False, training=True)
         self.collective_facts = tuple(

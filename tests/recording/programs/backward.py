@@ -11,6 +11,7 @@ import copy
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -297,6 +298,55 @@ def in_parallel() -> tuple[nn.Module, Callable[[nn.Module], None]]:
         wrapped(example()).sum().backward()
 
     return Layers(), run
+
+
+class Probed(Layers):
+    """Modules that give back what they are given are called with a tensor in the midst of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.probes = nn.ModuleList(nn.Sequential(nn.Identity()) for _ in range(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(x.sin())
+
+    def hooked(self, then: Callable[[Tensor], None]) -> Tensor:
+        """The tensor, of which something is done as soon as its gradient is complete."""
+        x = self.first(example()).tanh()
+        x.register_hook(lambda _: then(x))
+        for probe in self.probes:
+            assert probe(x) is x
+        return x
+
+    def probe(self, x: Tensor) -> None:
+        """Call them, with a gradient and without."""
+        for probe in self.probes:
+            assert probe(x) is x
+            with torch.enable_grad():
+                assert self(probe(x)).grad_fn is not None
+
+
+def in_a_hook() -> tuple[nn.Module, Callable[[nn.Module], None]]:
+    """A hook calls modules with the tensor that it is of: the engine goes on with its others."""
+
+    def run(model: Any) -> None:
+        model(model.hooked(model.probe)).sum().backward()
+
+    return Probed(), run
+
+
+def beside_a_pass() -> tuple[nn.Module, Callable[[nn.Module], None]]:
+    """Another thread calls them, while the engine is in the midst of that tensor's hooks."""
+
+    def run(model: Any) -> None:
+        def then(x: Tensor) -> None:
+            prober = threading.Thread(target=model.probe, args=(x,))
+            prober.start()
+            prober.join()
+
+        model(model.hooked(then)).sum().backward()
+
+    return Probed(), run
 
 
 def gradients(model: nn.Module, run: Callable[[nn.Module], None]) -> Iterator[Tensor | None]:

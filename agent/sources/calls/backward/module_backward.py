@@ -34,6 +34,7 @@ from ..device_times import BACKWARD as DEVICE_BACKWARD, DeviceTimes
 from ..names.module_names import ModuleNames
 from .graph_nodes import nodes_given, nodes_of, sequence_nr
 from .hooked import Hook, Hooked, Open
+from .new_nodes import Ends, NewNodes
 from .pass_roots import PassRoots
 
 _SPARE_CARRIERS = 8
@@ -63,6 +64,7 @@ class ModuleBackward:
         in_c: The C part, once graphs are hooked by it.
         spent_ns: What hooking and the hooks have taken so far in Python, by their own clocks.
         is_resting: Whether C hooks no graphs in this step, but for one that is timed on the device.
+        nodes: Which nodes may be hooked.
         roots: Which roots a whole pass goes through.
         timed: Put into `hooked` for a module, it has the recording of its calls timed instead: what
             the wrapper does once the module has returned, for the rest could not be timed without
@@ -81,6 +83,7 @@ class ModuleBackward:
         self._recording = recording
         self._memory = memory
         self._names = names
+        self.nodes = NewNodes(recording)
         self.roots = PassRoots(recording, names, self.watch)
         self._carriers = _Carriers()
         self._is_on = self.is_resting = False
@@ -135,6 +138,9 @@ class ModuleBackward:
             is_mode_on=self._is_mode_on,
             without_modes=self._attach_unseen,
             fault=self.guard.fault,
+            passing=self._recording.passing,
+            newest=self.nodes.newest,
+            is_walked=self.nodes.is_walked,
         )
         self.time_by(self._timer)
 
@@ -192,15 +198,16 @@ class ModuleBackward:
             self._attach(hooked, args, kwargs, result, depth)
             self.spent_ns += time.perf_counter_ns() - start
 
-    def watch(self, hooks: dict[int, Hook], nodes: list[Any]) -> None:
-        """Have nodes of autograd's graph call hooks that are no module's."""
+    def watch(self, hooks: dict[int, Hook], nodes: list[Any]) -> bool:
+        """Have nodes of autograd's graph call hooks that are no module's; whether they all do."""
         carrier = self._carriers.tensor
         if carrier is None:
             carrier = self._carriers.tensor = self._take_carrier()
+        thread, passes = self._recording.threads.state, self._recording.now.passes
+        found = self.nodes.chosen(thread, Ends(nodes, [], None), passes).outputs
         with self._unseen():
-            carrier._backward_hooks = hooks
-            for node in nodes:
-                node._register_hook_dict(carrier)
+            has_all = self.nodes.hand_over(carrier, hooks, found, passes)
+        return has_all and len(found) == len(nodes)
 
     def _attach_unseen(
         self,
@@ -234,16 +241,16 @@ class ModuleBackward:
         if len(begun) > _MOST_BEGUN:
             begun.clear()
         hooked.depth = depth
-        carrier._backward_hooks = hooked.starts
-        for node in outputs:
-            node._register_hook_dict(carrier)
+        thread, passes = self._recording.threads.state, self._recording.now.passes
         inputs = nodes_given(args, kwargs, self._torch.Tensor)
-        if inputs:
-            # The last that the pass comes to: the first that was made.
-            last = min(inputs, key=sequence_nr) if len(inputs) > 1 else inputs[0]
-            if last not in outputs and last._sequence_nr() not in begun:
-                carrier._backward_hooks = hooked.ends
-                last._register_hook_dict(carrier)
+        # The last that the pass comes to: the first that was made.
+        last = min(inputs, key=sequence_nr) if inputs else None
+        ends = Ends(outputs, inputs, None if last in outputs else last)
+        outputs, _, last = self.nodes.chosen(thread, ends, passes)
+        if not self.nodes.hand_over(carrier, hooked.starts, outputs, passes):
+            return
+        if last is not None and last._sequence_nr() not in begun:
+            self.nodes.hand_over(carrier, hooked.ends, [last], passes)
         begun.update([node._sequence_nr() for node in outputs])
 
     def close_down_to(self, thread: ThreadState, floor: int, *, is_outermost: bool) -> None:

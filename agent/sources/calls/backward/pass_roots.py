@@ -31,7 +31,7 @@ class PassRoots:
     """
 
     def __init__(
-        self, recording: Recording, names: ModuleNames, watch: Callable[..., None]
+        self, recording: Recording, names: ModuleNames, watch: Callable[..., bool]
     ) -> None:
         self._torch: Any = sys.modules["torch"]
         self._recording = recording
@@ -67,7 +67,8 @@ class PassRoots:
             return
         if ids not in self._hooks:
             self._meet(root, ids)
-        self._watch(self._hooks[ids], nodes)
+        if not self._watch(self._hooks[ids], nodes):
+            self._is_known = False
 
     def pass_begins(self) -> bytes | None:
         """The numbers of the roots that it will go through, by those before it; None: the last."""

@@ -7,6 +7,7 @@ which torch starts its autograd engine: `Tensor.backward`, `torch.autograd.backw
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 import weakref
@@ -98,6 +99,7 @@ class BackwardPasses(StandInSource):
         self._scaler = scaler
         self._accelerator = accelerator
         self._timer: DeviceTimes | None = None
+        self._numbers = itertools.count(1)  # each is set once, and so cannot come back
         engine = StandIn(
             sys.modules["torch.autograd"],
             "_engine_run_backward",
@@ -150,6 +152,8 @@ class BackwardPasses(StandInSource):
         recording.note_trainer(thread_id)
         begun.is_first = thread_id not in recording.passing
         recording.passing.add(thread_id)
+        recording.now.passes = next(self._numbers)  # behind the other: see `NewNodes.hand_over`
+        self._modules.nodes.look(begun.thread)
 
     def _begin(self, begun: _Pass, args: tuple[Any, ...], kwargs: dict[str, object]) -> None:
         """A pass is about to begin."""
