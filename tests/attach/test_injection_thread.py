@@ -254,7 +254,7 @@ def test_a_call_that_does_not_return_is_given_up(start: Callable[..., Program]) 
     wait_until(lambda: cpu_ticks(program.pid) > before + 5, "the main thread to go on")
 
 
-BUSY, ASLEEP = range(2)
+BUSY, ASLEEP, BRIEF = range(3)
 """The functions of the program `errands`."""
 
 
@@ -310,6 +310,31 @@ def test_a_call_that_waits_for_a_lock_is_given_up(start: Callable[..., Program])
     wait_until(lambda: is_back(program), "the wait")
     with pytest.raises(CannotInject, match="did not stop within"):
         send_to(program, ASLEEP, timeout_s=0.2)
+    wait_until(lambda: is_back(program), "the wait again")
+
+
+def test_a_call_that_has_ended_is_not_given_up(
+    start: Callable[..., Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time is up when the thread is on its way back already: what came of it is told."""
+    wait, late = remote_call._Trip._wait_marked, list[int]()
+
+    def wait_until_called(trip: remote_call._Trip, timeout_s: float) -> None:
+        if late:
+            wait(trip, timeout_s)
+            return
+        stub = trip._machine.stub
+        while not stub.called <= trip._program() - trip._code < stub.leave:
+            trip._thread.go_on(to_next_call=True)
+            trip._thread.wait_stopped(DEADLINE_S)
+        late.append(trip._program())
+        trip._thread.go_on(to_next_call=True)
+        raise CannotInject("its time is up")
+
+    monkeypatch.setattr(remote_call._Trip, "_wait_marked", wait_until_called)
+    program = start("errands", "")
+    wait_until(lambda: is_back(program), "the wait")
+    assert send_to(program, BRIEF, timeout_s=DEADLINE_S) == 7
     wait_until(lambda: is_back(program), "the wait again")
 
 
@@ -432,13 +457,18 @@ def test_the_instructions_are_those_meant() -> None:
 
 def test_a_borrowed_thread_comes_back_without_help() -> None:
     """No trap is on its way, and its last instructions take all registers from the frame."""
-    for machine, way_back in (
-        (X86_64, [*(f"pop {name}" for name in stubs._X86_ORDER[:15]), "iretq"]),
-        (AARCH64, ["mov x8, #0x8b", "svc #0"]),
+    for machine, call, way_back in (
+        (
+            X86_64,
+            "call qword ptr [rbx + 0x28]",
+            [*(f"pop {name}" for name in stubs._X86_ORDER[:15]), "iretq"],
+        ),
+        (AARCH64, "blr x9", ["mov x8, #0x8b", "svc #0"]),
     ):
         stub = machine.stub
         read = disassemble(machine, stub.code)
         assert {stub.leave, stub.marked, stub.here, stub.body, stub.nothing} <= set(read)
+        assert read[max(at for at in read if at < stub.called)] == call
         assert not [text for text in read.values() if text.startswith(("int", "brk"))]
         before = max(at for at in read if at < stub.marked)
         assert read[before] in ("syscall", "svc #0")

@@ -7,8 +7,9 @@ way there. As long as we live we see to the rest: a fault of the errand is caugh
 end is given up, and at the end the kernel is handed the very registers that it had, so that it goes
 on with the interrupted call as if the thread had never been away.
 
-One that does not end is given up only where the thread holds nothing for it: in our instructions,
-or asleep at a lock. Out of the allocator it would take the allocator's lock along.
+One that does not end is given up only where the thread holds nothing for it: in our instructions
+before the call, or asleep at a lock. Out of the allocator it would take the allocator's lock along.
+Behind the call there is nothing to give up: it is done, and the thread is on its way back.
 
 Rules of this file: nothing is changed in the thread but by that one write, and, at the end, by
 the writes that it would have made itself. Signals wait meanwhile, but for faults.
@@ -218,7 +219,7 @@ class _Trip:
             thread.signal = 0
             return True
         registers = machine.unpack(thread.read_set(GENERAL_REGISTERS))
-        if 0 <= registers[machine.program] - self._code < len(machine.stub.code):
+        if 0 <= registers[machine.program] - self._code < machine.stub.called:
             return True
         was_asleep = seen is not None and (seen.state, seen.number) == ("S", machine.futex)
         return was_asleep and sleeps_on(registers, machine, self._interpreter)

@@ -79,6 +79,7 @@ class Stub(NamedTuple):
     """The instructions for one kind of processor; all else are places in them.
 
     Attributes:
+        called: Behind the call of `Frame.function`.
         leave: Where a thread goes on that is to come back at once, whatever it was doing.
         marked: Behind the last system call before the thread is back.
         here: A `Frame.function` that runs the body in the thread itself.
@@ -87,6 +88,7 @@ class Stub(NamedTuple):
     """
 
     code: bytes
+    called: int
     leave: int
     marked: int
     here: int
@@ -148,6 +150,7 @@ X86_64 = Stub(
         "488b5338"  # mov rdx, qword ptr [rbx + 0x38]
         "4889e9"  # mov rcx, rbp
         "ff5328"  # call qword ptr [rbx + 0x28]
+        # called
         "4189c4"  # mov r12d, eax
         "85c0"  # test eax, eax
         "7507"  # jne 0x6e
@@ -217,6 +220,7 @@ X86_64 = Stub(
         # nothing
         "c3"  # ret
     ),
+    called=0x60,
     leave=0x93,
     marked=0xB9,
     here=0xD6,
@@ -261,6 +265,7 @@ AARCH64 = Stub(
         0xAA1403E3,  # mov x3, x20
         0xF9401669,  # ldr x9, [x19, #0x28]
         0xD63F0120,  # blr x9
+        # called
         0x2A0003F5,  # mov w21, w0
         0x35000095,  # cbnz w21, #0x94
         0xF94003E0,  # ldr x0, [sp]
@@ -320,6 +325,7 @@ AARCH64 = Stub(
         0xD503245F,  # bti c
         0xD65F03C0,  # ret
     ),
+    called=128,
     leave=192,
     marked=216,
     here=228,
