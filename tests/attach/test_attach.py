@@ -27,7 +27,7 @@ from probing.errors import (
 )
 from probing.linux import process
 from probing.linux.permission import Access, explain
-from tests.harness.targets import ROOT, Target, program_path, wait_until
+from tests.harness.targets import DEADLINE_S, ROOT, Target, program_path, wait_until
 
 Start = Callable[..., Target]
 
@@ -180,7 +180,7 @@ def test_a_program_ends_as_if_nobody_had_been_there(start: Start, tmp_path: Path
     code = "import threading; print(threading.main_thread().ident)"
     assert probing.connect(target.pid).eval(code).output.strip().isdecimal()
     fifo.write_bytes(b"x")
-    assert target.process.wait(60) == 0
+    assert target.process.wait(DEADLINE_S) == 0
     assert target.output == "ready\ntold 1 b'x'\nTrue\n"
 
 

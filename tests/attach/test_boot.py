@@ -157,7 +157,7 @@ def test_torchrun_gets_one_agent_per_worker_and_none_in_the_launcher(tmp_path: P
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=DEADLINE_S,
     )
     assert done.returncode == 0, done.stderr
     workers = {int(x.split()[1]) for x in done.stdout.splitlines() if x.startswith("worker")}
@@ -172,7 +172,7 @@ def test_torchrun_gets_one_agent_per_worker_and_none_in_the_launcher(tmp_path: P
 def test_stop_leaves_the_process_as_it_was(asked: bool, program: Callable[..., Target]) -> None:
     """After stop there is no wrapper, hook, thread, file, mapping or finder of ours."""
     target = program("start_stop", *(["asked"] if asked else []), PROBING="0")
-    assert target.process.wait(60) == 0, target.output
+    assert target.process.wait(DEADLINE_S) == 0, target.output
     assert "done" in target.output
     recorded = [line for line in target.output.splitlines() if line.startswith("{")]
     assert recorded == [str({"step": step, "calls": 1}) for step in range(3)]  # one record
@@ -263,7 +263,7 @@ def test_a_python_that_the_program_has_spoilt_is_no_reason_to_print(tmp_path: Pa
         env=clean_env(tmp_path / "home", PROBING="1"),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=DEADLINE_S,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "through\n", "")
 
@@ -274,6 +274,7 @@ def test_who_asks_before_torch_is_there_is_told_when_an_agent_comes(
 ) -> None:
     """That no agent is there in a process that was started with PROBING=1 is not for good."""
     target = program("stuck", "sleep", PROBING="1")
+    target.wait_for_output("ready")  # before, the kernel may not have its environment yet
     monkeypatch.setenv("PROBING_HOME", str(target.home))
     with pytest.raises(NotProbed, match="once torch has been imported") as error:
         connect(target.pid).live("sources")
@@ -351,7 +352,7 @@ def test_recording_begins_with_the_first_use(first: str, tmp_path: Path) -> None
         env=clean_env(tmp_path / "home", PROBING="1"),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=DEADLINE_S,
     )
     assert done.returncode == 0, done.stderr
     before, after, troubles, written = done.stdout.splitlines()

@@ -19,6 +19,7 @@ from probing.attach.preflight import find_obstacle
 from probing.linux import process
 from probing.rundir.attach_order import AttachFiles
 from probing.rundir.folders import RunDirectory
+from probing.stacks.work_done import children_of
 from tests.harness.targets import clean_env, wait_until
 
 pytestmark = pytest.mark.anypython
@@ -57,6 +58,8 @@ def in_kernel(fifo: Path) -> Iterator[tuple[int, int]]:
     assert process.stdout is not None
     try:
         thread_id = int(process.stdout.readline())
+        # Before it has that child, it may be in that state for a moment, at a lock of the kernel's.
+        wait_until(lambda: children_of(process.pid), "the child")
         wait_until(lambda: state(process.pid, thread_id) == "D", "state D")
         yield process.pid, thread_id
     finally:
