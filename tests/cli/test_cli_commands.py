@@ -14,6 +14,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from probing import connect
 from probing.linux.process import facts as process_facts
 from probing.settings import SETTINGS
 from probing.stacks.work_done import children_of
 from probing.tables import TABLES
-from tests.harness.evals import NOT_RUN
+from tests.harness.evals import NOT_RUN, patience
 from tests.harness.sql_attacks import UNSTOPPABLE
 from tests.harness.targets import DEADLINE_S, Target, clean_env, run_command, stop, wait_until
 from tests.harness.terminals import without_waiting
@@ -253,9 +255,12 @@ FAILURES: list[tuple[list[str], int, str]] = [
 def test_failures(training: Target, words: list[str], code: int, sentence: str) -> None:
     """Each mistake is a sentence on stderr with its exit code, and nothing on stdout."""
     step = training.step()
-    done = ask(training, *words)
-    while NOT_RUN in done.stderr:  # a busy machine let the training do nothing meanwhile
+    is_code = words[0] == "eval"
+    with patience(connect(str(training.folder.path))) if is_code else nullcontext():
         done = ask(training, *words)
+        # A busy machine let the training do nothing meanwhile, or not even say that it is there.
+        while NOT_RUN in done.stderr or "did not answer within 1 s" in done.stderr:
+            done = ask(training, *words)
     assert (done.stdout, done.returncode) == ("", code)
     assert sentence in done.stderr
     wait_until(lambda: training.step() > step, "the training goes on")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -14,9 +15,10 @@ import pytest
 
 import probing
 from probing.errors import ProbingError
+from probing.linux import process
 from probing.messages.common import EvalResult
 from tests.faults import Reached
-from tests.harness.evals import answer_of_run
+from tests.harness.evals import answer_of_run, patience
 from tests.harness.targets import DEADLINE_S, Target, start_training
 
 TAKEN_BACK = """
@@ -26,11 +28,17 @@ try:
 except BaseException:
     while True: pass
 """
+INTERRUPTED_S = 1
+"""The time limit of what can be interrupted."""
 ODD_TEXT = "class E(Exception):\n def __str__(self):\n  {}\nraise E"
 
 CASES: dict[str, tuple[str, float | None, str]] = {
-    "endless loop": ("while True: pass", 1, "EvalInterrupted"),
-    "endless loop that catches the first interruption": (TAKEN_BACK, 1, "EvalInterrupted"),
+    "endless loop": ("while True: pass", INTERRUPTED_S, "EvalInterrupted"),
+    "endless loop that catches the first interruption": (
+        TAKEN_BACK,
+        INTERRUPTED_S,
+        "EvalInterrupted",
+    ),
     "sleep(10**9)": ("import time; time.sleep(10**9)", 3, "eval_timed_out"),
     "a lock that nobody frees": (
         "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
@@ -59,11 +67,11 @@ CASES: dict[str, tuple[str, float | None, str]] = {
     ),
     "a repr that never ends": (
         "class A:\n def __repr__(self):\n  while True: pass\nA()",
-        1,
+        INTERRUPTED_S,
         "EvalInterrupted",
     ),
     "an error of 300 MB": ("raise ValueError('x' * 300_000_000)", None, "ValueError"),
-    "an error whose text never ends": (ODD_TEXT.format("while True: pass"), 1, "E"),
+    "an error whose text never ends": (ODD_TEXT.format("while True: pass"), INTERRUPTED_S, "E"),
     "an error whose text prints": (ODD_TEXT.format("print('caught'); return ''"), None, "E"),
     "SystemExit": ("raise SystemExit(3)", None, "SystemExit"),
     "KeyboardInterrupt": ("raise KeyboardInterrupt", None, "KeyboardInterrupt"),
@@ -117,21 +125,6 @@ def in_hand(job: probing.Process) -> list[str]:
     return sorted(f"{one.state}, {one.place}" for one in job.jobs().jobs)
 
 
-@contextmanager
-def patience(job: probing.Process, grace_s: float | None) -> Iterator[None]:
-    """Leave no code behind before: a busy machine interrupts late. None: as usual."""
-    if grace_s is None:
-        yield
-        return
-    place = "import probing.agent.handlers as handlers"
-    usual = job.eval(f"{place}; handlers.GRACE_S", timeout_s=60).value
-    job.eval(f"{place}; handlers.GRACE_S = {grace_s}", timeout_s=60)
-    try:
-        yield
-    finally:
-        job.eval(f"{place}; handlers.GRACE_S = {usual}", timeout_s=60)
-
-
 @pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.fault("E1")
@@ -142,7 +135,7 @@ def test_whatever_code_does_it_has_an_answer(
     job, largest = connect(target), 0
     for name, (code, limit_s, expected) in CASES.items():
         try:
-            with patience(job, DEADLINE_S if expected == "EvalInterrupted" else None):
+            with patience(job) if limit_s == INTERRUPTED_S else nullcontext():
                 result = answer_of_run(partial(job.eval, code, timeout_s=limit_s or 60))
             got = told(result)
             for text in (result.output, result.value, result.error):
@@ -178,6 +171,12 @@ ENDS = {
 }
 
 
+def moment_of(thread_id: int) -> float:
+    """The time, in seconds, less that for which a thread of ours has waited for a processor."""
+    waited_s = process.threads(os.getpid(), {thread_id})[thread_id].ready_s
+    return time.monotonic() - (waited_s or 0.0)
+
+
 @pytest.mark.anypython
 @pytest.mark.fault("E2")
 @pytest.mark.parametrize("way", ENDS)
@@ -192,17 +191,17 @@ def test_code_that_ends_the_process_is_on_record(
     target = program("idle", PROBING="all")
     target.wait_for_output("ready")
     target.wait_for_agent()
-    job, ended = connect(target), []
+    job, ended, own = connect(target), [], threading.get_native_id()
 
     def watch() -> None:
         target.process.wait()
-        ended.append(time.monotonic())
+        ended.append(moment_of(own))
 
     thread = threading.Thread(target=watch)
     thread.start()
     with pytest.raises(ProbingError) as caught:
         job.eval(code)
-    at = time.monotonic()
+    at = moment_of(own)
     thread.join()
     fault.equals(f"{way}: its exit code", expected, target.process.returncode)
     fault.equals(f"{way}: the client's error", "process_ended", caught.value.code)

@@ -14,7 +14,7 @@ import probing
 from probing.errors import EvalTimedOut, ProbingError
 from probing.messages import common as wire
 from tests.harness.evals import answer_of_run
-from tests.harness.targets import Target, wait_until
+from tests.harness.targets import DEADLINE_S, Target, wait_until
 
 pytestmark = pytest.mark.torch
 
@@ -90,7 +90,7 @@ def test_an_eval_in_hand_is_listed_and_cancelled(asked: probing.Process, evaluat
     (listed,) = json.loads(evaluated.run(str(evaluated.pid), "jobs", "--format", "json").stdout)
     done = evaluated.run(str(evaluated.pid), "jobs", "cancel", str(listed["number"]))
     assert done.returncode == 0
-    thread.join(30)
+    thread.join(DEADLINE_S)
     assert results[0].error_type == "EvalInterrupted"
     assert 'File "<eval>", line' in str(results[0].error)
     assert "cancelled by uid" in str(results[0].error)
@@ -163,7 +163,7 @@ def test_the_record_survives_the_process(
     assert asked.eval("1 / 0").error_type == "ZeroDivisionError"
     with pytest.raises(ProbingError):
         asked.eval("import os; os._exit(3)")
-    assert fresh_training.process.wait(30) == 3
+    assert fresh_training.process.wait(DEADLINE_S) == 3
     rows = _rows(asked, "true")
     assert [row["code"] for row in rows] == ["x = 1\nx + 1", "1 / 0", "import os; os._exit(3)"]
     assert [row["state"] for row in rows] == ["done", "raised", None]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
+import probing
 from probing.errors import NoStepCame, ProbingError
 from probing.messages.common import EVAL_INTERRUPTED, EvalResult
 from tests.harness.targets import DEADLINE_S, wait_until
@@ -44,6 +46,22 @@ def answer_at_safe_point(ask: Callable[[], EvalResult]) -> EvalResult:
         return answer if answer.where == SAFE_POINT else None
 
     return wait_until(held, "an eval at a safe point")
+
+
+@contextmanager
+def patience(job: probing.Process, grace_s: float = DEADLINE_S) -> Iterator[None]:
+    """Leave no code behind before: a busy machine interrupts late.
+
+    Args:
+        grace_s: How long code that is interrupted may take to end.
+    """
+    place = "import probing.agent.handlers as handlers"
+    usual = job.eval(f"{place}; handlers.GRACE_S", timeout_s=DEADLINE_S).value
+    job.eval(f"{place}; handlers.GRACE_S = {grace_s}", timeout_s=DEADLINE_S)
+    try:
+        yield
+    finally:
+        job.eval(f"{place}; handlers.GRACE_S = {usual}", timeout_s=DEADLINE_S)
 
 
 def _was_hurried(answer: object) -> bool:
