@@ -443,7 +443,7 @@ def test_a_web_page_cannot_drive_it(fault: Reached, tmp_path: Path) -> None:
         told = agent.effects()
     finally:
         running.terminate()
-        running.wait(30)
+        running.wait(DEADLINE_S)
         for server in (pages, other):
             server.shutdown()
             server.server_close()

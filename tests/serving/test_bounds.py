@@ -227,13 +227,12 @@ def test_clients_that_take_no_answer_are_given_up(
             peak = max(peak, resident_mib(target))
             if WAYS[number % len(WAYS)] == "killed":
                 client.kill()
-        last = time.monotonic()
-        wait_until(lambda: has_places(target, before[0]), "the places")
-        waited = time.monotonic() - last
+        # How soon a client is given up is told by tests/unit/vocabulary/test_connections.py.
+        are_free = wait_until(lambda: has_places(target, before[0]), "the places")
         for client in clients:
             client.kill()
             client.communicate()
-    fault.at_most("places are free", 10, waited, "s")
+    fault.equals("places are free", True, are_free)
     fault.at_most("growth of memory", 16, max(peak, resident_mib(target)) - before[1], "MiB")
 
 
@@ -322,7 +321,8 @@ def test_a_sender_without_pause_is_refused(target: Target, fault: Reached) -> No
     ask(address_of(target), "set", body=change("max_requests_per_s", "5"), timeout_s=DEADLINE_S)
     try:
         started = time.monotonic()
-        told = Counter(status_of(target) for _ in range(60))
+        with ThreadPoolExecutor(8) as senders:  # one after the other may be few on a busy machine
+            told = Counter(senders.map(status_of, [target] * 60))
         most = 5 + 5 * (time.monotonic() - started) + 1
         fault.at_most("answers in one second and after", most, told[200], "")
         fault.equals("what else comes", {429}, set(told) - {200})
@@ -362,16 +362,21 @@ def status_of(target: Target) -> int:
 
 
 @pytest.mark.fault("N7")
-def test_requests_in_hand_are_bounded(target: Target, fault: Reached) -> None:
+def test_requests_in_hand_are_bounded(target: Target, fault: Reached, tmp_path: Path) -> None:
     """With as many in hand as there may be, the next one is told so, and later it is served."""
     ask(address_of(target), "set", body=change("max_requests", "2"), timeout_s=DEADLINE_S)
-    sleep = wire.EvalRequest(code="import time; time.sleep(60)", timeout_s=3)
+    end = tmp_path / "end"
+    code = f"import os, time\nwhile not os.path.exists({str(end)!r}): time.sleep(0.01)"
+    waiting = wire.EvalRequest(code=code, timeout_s=DEADLINE_S)
     with ThreadPoolExecutor(2) as senders:
         running = [
-            senders.submit(ask, address_of(target), "eval", body=sleep, timeout_s=DEADLINE_S)
+            senders.submit(ask, address_of(target), "eval", body=waiting, timeout_s=DEADLINE_S)
             for _ in range(2)
         ]
-        wait_until(lambda: status_of(target) == 503, "refused")
+        try:
+            wait_until(lambda: status_of(target) == 503, "refused")
+        finally:
+            end.touch()
         wait_until(lambda: status_of(target) == 200, "served again")
         fault.equals("a third request", [503, 200], [503, status_of(target)])
         for one in running:

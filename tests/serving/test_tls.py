@@ -167,7 +167,7 @@ def test_a_node_server_with_a_certificate(
                 **away,
             )
             assert (done.returncode, str(encrypted.pid) in done.stdout) == (0, True), done.stderr
-            done = node.run(*words, "eval", "1", input=None, timeout_s=60, **away)
+            done = node.run(*words, "eval", "1", input=None, **away)
             assert (done.returncode, told in done.stderr) == (4, True), done.stderr
     finally:
         node.reap()

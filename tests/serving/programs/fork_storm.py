@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "programs"))
 from children import Data, descriptors, traces_of_agent  # type: ignore[import-not-found]
 
-CHILD_S, IN_FLIGHT = 60, 8
+CHILD_S, IN_FLIGHT = 120, 8
 MODULES = (
     "colorsys",
     "chunk",
