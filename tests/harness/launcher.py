@@ -22,8 +22,8 @@ from torch._C import _distributed_c10d as c10d
 
 from tests.harness import warm_server
 
-_GRACE_S = 30.0
-"""How long a rank may take to end when it is asked to; torchrun's own."""
+_GRACE_S = float(os.environ.get("LAUNCHER_GRACE_S", "30"))
+"""How long a rank may take to end when it is asked to; torchrun's own, if not given."""
 
 
 def _rank_env(rank: int, ranks: int, port: int) -> dict[str, str]:

@@ -14,6 +14,9 @@ from typing import Any
 import torch
 from torch import distributed as dist
 
+LATE_S = 0.3
+"""How long rank 1 keeps the others waiting in each step."""
+
 
 def tell(**facts: Any) -> None:
     print(json.dumps(facts), flush=True)
@@ -91,7 +94,7 @@ def trained(model: torch.nn.Module, steps: int = 4) -> None:
     for _ in range(steps):
         loss = model(torch.ones(8, 64)).square().mean()
         if dist.get_rank() == 1:
-            time.sleep(0.1)
+            time.sleep(LATE_S)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -114,7 +117,7 @@ def by_hand() -> None:
     for _ in range(4):
         net(torch.ones(8, 64)).square().mean().backward()
         if dist.get_rank() == 1:
-            time.sleep(0.1)
+            time.sleep(LATE_S)
         for parameter in net.parameters():
             dist.all_reduce(parameter.grad)
         optimizer.step()

@@ -89,6 +89,8 @@ HELD = (
 )  # fmt: skip
 ALWAYS = {("leaving", 0), ("killed", 0), ("timeout", 1), ("groups", 0)}
 """Those whose jobs always run; the rest is judged by the same rules."""
+LEFT_ALONE = {"LAUNCHER_GRACE_S": "600"}
+"""A rank that stays is killed by no launcher while a busy machine takes its time to look at it."""
 LAST_STEP = {"leaving": 4, "killed": 3}
 """The last step that all make of those that end once the others wait for them."""
 
@@ -111,7 +113,7 @@ def is_always(held: Held) -> bool:
 )
 def test_what_holds_up_a_job(job: StartJob, held: Held) -> None:
     """Slow, hung and crashed are told apart, the right ranks named, and the exit code says it."""
-    started = job("held_rank", held.fault, ranks=3, PROBING_JOB=JOB, **held.env)
+    started = job("held_rank", held.fault, ranks=3, PROBING_JOB=JOB, **LEFT_ALONE, **held.env)
     if held.fault in LAST_STEP:
         let_end(started, held)
     verdict = wait_until(lambda: final(started, held), f"a verdict on {held.fault}", 150)
