@@ -18,7 +18,7 @@ import pytest
 from probing.cli import preferences
 from tests.harness.late import Late, late
 from tests.harness.rows_of_ranks import asked
-from tests.harness.targets import Target
+from tests.harness.targets import DEADLINE_S, Target
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -238,7 +238,7 @@ def received(form: str, *, is_named: Path | None = None) -> str:
         hearing = threading.Thread(target=hear, args=(listener, heard), daemon=True)
         hearing.start()
         with pytest.raises(mcp_errors.ToolError) as refused:
-            asyncio.run(asking.ask(address, "status", timeout_s=20.0))
+            asyncio.run(asking.ask(address, "status", timeout_s=DEADLINE_S))
         listener.shutdown(socket.SHUT_RDWR)
         hearing.join()
     return b"".join(heard).decode("latin-1") + str(refused.value)

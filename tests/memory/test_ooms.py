@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 from collections.abc import Iterator
@@ -189,7 +190,7 @@ def test_a_killed_process_left_no_word(doomed: Target) -> None:
 def make_cgroup() -> Path | None:
     """A memory cgroup for a test, in either version of the interface; None where none is given."""
     for root in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")):
-        folder = root / "probing-test-ooms"
+        folder = root / f"probing-test-ooms-{os.getpid()}"  # of this run alone
         if not (root / "cgroup.procs").exists():
             continue
         try:

@@ -643,6 +643,16 @@ def test_a_weak_reference_is_let_go_of_once(trained: Training) -> None:
     assert [weak_references(one) for one in seen] == before
 
 
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """What tests before have left is gone, and nothing goes by itself."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
 def test_many_tensors_take_no_longer_than_a_look_may() -> None:
     """The newest are told of; what a look leaves out is left out by those after it, too."""
     births, kept = Births(), [torch.zeros(2) for _ in range(5000)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.targets import Target
+from tests.harness.targets import Target, wait_until
 
 pytestmark = pytest.mark.torch
 
@@ -95,9 +95,14 @@ def test_a_training_that_reads_nothing_times_out(fed: Start) -> None:
     done = target.run(str(target.pid), "labels", "--timeout", "3")
     assert done.returncode == 5, done.stderr
     assert "has neither fetched a batch nor called its model within 3 s" in done.stderr
-    named = target.run(str(target.pid), "eval", "--now", "import threading; print(*(t.name for t in"
-                       " threading.enumerate()))")  # fmt: skip
-    assert "probing-labels" not in named.stdout
+    names = "import threading; print(*(t.name for t in threading.enumerate()))"
+
+    def at_work() -> str:
+        done = target.run(str(target.pid), "eval", "--now", names)
+        assert "probing-" in done.stdout, done.stderr
+        return done.stdout
+
+    wait_until(lambda: "probing-labels" not in at_work(), "the end of its thread")
 
 
 def test_looking_changes_no_loss(program: Callable[..., Target], fed: Start) -> None:

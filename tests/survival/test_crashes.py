@@ -356,7 +356,7 @@ def test_an_exception_in_a_thread_shows_the_others(tmp_path: Path) -> None:
 def test_the_commands_tell_how_it_ended(program: Callable[..., Target]) -> None:
     """`list --dead` says how it ended in a sentence, and `backtrace` shows where."""
     target = program("crashes", "segv", PROBING="all")
-    assert target.process.wait(60) == -signal.SIGSEGV
+    assert target.process.wait(DEADLINE_S) == -signal.SIGSEGV
     listed = target.run("list", "--dead", "--format", "json")
     assert "it was ended by SIGSEGV (Segmentation fault) at " in listed.stdout
     shown = target.run(str(target.pid), "backtrace")
@@ -411,7 +411,7 @@ def innermost(folder: ProcessFolder) -> str | None:
 def test_a_training_that_ended_well_has_no_last_stack(program: Callable[..., Target]) -> None:
     """The row of the step that was to come next is no sign of a crash."""
     target = program("exits", "normal")
-    assert target.process.wait(60) == 0
+    assert target.process.wait(DEADLINE_S) == 0
     assert last_known(target.folder) is None
 
 
