@@ -273,8 +273,7 @@ class ModuleCalls:
             self._enter_fetched(module)
             start = clock()
         elif not (thread.recomputing or thread.is_agents):
-            size = size_of(args, kwargs)
-            call = self._called(module, ids, size[1])
+            call = self._called(module, ids, (size := size_of(args, kwargs))[1])
             if self._progress.ends_before(call, thread):
                 self._recording.safe_points.step_ended()
             if self._recording.safe_points.waiting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ class Beside:
     """A thread, and what it knows of the passes of others."""
 
     def __init__(self) -> None:
-        self.recording: Any = SimpleNamespace(now=new_moment(), passing=set())
+        self.recording = cast("Any", SimpleNamespace(now=new_moment(), passing=set()))
         self.nodes = NewNodes(self.recording)
         self.thread: Any = SimpleNamespace(
             recomputing=False, seen_passes=0, first_new=0, task=-1, native_id=1
