@@ -197,6 +197,7 @@ class Actions:
     def _carry_out_in(self, scene: Scene, kept: PendingAction, until: float) -> Outcome:
         """The same, in the scene that there is."""
         action = self._action(scene, kept)
+        scene.refuse_unbegun()
         action.prepare(scene)
         found: list[tuple[Applied, int | None]] = []
 

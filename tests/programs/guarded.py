@@ -4,6 +4,7 @@
 ``amp``: autocast to bfloat16 and a gradient scaler, ``amp_fused`` with a fused optimizer that
 unscales the gradients itself, ``amp_foreach`` with one of all parameters at once; ``ddp``,
 ``fsdp``: on ranks; ``once``: on ranks that begin one collective before they train, each by itself.
+With ``late`` behind it, it waits for a file ``go`` before its first step.
 Each line of ``log-RANK.txt`` is of a step: its number, the rate that it had, and the sum of all
 parameters after it. While ``poison[0]`` is not 0 it is counted down, and a step's input is NaN;
 ``caught`` has what the training caught.
@@ -60,6 +61,8 @@ def main() -> None:
     scaler = torch.amp.GradScaler("cpu", enabled=IS_AMP, growth_interval=10**9)
     step = 0
     print("ready", flush=True)
+    while "late" in sys.argv[2:] and not Path("go").exists():
+        time.sleep(0.01)
     with Path(f"log-{os.environ.get('RANK', '0')}.txt").open("a", buffering=1) as log:
         while True:
             x = torch.randn(8, 4)

@@ -219,6 +219,23 @@ def test_a_sharded_training_is_told_what_works(tmp_path: Any) -> None:
         job.reap()
 
 
+def test_ranks_that_have_not_begun_a_step_are_refused_at_once(tmp_path: Any) -> None:
+    """They say so, all in one sentence, and do not wait for it; once they train it is applied."""
+    job = start_job("guarded", "ddp", "late", ranks=2, cwd=tmp_path)
+    try:
+        for words in (("lr", "--scale", "0.1"), ("cleanup",)):
+            done = job.run("-t", "all", "--timeout", "600", "act", *words)
+            assert done.returncode == 4, done.stderr
+            told = "ranks 0-1: the training has not begun a step yet: no model has been called"
+            assert told in done.stderr
+            assert "backtrace` shows where they are" in done.stderr
+            assert "asked 2 ranks: 0 answered, ranks 0-1 failed" in done.stderr
+        (tmp_path / "go").touch()
+        assert Ranks(job).act("lr", "--scale", "0.1").returncode == 0
+    finally:
+        job.reap()
+
+
 @pytest.mark.nightly
 def test_ranks_that_train_by_themselves_are_told_how_to_ask_them(tmp_path: Any) -> None:
     """Their steps begin no collective of the job: none is the same on all, and one is asked alone.

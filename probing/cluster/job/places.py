@@ -73,14 +73,21 @@ def first_failure(outcomes: Sequence[Outcome[Any]]) -> ProbingError | None:
     failed = [o for o in outcomes if o.error is not None or o.state == "missing"]
     if not failed:
         return None
-    first, others = failed[0], [o.member for o in failed[1:]]
-    name, error = first.member.name, first.error
+    first, error = failed[0], failed[0].error
     said = "was not seen" if error is None else error.message.rstrip(".")
+    alike = [o.member for o in failed if error is not None and _is_same(o.error, error)]
+    name = ranks_of(alike) if len(alike) > 1 else first.member.name
+    others = [o.member for o in failed[1:] if o.member not in alike]
     apart = " " if error is None else ": "
     named = said if said.startswith(f"{name} ") else f"{name}{apart}{said}"
     if others:
         named = f"{named}; nor could {ranks_of(others)}"
     return ActRefused(named) if error is None else saying(error, f"{named}.")
+
+
+def _is_same(one: ProbingError | None, other: ProbingError) -> bool:
+    """Whether two ranks have told the same."""
+    return one is not None and (one.code, one.message) == (other.code, other.message)
 
 
 def saying(error: ProbingError, message: str, *, help: str | None = None) -> ProbingError:

@@ -12,7 +12,7 @@ from probing.agent.audit.request_log import Sender
 from probing.agent.sources.actions.moments.rendezvous import Rendezvous
 from probing.cluster.job.membership import Member
 from probing.cluster.job.outcomes import Outcome
-from probing.cluster.job.places import agree_on_place, meeting_place
+from probing.cluster.job.places import agree_on_place, first_failure, meeting_place
 from probing.cluster.job.same_step import no_place
 from probing.errors import ActRefused, NotAnswering, ProbingError
 from probing.messages.about.act import Lr, Prepared
@@ -184,3 +184,24 @@ def test_only_where_a_rank_has_come_by_it_is_the_place_named_anew(
     assert more == turns[-1]
     assert failure is not None
     assert failure.code == error.code
+
+
+def test_what_several_ranks_tell_is_said_once() -> None:
+    """With all that tell it; whoever fails otherwise is named behind it."""
+    refused, other = ActRefused("nothing has begun"), ActRefused("another reason")
+    outcomes: list[Outcome[Any]] = [
+        Outcome(
+            member=Member(rank=rank, host="h", pid=rank, world_size=4, endpoint=str(rank)),
+            value=None,
+            error=error,
+            seconds=0,
+            state="failed",
+        )
+        for rank, error in enumerate((refused, other, refused, refused))
+    ]
+    failure = first_failure(outcomes)
+    assert failure is not None
+    assert failure.message == "ranks 0,2-3: nothing has begun; nor could rank 1."
+    alone = first_failure(outcomes[:2])
+    assert alone is not None
+    assert alone.message == "rank 0: nothing has begun; nor could rank 1."

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .searches import Searches
 
 _POLL_S = 0.05
+_SHARE_OF_RANKS = 0.75
+"""How much of the time ranks wait for a first step: the rest is for finding one in common."""
 _WRAPPERS = (
     ("torch.nn.parallel.distributed", "DistributedDataParallel", "module"),
     ("torch.nn.parallel.data_parallel", "DataParallel", "module"),
@@ -100,8 +102,11 @@ class Scene:
         Raises:
             ActRefused: There is none.
         """
+        began = time.monotonic()
+        share = 1.0 if self.ranks is None else _SHARE_OF_RANKS
+        patience_s = (self.until - began) * share
         while (found := self.names.get("optimizer")) is None:
-            left_s = self.until - time.monotonic()
+            left_s = began + patience_s - time.monotonic()
             if left_s <= 0:
                 raise ActRefused(
                     "no optimizer has stepped in this process",
@@ -110,6 +115,22 @@ class Scene:
                 )
             time.sleep(min(_POLL_S, left_s))
         return found
+
+    def refuse_unbegun(self) -> None:
+        """Make sure that ranks that are to find a step in common have begun to make steps.
+
+        Raises:
+            ActRefused: This one has not, so nobody knows how long the others would wait for it.
+        """
+        if self.ranks is None or self.training.thread_id():
+            return
+        whole = shlex.quote(of_ranks(self.job))
+        raise ActRefused(
+            "the training has not begun a step yet: no model has been called, and no optimizer has"
+            " stepped",
+            help="Nothing was changed. Ask again once all ranks train;"
+            f" `probing -t {whole} backtrace` shows where they are.",
+        )
 
     def optimizers(self) -> list[Any]:
         """All that have stepped, the one that is counted first."""
