@@ -7,15 +7,14 @@ has its ranks asked one by one.
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import pyarrow as pa
 
-from ...errors import BadEndpoint, InternalError, NotAnswering, NotProbing, ProbingError
-from ...errors.querying import told_of
+from ...errors import BadEndpoint, InternalError, NotAnswering, NotProbing
 from ...messages import common as wire, rank_paths
 from ...messages.about.union import (
     MEMBERS_KEY,
@@ -32,8 +31,7 @@ from ...reach.transport import ask
 from ...rundir.folders import from_env
 from ...sql.answer import Answer
 from ..job.membership import Member
-from ..job.outcomes import AT_ONCE, Outcome, State, state_of
-from ..job.parallel import run_at_once
+from ..job.outcomes import Outcome, State
 from .budget import Budget
 from .parts import Part
 from .statements.leaves import Leaf
@@ -77,29 +75,66 @@ class NodeAsker:
     """Asks node servers for the leaves of one plan."""
 
     def __init__(
-        self, leaves: Sequence[Leaf], budget: Budget, *, timeout_s: float, token: str | None
+        self,
+        groups: Mapping[str, Sequence[Member]],
+        leaves: Sequence[Leaf],
+        budget: Budget,
+        *,
+        timeout_s: float,
+        token: str | None,
     ) -> None:
+        """Prepare.
+
+        Args:
+            groups: The members behind each of them; the first of each stands for the others.
+        """
+        self._groups = {those[0]: tuple(those) for those in groups.values()}
         self._leaves, self._budget, self._token = leaves, budget, token
         self._timeout_s = timeout_s
         self._began = time.monotonic()
+        self._rows: dict[Member, list[_Rows]] = {}
         self._parts: dict[Member, list[Part]] = {}
         self._told: dict[Member, list[UnionOutcome]] = {}
-        self._failed: dict[Member, ProbingError] = {}
+        self._failed: dict[Member, Outcome[list[Part]]] = {}
 
-    def ask(self, groups: Mapping[str, Sequence[Member]]) -> Told:
-        """What all members told; never raises for one that fails."""
-        tasks = [functools.partial(self._of_machine, those) for those in groups.values()]
-        done = run_at_once(tasks, timeout_s=self._timeout_s, at_once=AT_ONCE)
-        for (via, those), end in zip(groups.items(), done, strict=True):
-            if end is not None and end.value is not None:
-                self._take(those, end.value)
+    @property
+    def firsts(self) -> tuple[Member, ...]:
+        """The first member behind each of them, who is asked for all."""
+        return tuple(self._groups)
+
+    @property
+    def members(self) -> frozenset[Member]:
+        """All members behind them."""
+        return frozenset(member for those in self._groups.values() for member in those)
+
+    def ask(self, first: Member) -> list[Part]:
+        """The rows of a machine; in a thread for each of them.
+
+        Raises:
+            ProbingError: It cannot be asked, or has not told what became of every process.
+        """
+        rows = self._rows[first] = self._of_machine(self._groups[first])
+        return [Part(rows=one.rows) for one in rows]
+
+    def told(self, ends: Sequence[Outcome[list[Part]]]) -> Told:
+        """What all members told.
+
+        Args:
+            ends: What became of the question at the first member behind each.
+        """
+        for end in ends:
+            those = self._groups[end.member]
+            if end.value is not None:
+                self._take(those, self._rows[end.member])
                 continue
-            error = told_of(NotAnswering(via, self._timeout_s) if end is None else end.error)
-            self._failed.update(dict.fromkeys(those, error))
-        again = [m for m, error in self._failed.items() if error.code in LACKS_IT]
-        asked = [m for those in groups.values() for m in those]
-        outcomes = {m: self._outcome(m) for m in asked if m not in set(again)}
-        return Told(outcomes=outcomes, again=tuple(again))
+            error = end.error
+            if isinstance(error, NotAnswering):
+                error = NotAnswering(str(end.member.via), end.seconds)
+            self._failed.update({m: replace(end, member=m, error=error) for m in those})
+        again = {m for m, end in self._failed.items() if end.error and end.error.code in LACKS_IT}
+        asked = [member for those in self._groups.values() for member in those]
+        outcomes = {m: self._outcome(m) for m in asked if m not in again}
+        return Told(outcomes=outcomes, again=tuple(m for m in asked if m in again))
 
     def _of_machine(self, members: Sequence[Member]) -> list[_Rows]:
         """What one machine gives for each leaf.
@@ -160,10 +195,9 @@ class NodeAsker:
 
     def _outcome(self, member: Member) -> Outcome[list[Part]]:
         """What became of a member, by the worst that became of it for any leaf."""
-        error = self._failed.get(member)
-        if error is not None:
-            seconds, state = time.monotonic() - self._began, state_of(error)
-            return Outcome(member=member, value=None, error=error, seconds=seconds, state=state)
+        failed = self._failed.get(member)
+        if failed is not None:
+            return failed
         told = self._told[member]
         worst = next((one for one in told if one.state != "answered"), told[0])
         return Outcome(

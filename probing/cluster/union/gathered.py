@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,6 +22,9 @@ from .errors import UnionTooLarge
 from .parts import Asker, Part, run_leaf
 from .statements.leaves import Leaf, Plan
 from .statements.syntax import Syntax
+
+if TYPE_CHECKING:
+    from ...client.base import Process
 
 _LEAST_S = 1.0
 _RAW_TOGETHER = 64 << 20
@@ -101,13 +104,16 @@ def _ask(
     """Ask each member, those behind one node server by one request."""
     until = time.monotonic() + timeout_s
     groups = groups_of(members) if leaves else {}
-    led = {member for those in groups.values() for member in those}
-    nodes = NodeAsker(leaves, budget, timeout_s=timeout_s, token=token)
-    single = [member for member in members if member not in led]
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(nodes.ask, groups)
-        ends = ask_all(single, asker.ask, timeout_s=timeout_s, token=token)
-        told = asked.result()
+    nodes = NodeAsker(groups, leaves, budget, timeout_s=timeout_s, token=token)
+    firsts, led = nodes.firsts, nodes.members
+
+    def ask(process: Process, member: Member) -> list[Part]:
+        return nodes.ask(member) if member in led else asker.ask(process, member)
+
+    # All by one wait, which Ctrl-C ends.
+    single = (member for member in members if member not in led)
+    ends = ask_all([*firsts, *single], ask, timeout_s=timeout_s, token=token)
+    told, ends = nodes.told(ends[: len(firsts)]), ends[len(firsts) :]
     left_s = max(_LEAST_S, until - time.monotonic())
     again = ask_all(told.again, asker.ask, timeout_s=left_s, token=token)
     found = {**told.outcomes, **{o.member: o for o in (*ends, *again)}}
