@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -62,21 +62,28 @@ def run_together(
         limit_s: How long it may wait and run.
     """
     appointment = Appointment(meeting=secrets.token_hex(8), ranks=len(asking.members))
+    refused: dict[Member, ProbingError] = {}
+
+    def send(process: Process, member: Member) -> EvalResult:
+        try:
+            return run(process, member, appointment)
+        except ProbingError as error:
+            if not is_passing(error):
+                refused[member] = error
+            raise
+
     running = begin_aside(
-        lambda: asking.ask(
-            lambda process, member: run(process, member, appointment),
-            grace_s=grace_s,
-            is_together=True,
-        ),
-        name="run together",
+        lambda: asking.ask(send, grace_s=grace_s, is_together=True), name="run together"
     )
-    why = _settle(asking, appointment.meeting, limit_s)
+    why = _settle(asking, appointment.meeting, limit_s, refused)
     return running(), why
 
 
-def _settle(asking: Asking, meeting: str, limit_s: float) -> str | None:
+def _settle(
+    asking: Asking, meeting: str, limit_s: float, refused: Mapping[Member, ProbingError]
+) -> str | None:
     """Have all begin it at one place, or each run it by itself; says why the latter."""
-    why = _Rounds(asking, meeting, limit_s).why_apart()
+    why = _Rounds(asking, meeting, limit_s, refused).why_apart()
     if why is not None:
         _tell(asking, EvalCommit(meeting=meeting))
     return why
@@ -85,8 +92,16 @@ def _settle(asking: Asking, meeting: str, limit_s: float) -> str | None:
 class _Rounds:
     """The rounds of one meeting."""
 
-    def __init__(self, asking: Asking, meeting: str, limit_s: float) -> None:
+    def __init__(
+        self, asking: Asking, meeting: str, limit_s: float, refused: Mapping[Member, ProbingError]
+    ) -> None:
+        """Begin.
+
+        Args:
+            refused: Why ranks have not taken the code, as it comes.
+        """
         self._asking = asking
+        self._refused = refused
         self._meeting = meeting
         self._limit_s = limit_s
         self._pause_s = look_pause_s(asking.members, _POLL_S)
@@ -117,7 +132,7 @@ class _Rounds:
         """Where all are, and why they have no place in common."""
         patience_s = self._limit_s * _ROUND_SHARE
         jobs = self._asking.ask(
-            lambda process, _: self._prepared(process, patience_s), is_together=True
+            lambda process, member: self._prepared(process, member, patience_s), is_together=True
         )
         why = _first_reason(jobs)
         found = {o.member: o.value.prepared for o in jobs if o.value is not None}
@@ -126,14 +141,16 @@ class _Rounds:
             why = refused.message.rstrip(".")
         return places, why
 
-    def _prepared(self, process: Process, patience_s: float) -> EvalJob:
+    def _prepared(self, process: Process, member: Member, patience_s: float) -> EvalJob:
         """The eval at a rank, once that knows where it is or that it has no place in common.
 
         Raises:
             ProbingError: It does not come to that.
         """
         until = time.monotonic() + patience_s
-        job = self._look(process, lambda job: job is not None and job.prepared is not None, until)
+        job = self._look(
+            process, member, lambda job: job is not None and job.prepared is not None, until
+        )
         if job is None or (job.prepared is None and job.apart is None):
             raise NotAnswering("the rank", patience_s)
         return job
@@ -142,8 +159,8 @@ class _Rounds:
         """Wait until all stand still at the place; says why they do not."""
         until = self._began + self._limit_s * _HELD_SHARE
 
-        def why(process: Process, _: Member) -> str:
-            job = self._look(process, lambda job: job is None or job.held == place, until)
+        def why(process: Process, member: Member) -> str:
+            job = self._look(process, member, lambda job: job is None or job.held == place, until)
             if job is None:
                 return "it has ended there"
             if job.held == place:
@@ -172,14 +189,18 @@ class _Rounds:
         self._within(until - time.monotonic()).ask(tell, is_together=True)
 
     def _look(
-        self, process: Process, is_so: Callable[[EvalJob | None], bool], until: float
+        self,
+        process: Process,
+        member: Member,
+        is_so: Callable[[EvalJob | None], bool],
+        until: float,
     ) -> EvalJob | None:
         """The eval at a rank once it is so, or it is run by itself; what it is at last.
 
         An answer that is lost says nothing of the rank: it is asked again.
 
         Raises:
-            ProbingError: It does not answer.
+            ProbingError: It does not answer, or has refused the code.
         """
         while True:
             job, lost = None, None
@@ -193,6 +214,8 @@ class _Rounds:
                 job = next((job for job in jobs if job.meeting == self._meeting), None)
                 if is_so(job) or (job is not None and job.apart is not None):
                     return job
+            if (refused := self._refused.get(member)) is not None:
+                raise refused
             if time.monotonic() >= until:
                 if lost is not None:
                     raise lost

@@ -16,11 +16,11 @@ from probing.cluster.job.membership import Member
 from probing.cluster.job.outcomes import Outcome
 from probing.cluster.ranks import eval_together
 from probing.cluster.ranks.eval_together import run_together
-from probing.errors import EvalCancelled, ProbingError
+from probing.errors import EvalCancelled, EvalNotAllowed, ProbingError
 from probing.messages.about.act import MARKS, Prepared
 from probing.messages.about.eval import EvalCommit, EvalJob
 from probing.messages.common import decode_error, encode_error
-from tests.harness.targets import DEADLINE_S
+from tests.harness.targets import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.anypython
 
@@ -123,6 +123,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     return clock
 
 
+def _threads() -> list[str]:
+    """The names of the threads of this process."""
+    return [thread.name for thread in threading.enumerate()]
+
+
 def met(*ranks: _Rank) -> str | None:
     """Why they have not run it at one step."""
     _, why = run_together(
@@ -158,9 +163,34 @@ def test_ctrl_c_while_they_agree_waits_for_no_rank(
         with pytest.raises(KeyboardInterrupt):
             run_together(asking, run, limit_s=LIMIT_S, grace_s=0)
         assert not is_over.is_set()
-        assert any(thread.name == "run together" for thread in threading.enumerate())
+        assert "run together" in _threads()
     finally:
         is_over.set()
+
+
+def test_a_rank_that_refuses_the_code_is_not_waited_for(
+    clock: _Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There will be no eval to be found there: what it says is told at once."""
+    ranks = [_Rank(clock, gone=True), _Rank(clock, gone=True)]
+    for rank in ranks:
+        rank.commit_eval(EvalCommit(meeting="0" * 16, position=4, waits=True))
+    pass_time = clock.sleep
+
+    def sleep(seconds: float) -> None:
+        wait_until(lambda: "run together" not in _threads(), "both have refused")
+        pass_time(seconds)
+
+    def refuse(*_: object) -> Any:
+        raise EvalNotAllowed
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    outcomes, why = run_together(cast("Any", _Asking(tuple(ranks))), refuse, limit_s=LIMIT_S,
+                                 grace_s=0)  # fmt: skip
+    assert [o.error.code for o in outcomes if o.error is not None] == [EvalNotAllowed.code] * 2
+    assert why is not None
+    assert "code that comes over TCP is not run here" in why
+    assert clock.now < 1
 
 
 def test_a_rank_that_has_come_by_the_place_is_told_one_further_on(clock: _Clock) -> None:
