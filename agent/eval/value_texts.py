@@ -2,8 +2,9 @@
 
 Rules of this file: the text is the value's own ``repr`` as long as that is short; of what can be
 huge, only the beginning is made into text at all: a training may be held meanwhile, and a ``repr``
-in C cannot be interrupted. What is derived from a built-in container is read as that is.
-Interruptions pass through.
+in C cannot be interrupted. What is derived from a built-in container is read as that is. It is for
+a person to read: it ends after some lines, which say how many are left out. What the code prints is
+as long as that wants it. Interruptions pass through.
 """
 
 from __future__ import annotations
@@ -18,6 +19,13 @@ from typing import Any
 from ..sources.numbers.tensor_texts import is_tensor, tensor_text
 from .code import EvalInterrupted, name_of
 
+_MOST_LINES = 200
+"""Of a ``repr``, such as that of a model."""
+_MOST_ITEM_LINES = 50
+"""Of a container that is not written whole: an item of one that has tensors takes a line."""
+_MOST_CHARACTERS = 12_000
+"""Of a container that is not written whole: by as many, as many lines of a terminal are filled."""
+_ALL = "(print() writes them)"
 _MOST_ITEMS = 1000
 _MOST_ITEMS_IN_ALL = 20_000
 _MOST_TENSORS = 50
@@ -62,7 +70,16 @@ def represent(value: object, limit: int) -> tuple[str, int]:
         raise
     except BaseException as error:  # noqa: BLE001 - the user's __repr__ may raise anything
         return f"<unprintable {name_of(value)}: repr raised {name_of(error)}>", 0
+    text = _headed(text)
     return text[:limit], omitted + max(0, len(text) - limit)
+
+
+def _headed(text: str) -> str:
+    """The first lines of a text, and how many follow."""
+    *head, rest = text.split("\n", _MOST_LINES)
+    if len(head) < _MOST_LINES:
+        return text
+    return "\n".join([*head, f"... {rest.count(chr(10)) + 1:,} more lines {_ALL}"])
 
 
 def _text(value: Any, limit: int) -> tuple[str, int]:
@@ -137,7 +154,8 @@ class _Shortened:
 
     def __init__(self, limit: int) -> None:
         # What is left out is counted at the end of the text, which so stays within the limit.
-        self._characters_left = limit - min(limit // 2, 2 * _LONGEST_STRING)
+        room = limit - min(limit // 2, 2 * _LONGEST_STRING)
+        self._characters_left = min(room, _MOST_CHARACTERS)
         self._items_left = _MOST_ITEMS_IN_ALL
         self._tensors_left = _MOST_TENSORS
 
@@ -173,7 +191,8 @@ class _Shortened:
             return f"{begin}...{end}"
         texts = list(self._items(value, base, depth + 1))
         if length > len(texts):
-            texts.append(f"... {length - len(texts):,} more")
+            more = f"... {length - len(texts):,} more"
+            texts.append(more if depth else f"{more} {_ALL}")
         comma = "," if kind is tuple and len(texts) == 1 else ""
         has_tensor = any("<Tensor" in text or "<Param" in text for text in texts)
         joint = ",\n " if depth == 0 and has_tensor else ", "
@@ -182,8 +201,11 @@ class _Shortened:
     def _items(self, value: Any, base: Any, depth: int) -> Iterator[str]:
         is_dict, fields = base in _DICTS, _fields_of(value, base)
         room = _MOST_TENSORS if depth == 1 else _MOST_INNER_TENSORS[is_dict]
+        lines = 0
         for at, item in enumerate(list(islice(_parts(value, base), _MOST_ITEMS))):
             if not self._items_left or self._characters_left <= 0:
+                return
+            if depth == 1 and lines >= _MOST_ITEM_LINES:
                 return
             parts = item if is_dict else (item,)
             tensors = sum(map(is_tensor, parts))
@@ -193,4 +215,5 @@ class _Shortened:
             self._tensors_left -= tensors
             self._items_left -= 1
             text = ": ".join([self.text(part, depth) for part in parts])
+            lines += text.count("\n") + (self._tensors_left < _MOST_TENSORS)
             yield f"{fields[at]}={text}" if fields else text

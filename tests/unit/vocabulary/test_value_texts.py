@@ -14,6 +14,7 @@ from probing.agent.eval.value_texts import represent
 pytestmark = pytest.mark.anypython
 
 MANY, LIMIT = 30_000, 1 << 20
+ALL = "(print() writes them)"
 
 
 class Item:
@@ -91,8 +92,31 @@ def test_no_more_is_written_than_is_shown() -> None:
     """Of long items, of which each container holds few enough; the text says how many follow."""
     item, long = Item(), "x" * 9_000
     text, omitted = represent([[{long: item} for _ in range(900)] for _ in range(4)], 100_000)
-    assert (text.endswith(" more], ... 3 more]"), omitted) == (True, 0)
-    assert 80_000 < len(text) < 100_000
+    assert (text.endswith(f" more], ... 3 more {ALL}]"), omitted) == (True, 0)
+    assert len(text) < 30_000
+
+
+class Tall:
+    """Takes three lines, as arrays do."""
+
+    def __repr__(self) -> str:
+        return "tall(\n 1,\n 2)"
+
+
+@pytest.mark.parametrize(
+    ("value", "end"),
+    [
+        (deque([(Item(), [0.123456789] * 8, "left") for _ in range(MANY)]), f" more {ALL}])"),
+        ([Tall() for _ in range(900)], f"... 1,601 more lines {ALL}"),
+        ([Tall() for _ in range(MANY)], f"... 29,975 more {ALL}]"),
+    ],
+    ids=["long items", "whole", "shortened"],
+)
+def test_it_ends_after_some_lines(value: Any, end: str) -> None:
+    """Of a terminal: it says how many follow, and how they are seen."""
+    text, omitted = represent(value, LIMIT)
+    assert (text.endswith(end), omitted) == (True, 0)
+    assert sum(len(line) // 80 + 1 for line in text.split("\n")) <= 201
 
 
 IN_ITSELF: list[Any] = [1]
