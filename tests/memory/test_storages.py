@@ -28,6 +28,8 @@ from probing.agent.recording.training_thread import Trainers
 from probing.agent.sources.fit.kept_tensors import KeptTensors
 from probing.agent.sources.leaks.containers import _lengths
 from probing.agent.sources.leaks.graph_pools import GraphPools, graph_pools_of, pool_of
+from probing.agent.sources.leaks.references.referrers import ReferrerSearch
+from probing.agent.sources.leaks.references.tensors_over import tensors_over
 from probing.agent.sources.shared.looks import Looks
 from probing.agent.sources.shared.objects import Objects
 from probing.agent.sources.shared.thread_state import ThreadStates
@@ -679,6 +681,40 @@ def test_many_tensors_take_no_longer_than_a_look_may() -> None:
     assert there.issuperset(one.data_ptr() for one in kept)
     assert whole.left_out == 0
     births.close()
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+def test_who_refers_to_one_of_many_is_looked_for_among_the_newest(
+    trained: Training, monkeypatch: pytest.MonkeyPatch, is_long: bool
+) -> None:
+    """As far as there is time; what was left out is said, and nobody is named for it."""
+    monkeypatch.setattr(f"{tensors_over.__module__}._OVER_S", 60.0 if is_long else 0.0)
+    kept = [torch.zeros(2) for _ in range(5000)]
+    oldest, newest = kept[0].data_ptr(), kept[-1].data_ptr()
+    weight, sparse = trained.model.head.weight.data_ptr(), torch.eye(5).to_sparse()
+    wanted = [oldest, newest, weight, sparse._values().data_ptr()]
+    trained.recording.step = 1
+    search = ReferrerSearch(trained.recording, wanted, 1)
+    while not search.step_ended():
+        pass
+    found = {one.address: (one, holder.kind) for one, holder in
+             zip(search.sought, search.holders, strict=True)}  # fmt: skip
+    assert [found[at][0].bytes for at in wanted[1:3]] == [8, weight_bytes(trained)]
+    assert found[newest][1] != "unknown"
+    assert found[wanted[3]][0].tensor_id is not None
+    (_, *told) = search.notes()
+    if is_long:
+        assert (found[oldest][0].tensor_id, told) == (id(kept[0]), [])
+        return
+    assert (found[oldest][0].device, found[oldest][1]) == (None, "unknown")
+    (left_out,) = (int(note.partition(" ")[0].replace(",", "")) for note in told)
+    assert left_out > 2000
+    assert "tensors, the oldest, were left out, for want of time" in told[0]
+
+
+def weight_bytes(trained: Training) -> int:
+    """Of the weight of its last module."""
+    return int(trained.model.head.weight.untyped_storage().nbytes())
 
 
 def test_what_is_told_of_many_is_what_is_told_of_each() -> None:

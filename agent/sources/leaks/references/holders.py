@@ -9,6 +9,7 @@ over. Nothing it has met stays referenced once it is closed.
 from __future__ import annotations
 
 import gc
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _DEEPEST = 9
 _MOST_LOOKS = 24
 _MOST_REFERRERS = 200
+_GRAPHS_S = 0.3
+"""How long what refers to the ends of graphs is looked for, all of it in one go."""
 _UNNAMED = {"native", "cycle", "unknown"}
 
 
@@ -121,6 +124,8 @@ class HolderSearch:
 
     Attributes:
         is_done: Whether there is nothing more to look for.
+        is_hasty: Whether there was no time to follow all graphs.
+        left_out: How many tensors there was no time for.
     """
 
     def __init__(self, recording: Recording, kept: Sequence[Sought]) -> None:
@@ -129,7 +134,8 @@ class HolderSearch:
         self._kept = kept
         self._walks: list[_Walk] = []
         self._places: Places | None = None
-        self._is_begun = self._has_asked_graphs = False
+        self._is_begun = self._has_asked_graphs = self.is_hasty = False
+        self.left_out = 0
 
     def advance(self) -> None:
         """Do the next piece of the work."""
@@ -171,7 +177,8 @@ class HolderSearch:
     def _begin(self) -> None:
         """Take one storage of each kind: not the newest, which a variable may hold besides."""
         self._is_begun = True
-        over = tensors_over({place for kept in self._kept for place in kept.places})
+        found = tensors_over({at for kept in self._kept for _, at in kept.places})
+        over, self.left_out = found.by_place, found.left_out
         for kept in self._kept:
             shown = [place for place in kept.places if place in over] or kept.places
             place = shown[(len(shown) - 1) // 2] if shown else None
@@ -179,7 +186,9 @@ class HolderSearch:
             if kept.tensor_id is not None:
                 tensors = [tensor for tensor in tensors if id(tensor) == kept.tensor_id]
             things = tensors if kept.thing is None else [kept.thing]
-            self._walks.append(_Walk(place, things))
+            walk = _Walk(place, things)
+            walk.is_cut = bool(self.left_out and not things)  # one left out may be over it
+            self._walks.append(walk)
 
     def _ask_graphs(self, places: Places) -> None:
         """Of what nothing named refers to, go on from the tensors whose graphs keep it.
@@ -198,8 +207,12 @@ class HolderSearch:
             walk.begin_at_graph(keepers[walk.place] if walk.place else ())
         keepers.clear()  # what is on the way would be referred to from here, too
         known: dict[tuple[int, ...], Holder] = {}
+        until = time.perf_counter() + _GRAPHS_S
         for walk, key in zip(begun, keys, strict=True):
             while walk.holder is None and key not in known:
+                if self.is_hasty or time.perf_counter() >= until:
+                    self.is_hasty = True
+                    break
                 self._advance(walk, places)
             found = known.setdefault(key, walk.holder or Holder("unknown"))
             walk.holder = found._replace(has_graph=walk.has_graph)

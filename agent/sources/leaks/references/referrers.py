@@ -13,12 +13,16 @@ from typing import NamedTuple
 from .....safety.guard import Guard
 from ....on_demand.armed_job import ArmedJob
 from ...shared.recording import Recording
+from ...storage.bounded.sights import Limits
 from ...storage.storages import storages_now
 from .holders import Holder, HolderSearch, Sought
 from .tensors_over import tensors_over
 
 _HOLD_NS = 20_000_000
 _SEARCH_NS = 20 * 1_000_000_000
+_GRAPHS_S = 0.2
+"""Of the way through autograd's graphs, for what nothing in Python is over."""
+_HASTY = "not all graphs were searched, for want of time: ask for fewer tensors with -n"
 _CUT = (
     "not everything was searched: a little is at the end of each step, and after 20 s that ended;"
     " ask for fewer tensors with -n"
@@ -63,14 +67,24 @@ class ReferrerSearch(ArmedJob):
         self._search: HolderSearch | None = None
         self._ends_ns = self._longest_ns = 0
         self._is_cut = False
+        self._left_out = 0
         self.guard = Guard("referrers", self.end)
 
     def notes(self) -> tuple[str, ...]:
         """What the reader should know."""
         if not self._longest_ns:
             return ()
-        held = f"the training was held for at most {self._longest_ns * 1e-6:.0f} ms at a time"
-        return (held, _CUT) if self._is_cut else (held,)
+        notes = [f"the training was held for at most {self._longest_ns * 1e-6:.0f} ms at a time"]
+        if self._is_cut:
+            notes.append(_CUT)
+        if self._search is not None and self._search.is_hasty:
+            notes.append(_HASTY)
+        if self._left_out:
+            notes.append(
+                f"{self._left_out:,} tensors, the oldest, were left out, for want of time: what is"
+                " said to be gone, and what nobody is known to refer to, may be one of them"
+            )
+        return tuple(notes)
 
     def _work(self) -> None:
         """Begin, or look further."""
@@ -89,13 +103,12 @@ class ReferrerSearch(ArmedJob):
     def _begin(self) -> None:
         """Find the tensors over each storage, and those whose graphs keep the others."""
         self.saw(self._recording.step - 1)
-        there = {
-            one.address: (one.device, one.bytes)
-            for one in storages_now(self._recording)
-            if one.address in self._addresses
-        }
-        over = tensors_over({(device, at) for at, (device, _) in there.items()})
-        ids = {place: [id(tensor) for tensor in tensors] for place, tensors in over.items()}
+        over = tensors_over(self._addresses)
+        self._left_out = over.left_out
+        ids = {place: [id(tensor) for tensor in own] for place, own in over.by_place.items()}
+        there = {at: (device, size) for (device, at), size in over.sizes.items()}
+        if there.keys() != self._addresses:
+            there.update(self._others())
         for at in sorted(self._addresses):
             device, size = there.get(at, (None, None))
             own: list[int | None] = [] if device is None else [*ids.get((device, at), [])]
@@ -103,6 +116,15 @@ class ReferrerSearch(ArmedJob):
         self._search = HolderSearch(self._recording, [one.sought() for one in self.sought])
         self._ends_ns = time.perf_counter_ns() + _SEARCH_NS
         self.state = "armed"
+
+    def _others(self) -> dict[int, tuple[str, int]]:
+        """What is there of which the collector knows no tensor: in a graph, or out of its sight."""
+        limits = Limits(_GRAPHS_S, 0.0)  # without the tensors of no purpose, which it knows
+        return {
+            one.address: (one.device, one.bytes)
+            for one in storages_now(self._recording, limits=limits)
+            if one.address in self._addresses
+        }
 
     def _advance(self, search: HolderSearch, start: int) -> None:
         """Look for a moment."""
@@ -113,6 +135,7 @@ class ReferrerSearch(ArmedJob):
             now = time.perf_counter_ns()
         if search.is_done or now > self._ends_ns:
             self._is_cut = not search.is_done
+            self._left_out = max(self._left_out, search.left_out)
             self.holders = search.holders()
             self.found, self.done = len(self.sought), 1
             self.end()

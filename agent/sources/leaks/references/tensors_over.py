@@ -11,12 +11,15 @@ import sys
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
+from itertools import compress
 from typing import Any, NamedTuple
 
+from .....safety.collector import without_collections
 from ...calls.backward.graph_nodes import leaf_at
+from ...storage.bounded.loose_tensors import lots
 from ...storage.living import living
 from ...storage.saved_tensors import Reach, newest_last, saved_tensors
-from ...storage.tensor_parts import parts_of
+from ...storage.tensor_parts import REFUSALS, parts_of
 from ...torch_types import Node
 
 Place = tuple[str, int]
@@ -26,6 +29,22 @@ _MOST_TENSORS = 8
 """How many tensors over one storage are looked at, and how many whose graph keeps it."""
 _LONGEST_S = 0.1
 """Processor time for each of the two ways through the graphs; the newest are walked first."""
+_OVER_S = 0.2
+"""How long tensors over storages are looked for; the newest are looked at first."""
+
+
+class Over(NamedTuple):
+    """The tensors over some storages.
+
+    Attributes:
+        by_place: By storage, the oldest first; one over which Python has none is not in it.
+        sizes: Their bytes.
+        left_out: How many tensors, the oldest, there was no time for.
+    """
+
+    by_place: dict[Place, list[Any]]
+    sizes: dict[Place, int]
+    left_out: int
 
 
 class Keepers(NamedTuple):
@@ -40,17 +59,41 @@ class Keepers(NamedTuple):
     is_whole: bool
 
 
-def tensors_over(places: Collection[Place]) -> dict[Place, list[Any]]:
-    """The tensors over each storage, as far as Python has any."""
+def tensors_over(addresses: Collection[int]) -> Over:
+    """The tensors over the storages at some addresses, as far as Python has any."""
     torch: Any = sys.modules["torch"]
     found: dict[Place, list[Any]] = {}
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-        for tensor in living((torch.Tensor,))[0]:
-            for part in parts_of(tensor):
-                place = (part.device, part.address)
-                if place in places and len(own := found.setdefault(place, [])) < _MOST_TENSORS:
-                    own.append(tensor)
-    return found
+    sizes: dict[Place, int] = {}
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), without_collections():
+        tensors = living((torch.Tensor,))[0]
+        until, left_out = time.perf_counter() + _OVER_S, len(tensors)
+        for lot in lots(tensors):
+            for tensor in _near(lot, addresses, torch):
+                for part in parts_of(tensor):
+                    if part.address in addresses:
+                        place = (part.device, part.address)
+                        found.setdefault(place, []).append(tensor)
+                        sizes[place] = max(sizes.get(place, 0), part.bytes)
+            left_out -= len(lot)
+            if time.perf_counter() >= until:
+                break
+    return Over(
+        {place: own[: -_MOST_TENSORS - 1 : -1] for place, own in found.items()}, sizes, left_out
+    )
+
+
+def _near(lot: list[Any], addresses: Collection[int], torch: Any) -> list[Any]:
+    """The tensors of which a part may be at one of the addresses: read of all by calls of C code.
+
+    Of what is unlike the others, each has to be looked at.
+    """
+    if not {torch.Tensor, torch.nn.Parameter}.issuperset(map(type, lot)):
+        return lot
+    try:
+        begins = list(map(torch.UntypedStorage.data_ptr, map(torch.Tensor.untyped_storage, lot)))
+    except REFUSALS:
+        return lot
+    return list(compress(lot, map(addresses.__contains__, begins)))
 
 
 def graph_keepers(places: Collection[Place]) -> Keepers:
@@ -65,9 +108,10 @@ def graph_keepers(places: Collection[Place]) -> Keepers:
     savers: dict[Place, set[Any]] = {}
     up, down = (Reach(_LONGEST_S, time.thread_time) for _ in range(2))
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-        for tensor in living((torch.Tensor,))[0]:
-            if tensor.grad_fn is not None:
-                ends.setdefault(tensor.grad_fn, []).append(tensor)
+        tensors = living((torch.Tensor,))[0]
+        for tensor, node in zip(tensors, map(torch.Tensor.grad_fn.__get__, tensors), strict=False):
+            if node is not None:
+                ends.setdefault(node, []).append(tensor)
         above = _above(ends, up)
         for node, tensor in _kept_by_graphs(ends, above, down):
             for part in parts_of(tensor):

@@ -56,7 +56,7 @@ class LooseTensors:
         Args:
             claim: Takes one that is unlike the others.
         """
-        for lot in _lots(tensors):
+        for lot in lots(tensors):
             self._list(lot, (), claim)
 
     def list_newest(
@@ -70,7 +70,7 @@ class LooseTensors:
         """
         limits.begin_listing()
         rest = len(tensors)
-        for lot in _lots(tensors):
+        for lot in lots(tensors):
             limits.left_out += len(lot) - self._list(lot, left_out, claim)
             rest -= len(lot)
             if limits.is_over():
@@ -171,7 +171,7 @@ def leave_out(tensors: Sequence[Tensor], sight: Sight, seen: Iterable[Any]) -> N
     """
     identities = set(map(IDENTITY, seen))
     storage_of = sys.modules["torch"].Tensor.untyped_storage
-    for lot in _lots(tensors):
+    for lot in lots(tensors):
         try:
             sight.leave_out(list(map(storage_of, lot)), identities)
         except REFUSALS:
@@ -186,7 +186,7 @@ def _storages(lot: Iterable[Any]) -> Iterator[Any]:
             continue
 
 
-def _lots(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+def lots(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """Some tensors after others, the last first."""
     for end in range(len(tensors), 0, -_LOT):
         yield list(reversed(tensors[max(end - _LOT, 0) : end]))
