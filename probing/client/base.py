@@ -23,6 +23,7 @@ from ..messages.limits import grace_s, ready_s
 from ..reach import ladder
 from ..ring import peek as ring_peek
 from ..tables import ENVIRONMENT
+from ..tables.remaining import what_remains
 from .running_code import RunningCode
 from .transports import POLL_S, environment_of, live_rows, query_agent
 
@@ -114,7 +115,9 @@ class Process(RunningCode):
 
     def acts(self) -> Acts:
         """The last actions, and how they stand."""
-        return self._get(Acts, "acts", "python.actions has those that it had")
+        return self._get(
+            Acts, "acts", "its actions are on record: `query 'FROM python.actions'` has them"
+        )
 
     def backtrace(self, *, native: bool = False, locals: bool = False) -> wire.Backtrace:
         """The stack of every thread.
@@ -157,7 +160,7 @@ class Process(RunningCode):
         flags = {"patient": patient, "only_random": only_random}
 
         def ask_agent() -> wire.LiveRows:
-            lost = f"the table {table} can no longer be asked"
+            lost = f"the table {table} can no longer be asked{what_remains(table)}"
             with self._transport.asking(lost, self._timeout_s) as address:
                 return live_rows(
                     address,

@@ -30,6 +30,7 @@ from ..tables import (
     PARAMETER_CHECKSUMS,
     Table,
 )
+from ..tables.remaining import what_remains
 from .transports import environment_of, live_rows
 
 if TYPE_CHECKING:
@@ -157,7 +158,9 @@ class _Agent:
 
 def _require_alive(table: Table, folder: ProcessFolder) -> None:
     if not folder.is_alive():
-        raise ProcessEnded(folder.pid, f"{table.full_name} can no longer be asked")
+        raise ProcessEnded(
+            folder.pid, f"{table.full_name} can no longer be asked{what_remains(table.name)}"
+        )
 
 
 def _stack_rows(table: Table, folder: ProcessFolder, notes: list[str]) -> LiveRows:

@@ -131,7 +131,9 @@ class RunningCode(Reached):
 
     def jobs(self) -> EvalJobs:
         """Its pending and running evals."""
-        return self._get(EvalJobs, "jobs", "python.evals has the evals that it had")
+        return self._get(
+            EvalJobs, "jobs", "its evals are on record: `query 'FROM python.evals'` has them"
+        )
 
     def cancel(self, number: int) -> EvalJobs:
         """Interrupt a pending or running eval; returns those left."""

@@ -79,7 +79,10 @@ class ProcessEnded(Unreachable):
 
     code = "process_ended"
     status = 410
-    help = "Its recorded tables still answer: `query` on python.torch_trace and python.steps."
+    help = (
+        "What it recorded still answers: `doctor`, `overview`, `oom` and `backtrace`, and `query`"
+        " on the tables that have rows in `tables`."
+    )
 
     def __init__(self, pid: int, what: str) -> None:
         super().__init__(f"process {pid} has ended, so {what}.")

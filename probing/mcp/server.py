@@ -9,6 +9,7 @@ from mcp.server.mcpserver import MCPServer
 from .._version import VERSION
 from ..cli.questions.library import all_questions
 from ..tables import TABLES
+from .arguments import Server
 from .tools import add_tools
 
 INSTRUCTIONS = """\
@@ -56,9 +57,7 @@ def make_server(*, allow_eval: bool = False, allow_act: bool = False) -> MCPServ
         allow_eval: Whether agents may run code in trainings.
         allow_act: Whether they may change them by `act`.
     """
-    server: MCPServer[Any] = MCPServer(
-        "probing", instructions=INSTRUCTIONS, version=VERSION, log_level="ERROR"
-    )
+    server = Server("probing", instructions=INSTRUCTIONS, version=VERSION, log_level="ERROR")
     add_tools(server, allow_eval=allow_eval, allow_act=allow_act)
     for name, (title, text) in _PROMPTS.items():
         server.prompt(name=name, title=title, description=title)(_prompt(text))

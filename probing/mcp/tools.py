@@ -19,8 +19,9 @@ from .asking import ask, run
 Endpoint = Annotated[
     str,
     Field(
+        coerce_numbers_to_str=True,  # a pid is a number to many an agent
         description="Whom to ask: a pid, host:port, rank:3, job:NAME, job:NAME/rank:3, all, or the"
-        " run folder of a process that has ended; several are separated by blanks."
+        " run folder of a process that has ended; several are separated by blanks.",
     ),
 ]
 Timeout = Annotated[float, Field(gt=0, le=600, description="How long to look, in seconds.")]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 mcp = late("mcp", reason="it is of other Pythons than the first")
 mcp_errors = Late("mcp.server.mcpserver.exceptions")
 asking = Late("probing.mcp.asking")
+server = Late("probing.mcp.server")
 strangers = Late("probing.mcp.strangers")
 tools = Late("probing.mcp.tools")
 pytestmark = pytest.mark.torch
@@ -188,8 +189,46 @@ def test_a_hung_and_a_dead_process_are_asked(program: Callable[..., Target]) -> 
         assert "acquire" in await agent.ask("stacks", endpoint=str(target.pid))
         target.kill()
         assert "SIGKILL" in await agent.ask("doctor", endpoint=str(target.pid))
+        gone = await agent.refused("memory", endpoint=str(target.pid))
+        assert "has ended" in gone
+        assert "python.memory has what was in use" in gone
+        assert "What it recorded still answers: `doctor`, " in gone
+        assert "`query 'FROM python.evals'`" in await agent.refused(
+            "look", endpoint=str(target.pid), what="jobs"
+        )
 
     served(target, use)
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "says"),
+    [
+        ("steps", {"endpoint": 4242, "last": "many"},
+         'last is "many", and has to be a whole number from 1 up to 1,000 (How many of the last'
+         " steps of each)."),
+        ("doctor", {}, "endpoint is missing, and has to be a text (Whom to ask: a pid, "),
+        ("doctor", {"endpoint": "1", "timeout_s": 0},
+         "timeout_s is 0, and has to be a number over 0 up to 600 (How long to look"),
+        ("look", {"endpoint": "1", "what": "hang"},
+         'what is "hang", and has to be one of overview, dataloaders, stragglers, gradients,'
+         " summary, leak, oom, profile, status, jobs (`hang` is a tool of its own)."),
+        ("query", {"endpoint": "1", "sql": "SELECT 1", "max_rows": 3},
+         "`query` takes no max_rows: it takes endpoint, sql, limit, timeout_s."),
+        ("act", {"endpoint": "1", "action": "undo"}, 'action is "undo", and has to be a list of'),
+        ("eval", {"endpoint": "1", "code": "1"}, "by starting `probing mcp --allow-eval`."),
+        ("backtrace", {"endpoint": "1"}, "`backtrace` is no tool: `stacks` does it."),
+        ("oom", {"endpoint": "1"}, "`oom` is no tool: `look` with what=oom does it."),
+        ("train", {}, "`train` is no tool: there are list_targets, doctor, "),
+    ],
+)  # fmt: skip
+def test_a_wrong_call_is_told_what_to_give(tool: str, given: dict[str, Any], says: str) -> None:
+    """In one sentence, without the words of a library; a pid may be a number."""
+    with pytest.raises(mcp_errors.ToolError) as refused:
+        asyncio.run(server.make_server(allow_act=True).call_tool(tool, given))
+    told = str(refused.value)
+    assert says in told
+    assert "\n" not in told
+    assert "pydantic" not in told
 
 
 def test_a_long_answer_is_cut_at_a_line() -> None:
