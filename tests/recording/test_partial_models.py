@@ -222,6 +222,41 @@ def test_a_copy_of_a_module_that_is_stood_in_for_runs_whole() -> None:
     assert "forward" not in vars(block)
 
 
+class AtWork:
+    """Another thread that trains, in a pass or between two."""
+
+    def __init__(self) -> None:
+        self.is_passing = True
+
+    def is_here(self) -> bool:
+        """Never."""
+        return False
+
+    def is_elsewhere(self) -> bool:
+        """While it is."""
+        return self.is_passing
+
+
+def test_a_gradient_is_let_go_of_only_while_no_other_thread_is_at_work_on_its_own() -> None:
+    """The other may free it at the same moment, or add to it; the next call does it instead."""
+    block, x, at_work = Block(), torch.randn(2, 3, WIDTH), AtWork()
+    block(x).sum().backward()
+    recording: Any = SimpleNamespace(
+        safe_points=SimpleNamespace(at_work=at_work),
+        threads=SimpleNamespace(state=SimpleNamespace(is_agents=False, native_id=1)),
+        trainers=SimpleNamespace(is_alone=lambda _: False),
+    )
+    call, idle = read_call(block, (x,), {}, block(x)), list(block.parameters())
+    bypasses = Bypasses("keep-layers", "", [(block, call)], idle, recording)
+    bypasses.put_on([])
+    block(x)
+    assert all(parameter.grad is not None for parameter in idle)
+    at_work.is_passing = False
+    block(x)
+    assert [parameter.grad for parameter in idle] == [None] * len(idle)
+    bypasses.take_off()
+
+
 def test_a_forward_of_an_object_of_its_own_comes_back() -> None:
     """What a framework has put over a forward is there again; what it puts on top calls through."""
     module = nn.Linear(4, 4)

@@ -16,9 +16,13 @@ from typing import Any, NamedTuple
 
 from ....safety.guard import Guard
 from ..module_hook import ModuleHook
+from ..shared.gradients import let_go_of_gradients
+from ..shared.recording import Recording
 from ..torch_types import Module, Tensor
 from .moments.step_hooks import StepHooks
 
+_PATIENCE_S = 0.05
+"""How long others that let go of gradients are waited for, where several threads train."""
 _PLAIN = (type(None), bool, int, float, str)
 _MISSING: Any = object()
 
@@ -160,6 +164,8 @@ class Bypass:
         owner = self._owner
         if owner.is_on and self._module.training == self._call.training:
             try:
+                if owner.keeps_gradients:
+                    owner.let_go()
                 result = self._stand_in(args, kwargs)
             except Exception:  # noqa: BLE001 - never harm the host
                 owner.guard.fault()
@@ -206,21 +212,30 @@ class Bypasses(StepHooks):
     Attributes:
         has_skipped: Set as the first call has been skipped.
         idle: The parameters that take no part.
+        keeps_gradients: Whether they could not be had to let go of their gradients yet.
     """
 
     def __init__(
-        self, kind: str, value: str, calls: list[tuple[Module, Call]], idle: list[Tensor]
+        self,
+        kind: str,
+        value: str,
+        calls: list[tuple[Module, Call]],
+        idle: list[Tensor],
+        recording: Recording | None = None,
     ) -> None:
         """Prepare.
 
         Args:
             calls: The modules, and how each is called.
             idle: The parameters that no other module has.
+            recording: None where nothing else goes on in the process.
         """
         super().__init__(kind, value)
         self.has_skipped = threading.Event()
         self._calls = calls
         self.idle = idle
+        self.keeps_gradients = False
+        self._recording = recording
         self._bypasses: list[Bypass] = []
 
     @property
@@ -238,8 +253,12 @@ class Bypasses(StepHooks):
         self._bypasses = [Bypass(module, call, self) for module, call in self._calls]
         for bypass in self._bypasses:
             bypass.put_on()
-        for parameter in self.idle:
-            parameter.grad = None
+        self.let_go(_PATIENCE_S)
+
+    def let_go(self, patience_s: float = 0.0) -> None:
+        """Where other threads are at work on gradients, the next call of a module tries again."""
+        has_gone = let_go_of_gradients(self.idle, self._recording, patience_s=patience_s)
+        self.keeps_gradients = not has_gone
 
     def take_off(self, optimizers: list[Any] | None = None) -> list[Any]:
         """The modules run again."""

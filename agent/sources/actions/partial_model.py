@@ -151,7 +151,7 @@ class _Part:
         others = [h for h in scene.hooks if h.kind != self._kind]
         more = [p for h in others if isinstance(h, Bypasses) for p in h.idle]
         _refuse_nothing_left(scene, [*idle, *more])
-        new = Bypasses(self._kind, self.value, calls, idle)
+        new = Bypasses(self._kind, self.value, calls, idle, scene.recording)
         change, undo = exchange(scene.hooks, self._kind, new, [], what=what, usual=all_of_them)
         self._bypasses = new
         note = (

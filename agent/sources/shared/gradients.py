@@ -1,4 +1,4 @@
-"""Reads which gradients parameters have: decides, for all that ask, whether they can be read.
+"""Reads which gradients parameters have, or lets go of them: decides, for all, whether that can be.
 
 Autograd's engine replaces gradients without the interpreter lock; and where a script lets go of
 one, as `zero_grad` does, torch gives that lock away while the parameter still points to what is
@@ -7,7 +7,7 @@ being freed. Whoever reads it meanwhile ends the process.
 Rules of this file: where one thread trains, that reads its gradients at any moment at which it
 makes no pass. Another thread, and any where several train, reads them only at a moment at which all
 others stand still, and none of them lets go of a gradient, or is in a pass or an optimizer's step;
-else they are not known.
+else they are not known. So it is with letting go of one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from __future__ import annotations
 import dis
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,8 +60,38 @@ def gradients_of(
         patience_s: How long is waited for a moment at which they can be.
         is_still: Whether all that trains was proven to stand still, if in the midst of a pass.
     """
-    if not leaves or recording is None or _trains_alone(recording):
-        return [leaf.grad for leaf in leaves]
+    if not leaves:
+        return []
+    return _done_when_safe(
+        lambda: map(attrgetter("grad"), leaves), recording, patience_s, is_still=is_still
+    )
+
+
+def let_go_of_gradients(
+    leaves: Sequence[Any], recording: Recording | None, *, patience_s: float = 0.0
+) -> bool:
+    """Have some leaves hold no gradient any more; False where that cannot be now.
+
+    The gradients are held until no leaf points to them: none is freed meanwhile.
+    """
+
+    def held_and_gone() -> Iterable[Any]:
+        gone = map(setattr, leaves, repeat("grad"), repeat(None))
+        return chain(map(attrgetter("grad"), leaves), filter(None, gone))
+
+    return _done_when_safe(held_and_gone, recording, patience_s, is_still=False) is not None
+
+
+def _done_when_safe(
+    work: Callable[[], Iterable[Any]],
+    recording: Recording | None,
+    patience_s: float,
+    *,
+    is_still: bool,
+) -> list[Any] | None:
+    """What an iterator that is written in C gives, run where it is safe; None where it is not."""
+    if recording is None or _trains_alone(recording):
+        return list(work())
     at_work = recording.safe_points.at_work
 
     def is_safe(standing: Sequence[Standing]) -> bool:
@@ -69,7 +100,7 @@ def gradients_of(
         return is_still or not (at_work.is_here() or at_work.is_elsewhere())
 
     with _no_code_of_subclasses():
-        return read_when(is_safe, lambda: map(attrgetter("grad"), leaves), patience_s)
+        return read_when(is_safe, work, patience_s)
 
 
 def _no_code_of_subclasses() -> AbstractContextManager[Any]:
