@@ -70,8 +70,12 @@ OOM_CATEGORIES = Table(
         *closing(
             text("category", "As in python.tensors."),
             text("device", "Where they were."),
-            size("bytes", "Bytes of their storages, each counted once."),
-            count("tensors", "How many storages."),
+            size(
+                "bytes",
+                "Bytes of their storages, each counted once; NULL of gradients that could not be"
+                " told from other tensors, as several threads train.",
+            ),
+            count("tensors", "How many storages; the same."),
             text("dtype", "The type of most of these bytes."),
         ),
         _WHEN,

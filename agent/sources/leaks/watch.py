@@ -30,6 +30,7 @@ from ..storage.standing_survey import StandingSurvey
 from ..storage.storages import Storage, storages_now
 from ..storage.surveyor import surveyor_of
 from .graph_pools import GraphPools, graph_pools_of
+from .looks import Looks
 from .other_growth import OtherGrowth, ProcessCounts
 from .references.holders import Holder, HolderSearch, Sought
 from .references.tensors_over import Place
@@ -174,28 +175,17 @@ class LeakWatch(ArmedJob):
         self._stale = StaleGradients(recording)
         self._survey = StandingSurvey(surveyor_of(recording))
         self._limits = Limits(_LOOK_S)
-        self._left_out = 0
+        self._left_out = self._blind = 0
         self.other = OtherGrowth(surveyor_of(recording), self.steps, lambda: recording.step)
         self.guard = Guard("leak", self.end)
 
     def notes(self) -> tuple[str, ...]:
         """What the reader should know."""
-        held = max((self._longest_ns, *[count.cost_ns for count in self.counts]))
-        if not held:
+        held_ns = max((self._longest_ns, *[count.cost_ns for count in self.counts]))
+        if not held_ns:
             return ()
-        notes = [f"the training was held for at most {held * 1e-6:.0f} ms at a time"]
-        nodes, tensors = self._limits.reach.most, self._left_out
-        if nodes is not None:
-            notes.append(
-                f"the {nodes:,} newest nodes of autograd's graphs were looked at, for want of time:"
-                " what older graphs keep is counted as other, or not at all"
-            )
-        if tensors:
-            notes.append(
-                f"{tensors:,} tensors of category other, the oldest, were left out of all looks,"
-                " for want of time: what grew is more where their memory did, less where some went"
-            )
-        return tuple(notes)
+        looks = Looks(held_ns, self._limits.reach.most, self._left_out, self._blind)
+        return looks.told(len(self.counts))
 
     def _work(self) -> None:
         """Note what is there; once the steps are over, judge it, and then look for who holds it."""
@@ -234,6 +224,7 @@ class LeakWatch(ArmedJob):
         sight = ages.sighting(step if self.counts else None)
         storages = storages_now(self._recording, (), self._survey.good(), sight, self._limits)
         self._left_out = max(self._left_out, self._limits.left_out)
+        self._blind += not self._limits.knows_gradients
         self._newest = storages
         self._inputs.update(s.identity for s in storages if s.category == "inputs")
         if not self.counts:

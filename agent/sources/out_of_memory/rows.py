@@ -7,6 +7,7 @@ first, since what follows it may find no memory.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import Counter
 from typing import Any, NamedTuple
@@ -107,14 +108,14 @@ class OomRows:
         }
         rings.ooms.close_named(word, DONE, values)
         self._write_growth(word, now)
-        has_categories = looks and self._write_categories(word)
+        has_categories = looks and self._write_categories(word, values["device"])
         return OomRow(word, values, has_categories)
 
     def complete(self, row: OomRow, text: str, place: Place) -> None:
         """Add what is known only as the error itself comes."""
         self._rings.ooms.close_named(row.word, DONE, {**row.values, **self._told(text, place)})
         if not row.has_categories:
-            self._write_categories(row.word)
+            self._write_categories(row.word, row.values["device"])
 
     def _amounts(self, found: OomError) -> dict[str, int]:
         """The columns of bytes, and where they are."""
@@ -168,20 +169,25 @@ class OomRows:
             }
             ring.close_named(row, DONE, values)
 
-    def _write_categories(self, word: int) -> bool:
+    def _write_categories(self, word: int, full: int) -> bool:
         """What the tensors that are alive are for; returns whether that could be looked at.
 
         While another thread is in a backward pass or an optimizer's step, they must not be.
+
+        Args:
+            full: The device whose memory has run out: its name's number.
         """
         if not self._looks or self._recording.safe_points.at_work.is_elsewhere():
             return False
-        from ..storage.storages import storages_now
+        from ..storage.bounded.sights import Limits
+        from ..storage.storages import LONGEST_S, storages_now
 
         begun, spent = time.perf_counter_ns(), time.thread_time_ns()
         sizes: Counter[tuple[str, str]] = Counter()
         counts: Counter[tuple[str, str]] = Counter()
         dtypes: dict[tuple[str, str], Counter[str]] = {}
-        for storage in storages_now(self._recording):
+        limits = Limits(LONGEST_S, math.inf)
+        for storage in storages_now(self._recording, limits=limits):
             key = (storage.category, storage.device)
             sizes[key] += storage.bytes
             counts[key] += 1
@@ -198,6 +204,9 @@ class OomRows:
                 "dtype": intern(dtypes[key].most_common(1)[0][0]),
             }
             ring.close_named(row, DONE, values)
+        if not limits.knows_gradients:
+            row = ring.open_row(word >> 2, begun)
+            ring.close_named(row, DONE, {"category": intern("gradients"), "device": full})
         self._looks = time.thread_time_ns() - spent < _LONGEST_LOOK_NS
         return True
 

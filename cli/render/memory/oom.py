@@ -97,20 +97,25 @@ def _categories(report: OomReport) -> list[Section]:
         return []
     whole: dict[str, int] = {}
     for row in report.categories:
-        whole[row["device"]] = whole.get(row["device"], 0) + row["bytes"]
+        whole[row["device"]] = whole.get(row["device"], 0) + (row["bytes"] or 0)
     rows = tuple(
         (
             row["category"].replace("_", " "),
             row["device"],
-            size(row["bytes"]),
-            percent(row["bytes"] / (whole[row["device"]] or 1)),
-            f"{row['tensors']:,}",
+            *_taken(row, whole[row["device"]]),
             row["dtype"] or "",
         )
         for row in report.categories
     )
     headings = columns("tensors", "device", ">size", ">share", ">storages", "mostly")
     return [Section(title="Tensors", headings=headings, rows=rows)]
+
+
+def _taken(row: Row, whole: int) -> tuple[str, str, str]:
+    """The size of a category, its share of the device's, and how many storages it has."""
+    if row["bytes"] is None:
+        return "not known", "", ""
+    return size(row["bytes"]), percent(row["bytes"] / (whole or 1)), f"{row['tensors']:,}"
 
 
 def _growth(report: OomReport, most: int) -> list[Section]:

@@ -132,7 +132,8 @@ def _of(process: Process, table: str, oom: Row) -> tuple[Row, ...]:
 
 def _shortage(process: Process, oom: Row, categories: Sequence[Row]) -> Shortage:
     """What the rules look at."""
-    here = [row for row in categories if row["device"] == oom["device"]]
+    known = [row for row in categories if row["bytes"] is not None]
+    here = [row for row in known if row["device"] == oom["device"]]
     length = _MATRIX.match(oom["batch"] or "")
     trend = process.query(_TREND.format(step=oom["step"])).to_pylist()[0]
     batches = process.query(_MICRO_BATCHES.format(step=oom["step"])).to_pylist()

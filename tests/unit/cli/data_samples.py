@@ -149,6 +149,13 @@ OOM = OomReport(
             "dtype": "float32",
         },
         {"category": "inputs", "device": "cpu", "bytes": 1 << 20, "tensors": 2, "dtype": None},
+        {
+            "category": "gradients",
+            "device": "cuda:1",
+            "bytes": None,
+            "tensors": None,
+            "dtype": None,
+        },
     ),
     growth=tuple(
         {

@@ -27,6 +27,7 @@ from probing.agent.sources.shared.recording import Recording
 from probing.agent.sources.steps.phases import FORWARD
 from probing.agent.sources.steps.rows.step_rows import StepRows
 from probing.agent.sources.storage import storages
+from probing.agent.sources.storage.bounded.sights import Limits
 from probing.ring.names import decode_names
 from probing.ring.peek import RingPeek
 from probing.ring.writer import Names, RingWriter
@@ -39,6 +40,7 @@ from probing.tables import (
     OPTIMIZER_STEPS,
     STEPS,
     TORCH_TRACE,
+    Table,
 )
 from tests.harness.accelerators import NoAccelerator
 from tests.harness.targets import DEADLINE_S
@@ -101,13 +103,24 @@ class Watched:
 
     def written(self) -> list[dict[str, Any]]:
         """The rows of python.ooms."""
+        rows = self._rows_of(OOMS, "device", "error")
+        for row in rows:
+            row["phase"] = OOM_PHASES[row["phase"]]
+        return rows
+
+    def categories(self) -> dict[str, int | None]:
+        """The bytes of what was in memory at the only error."""
+        rows = self._rows_of(OOM_CATEGORIES, "category")
+        return {row["category"]: row["bytes"] for row in rows}
+
+    def _rows_of(self, table: Table, *names: str) -> list[dict[str, Any]]:
+        """The rows of a table, with the texts of some columns."""
         texts = decode_names((self.folder / "names").read_bytes())
-        with RingPeek(self.folder / OOMS.name) as ring:
+        with RingPeek(self.folder / table.name) as ring:
             found = [ring.row(seq) for seq in range(1, ring.newest_seq() + 1)]
         rows: list[dict[str, Any]] = [dict(row.values) for row in found if row is not None]
         for row in rows:
-            row["phase"] = OOM_PHASES[row["phase"]]
-            row.update({name: texts[row[name] or 0] for name in ("device", "error")})
+            row.update({name: texts[row[name] or 0] for name in names})
         return rows
 
 
@@ -218,6 +231,22 @@ def test_an_exception_counts_once_on_its_way_up(watched: Watched) -> None:
         assert len(watched.written()) == count
 
 
+class Passing:
+    """The thread that asks is in the midst of a pass."""
+
+    def is_here(self) -> bool:
+        """It is."""
+        return True
+
+    def is_elsewhere(self) -> bool:
+        """No other is."""
+        return False
+
+    def is_transformed(self) -> bool:
+        """It is not."""
+        return False
+
+
 class Failing(torch.optim.SGD):
     """An optimizer whose step fails."""
 
@@ -237,7 +266,7 @@ def test_tensors_are_left_alone_while_another_thread_is_in_a_pass(
     """
     looks: list[Recording] = []
 
-    def looked_for(recording: Recording) -> list[Any]:
+    def looked_for(recording: Recording, *, limits: Limits) -> list[Any]:
         looks.append(recording)
         return []
 
@@ -263,6 +292,22 @@ def test_tensors_are_left_alone_while_another_thread_is_in_a_pass(
     assert looks == []
     fail()
     assert looks == [watched.recording]
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_gradients_that_cannot_be_read_are_of_no_known_size(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, *, is_alone: bool
+) -> None:
+    """Another thread may let go of them: they are among the others then, and it is told."""
+    recording, layer = watched.recording, torch.nn.Linear(64, 64)
+    layer(torch.ones(1, 64)).sum().backward()
+    recording.objects.roots.add(layer)
+    monkeypatch.setattr(recording.trainers, "is_alone", lambda _: is_alone)
+    recording.safe_points.at_work = Passing()
+    watched.ooms.ended_by(MemoryError())
+    found = watched.categories()
+    assert found["parameters"] >= 64 * 64 * 4
+    assert (found["gradients"] is None) is not is_alone
 
 
 def test_the_guard_of_steps_comes_and_goes() -> None:
