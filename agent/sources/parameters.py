@@ -18,7 +18,7 @@ from .calls.names.module_names import outermost, walk
 from .model.idle_wrappers import idle_wrappers
 from .model.tensor_facts import layout_of, name_of, sizes_of
 from .shared.found import found_optimizers, found_roots
-from .shared.gradients import Gradient, GradientLook, known_of
+from .shared.gradients import Gradient, GradientLook, SlowSteps, known_of
 from .shared.versions import version_told
 from .torch_types import Module, Optimizer
 
@@ -33,6 +33,11 @@ _STEPS = 1.5
 _HOLD_S = 10.0
 """How long a training that goes on meanwhile waits at most."""
 _PATIENCE_S = 0.2
+_GRADIENT = [column.name for column in PARAMETERS.columns].index("has_gradient")
+_LATE = (
+    f"no step has ended within {_LONGEST_WAIT_S:g} s: which parameters have a gradient is known as"
+    " one does, for who asks again before the next has ended"
+)
 
 Row = tuple[str | int | float | bool | None, ...]
 
@@ -40,14 +45,21 @@ Row = tuple[str | int | float | bool | None, ...]
 def rows(question: LiveQuestion) -> LiveRows:
     """The rows of ``python.parameters`` now."""
     recording = question.training.watched()
-    return LiveRows.of(PARAMETERS, () if recording is None else _rows(recording, question))
+    if recording is None:
+        return LiveRows.of(PARAMETERS, ())
+    found = _rows(recording, question)
+    is_late = recording.looks.slow_steps is not None and None in {row[_GRADIENT] for row in found}
+    return LiveRows.of(PARAMETERS, found, _LATE if is_late else None)
 
 
 def _gradients(
     recording: Recording, question: LiveQuestion, leaves: list[Any]
 ) -> dict[int, Gradient]:
     """The gradients of leaves as a step ends, or while the training stands still, by identity."""
-    wait_s = _STEPS * 1e-9 * recording.rows.took_ns
+    slow = recording.looks.slow_steps
+    if slow is not None and (last := slow.last()) is not None:
+        return last
+    wait_s = _wait_s(recording)
     look = GradientLook(recording, leaves)
     recording.safe_points.begin_job(look)
     try:
@@ -59,23 +71,33 @@ def _gradients(
         with question.beside(_HOLD_S) as is_still:
             if is_still:
                 found = known_of(leaves, recording, patience_s=_PATIENCE_S, is_still=True)
+    if found is None and why == "late" and recording.looks.slow_steps is None:
+        _await_slow(recording)
     return found or {}
+
+
+def _wait_s(recording: Recording) -> float:
+    """How long the end of a step would be waited for."""
+    return _STEPS * 1e-9 * recording.rows.took_ns
+
+
+def _await_slow(recording: Recording) -> None:
+    """Have the end of the step in progress, which takes long, looked at for who asks next."""
+    slow = SlowSteps(
+        recording,
+        lambda: _leaves(*_met(recording)),
+        lambda: _wait_s(recording) > _LONGEST_WAIT_S,
+    )
+    recording.looks.slow_steps = slow
+    recording.safe_points.begin_job(slow)
 
 
 def _rows(recording: Recording, question: LiveQuestion) -> list[Row]:
     """One row per parameter of the models, then one per parameter that only an optimizer has."""
-    roots = outermost(recording.objects.roots.alive()) or found_roots()
-    named = [(root, *one) for root in roots for one in _named(root, "", set())]
-    named += [(root, *one) for root in roots for one in _kept_aside(root)]
-    # Without those of other threads, as in Hogwild: each of them has the same parameters.
-    owners = _owners(recording, recording.objects.counted_optimizers())
-    if any(parameter.requires_grad and id(parameter) not in owners for *_, parameter in named):
-        # Of an optimizer that has not stepped lately, what no other has.
-        owners = _owners(recording, found_optimizers()) | owners
+    roots, named, owners = _met(recording)
     seen: set[int] = set()
     found: list[Row] = []
-    held = [*(one for *_, one in named), *(those[0][2] for those in owners.values())]
-    gradients = _gradients(recording, question, [one for one in held if one.is_leaf])
+    gradients = _gradients(recording, question, _leaves(roots, named, owners))
     idle = idle_wrappers(roots, recording.objects.unwrapped())
     for root, name, parameter in named:
         if id(parameter) not in seen:
@@ -90,6 +112,29 @@ def _rows(recording: Recording, question: LiveQuestion) -> list[Row]:
             name = f"{optimizer.name}[{place}]"
             found.append((*_row((None, None), name, parameter, those, gradients), None))
     return found
+
+
+def _met(
+    recording: Recording,
+) -> tuple[list[Any], list[tuple[Any, str, Any]], dict[int, list[Owned]]]:
+    """The roots, their parameters by name, and the optimizers that have some, by identity."""
+    roots = outermost(recording.objects.roots.alive()) or found_roots()
+    named = [(root, *one) for root in roots for one in _named(root, "", set())]
+    named += [(root, *one) for root in roots for one in _kept_aside(root)]
+    # Without those of other threads, as in Hogwild: each of them has the same parameters.
+    owners = _owners(recording, recording.objects.counted_optimizers())
+    if any(parameter.requires_grad and id(parameter) not in owners for *_, parameter in named):
+        # Of an optimizer that has not stepped lately, what no other has.
+        owners = _owners(recording, found_optimizers()) | owners
+    return roots, named, owners
+
+
+def _leaves(
+    _roots: list[Any], named: list[tuple[Any, str, Any]], owners: dict[int, list[Owned]]
+) -> list[Any]:
+    """The parameters that may hold a gradient."""
+    held = [*(one for *_, one in named), *(those[0][2] for those in owners.values())]
+    return [one for one in held if one.is_leaf]
 
 
 class _Owner:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 0.05
 """How long a training thread waits at a step's end for others that let go of gradients."""
+_UNASKED = 100
+"""After so many slow steps in which nobody has asked, no more are looked at."""
 _LETS_GO = frozenset({dis.opmap["STORE_ATTR"], dis.opmap["DELETE_ATTR"]})
 
 
@@ -187,3 +189,51 @@ class GradientLook:
     def failed(self, _reason: str) -> None:
         """See `StepEndJob`."""
         self.is_over.set()
+
+
+class SlowSteps:
+    """A `StepEndJob`: sees which gradients there are as each slow step ends, for who asks later.
+
+    It holds nothing of the training, and ends with the first step that is not slow, or once nobody
+    has asked for long.
+
+    Args:
+        leaves: Returns the parameters.
+        is_slow: Whether the step that has just ended was.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        leaves: Callable[[], Sequence[Any]],
+        is_slow: Callable[[], bool],
+    ) -> None:
+        self._recording = recording
+        self._leaves, self._is_slow = leaves, is_slow
+        self._found: dict[int, Gradient] | None = None
+        self._step = self._asked = recording.step
+
+    def last(self) -> dict[int, Gradient] | None:
+        """By identity, as the last step has ended; None where that is not known."""
+        self._asked = self._recording.step
+        return self._found if self._step == self._asked else None
+
+    def step_ended(self) -> bool:
+        """See `StepEndJob`."""
+        recording = self._recording
+        is_asked_for = recording.step - self._asked <= _UNASKED
+        if recording.looks.slow_steps is not self or not (self._is_slow() and is_asked_for):
+            self._leave()
+            return True
+        self._step = recording.step
+        self._found = known_of(self._leaves(), recording, patience_s=_PATIENCE_S)
+        return False
+
+    def failed(self, _reason: str) -> None:
+        """See `StepEndJob`."""
+        self._leave()
+
+    def _leave(self) -> None:
+        """Look no more."""
+        if self._recording.looks.slow_steps is self:
+            self._recording.looks.slow_steps = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from ...recording.safe_points import StepEndJob
 from ..torch_types import Module
 
 
@@ -52,6 +53,7 @@ class Looks:
         seen: What such a look has shown of each module, by ``id(module)``.
         numerics: For values that are not finite, while it is armed.
         memory: At who holds it.
+        slow_steps: At gradients, as slow steps end.
         births: In which step storages came, once somebody has looked.
         surveyor: What makes surveys of old objects, once somebody has asked for one.
     """
@@ -61,6 +63,7 @@ class Looks:
         self.seen: dict[int, Any] = {}
         self.numerics: NumericsLook | None = None
         self.memory: MemoryLook | None = None
+        self.slow_steps: StepEndJob | None = None
         self.births: Closable | None = None
         self.surveyor: Closable | None = None
 
