@@ -3,32 +3,57 @@
 Rules of this file: reads python.steps, by a query or from its file; a step whose loss is not known
 counts for nothing. One finite loss ends it: a single step that a gradient scaler leaves out is no
 lost training. The agent writes the first step into each row that follows, so that it outlives its
-own row.
+own row. Where a scaler leaves out every step none ends: of the step in progress the losses of its
+micro-batches count, once several steps would have had them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, takewhile
 from typing import Any
 
 from ..errors import RingError
 from ..messages.frozen import dataclass
+from ..ring.format import OPEN
 from ..ring.peek import RingPeek
 from ..rundir.folders import ProcessFolder
-from ..tables import STEPS
+from ..tables import MICRO_BATCHES, STEPS
 
-SINCE = (
-    "WITH known AS (SELECT step, loss, not_finite_since FROM python.steps"
-    " WHERE loss_finite IS NOT NULL"
-    " AND step >= coalesce((SELECT max(step) FROM python.steps WHERE loss_finite), -1))"
-    " SELECT step, loss, not_finite_since FROM known"
-    " QUALIFY row_number() OVER (ORDER BY step) <= 2 OR step = max(step) OVER () ORDER BY step"
+IN_A_ROW = 3
+"""So many steps without one finite loss: a scaler may leave out one or two for a bad batch."""
+LOST = (
+    "SELECT step, arg_min(loss, seq) AS first_loss, arg_max(loss, seq) AS last_loss"  # noqa: S608 - a number
+    " FROM (SELECT step, loss, seq, seq > coalesce(max(seq) FILTER (isfinite(loss)) OVER (), -1)"
+    " AS is_last FROM python.micro_batches WHERE step = (SELECT max(step) FROM python.steps)"
+    " AND step IN (SELECT step FROM python.steps WHERE duration IS NULL))"
+    " WHERE is_last AND NOT isfinite(loss) GROUP BY step"
+    f" HAVING count(*) >= {IN_A_ROW} * greatest(1, (SELECT median(micro_batches) FROM python.steps"
+    " WHERE duration IS NOT NULL))"
 )
-"""The newest step with a finite loss, if there is one, the step after it, and the newest."""
+"""The step in progress where none of its losses is finite any more; none where some is."""
+SINCE = (
+    "WITH known AS (SELECT step, loss, not_finite_since FROM python.steps"  # noqa: S608 - our words
+    " WHERE loss_finite IS NOT NULL"
+    " AND step >= coalesce((SELECT max(step) FROM python.steps WHERE loss_finite), -1)),"
+    f" lost AS ({LOST}),"
+    " found AS (SELECT step, loss, not_finite_since, 0 AS place FROM known"
+    " QUALIFY row_number() OVER (ORDER BY step) <= 2 OR step = max(step) OVER ())"
+    " SELECT step, loss, not_finite_since FROM (FROM found"
+    " UNION ALL SELECT step, first_loss, step, 1 FROM lost"
+    " UNION ALL SELECT step, last_loss, step, 2 FROM lost) ORDER BY step, place"
+)
+"""The newest step with a finite loss, if there is one, the step after it, and the newest; and the
+step in progress, twice, where it is lost."""
 _WORDS = {True: "NaN", False: "infinite"}
 _UNKNOWN = 64
 """So many of the newest steps may have a loss that is not known yet, or has none."""
+_LAST_STEPS = 5
+"""By so many it is told how many micro-batches a step has."""
+_MOST_BATCHES = 256
+"""So many micro-batches, beyond those that prove it, are read for the first of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +109,57 @@ def since_of(rows: Iterable[Mapping[str, Any]]) -> NotFinite | None:
 def peek_since(folder: ProcessFolder) -> NotFinite | None:
     """The same from the file of the record, newest step first; None where it cannot be read."""
     try:
-        with RingPeek(folder.ring(STEPS.name)) as ring:
-            return _peeked(ring)
+        with RingPeek(folder.ring(STEPS.name)) as steps:
+            found = _peeked(steps)
+            if found is not None:
+                return found
+            with RingPeek(folder.ring(MICRO_BATCHES.name)) as batches:
+                return _peeked_in_progress(steps, batches)
     except (OSError, RingError):
         return None
+
+
+def _peeked_in_progress(steps: RingPeek, batches: RingPeek) -> NotFinite | None:
+    """The same of the step in progress, by its micro-batches, newest first."""
+    newest = steps.newest_seq()
+    row = steps.row(newest, ("step",))
+    if row is None or row.state != OPEN:
+        return None
+    step = row.values["step"]
+    each = [
+        one.values["micro_batches"] or 1
+        for number in range(newest - 1, newest - 1 - _LAST_STEPS, -1)
+        if (one := steps.row(number, ("micro_batches",))) is not None
+    ]
+    least = IN_A_ROW * max(1, statistics.median(each or [1]))
+    most = int(least) + _MOST_BATCHES
+    lost = takewhile(lambda loss: not math.isfinite(loss), _losses_of(batches, step))
+    losses = list(islice(lost, most))
+    if len(losses) < least:
+        return None
+    was = math.isnan(losses[-1]) if len(losses) < most else None
+    return NotFinite(step=step, was_nan=was, is_nan=math.isnan(losses[0]), is_whole=True)
+
+
+def _losses_of(batches: RingPeek, step: int) -> Iterator[float]:
+    """The losses of a step's micro-batches that are known, newest first.
+
+    Under a scale of 0, to which a scaler comes that leaves out every step, none is any more: then
+    the first ones of the step are read.
+    """
+    number, unknown, has_jumped = batches.newest_seq(), 0, False
+    oldest = max(0, number - batches.header.capacity)
+    while number > oldest:
+        row = batches.row(number, ("step", "micro_batch", "loss"))
+        number -= 1
+        if row is not None and row.values["step"] != step:
+            return
+        if row is not None and row.values["loss"] is not None:
+            unknown = 0
+            yield row.values["loss"]
+        elif (unknown := unknown + 1) > _UNKNOWN and row is not None and not has_jumped:
+            first = number + 1 - row.values["micro_batch"]
+            number, has_jumped = min(number, first + _MOST_BATCHES), True
 
 
 def _peeked(ring: RingPeek) -> NotFinite | None:

@@ -10,6 +10,7 @@ from probing.tables import TABLES_BY_NAME, Table
 from tests.harness.name_lists import encode_names
 
 CLOCK_OFFSET_NS = 1_700_000_000_000_000_000
+NULLS: dict[str, float] = {"q": ring.NULL_INT, "d": ring.NULL_FLOAT}
 
 
 class RingWriter:
@@ -31,7 +32,7 @@ class RingWriter:
         self.written += 1
         marker = self.written * 4 + ring.OPEN
         opening = [values.get(f.column.name, 0) for f in self.layout.opening]
-        closing = [ring.NULL_INT if f.code == "q" else ring.NULL_NAME for f in self.layout.closing]
+        closing = [NULLS.get(f.code, ring.NULL_NAME) for f in self.layout.closing]
         at = self._offset(self.written)
         self.layout.open_struct.pack_into(self.data, at, marker, *opening, *closing, marker)
         return self.written

@@ -37,6 +37,10 @@ def test_a_training_without_steps_is_told_and_can_be_asked(
     (row,) = json.loads(target.run(pid, "query", "@not-finite", "--json").stdout)
     assert (row["step"], math.isnan(float(row["loss"] or "nan"))) == (30, True)
     assert row["bad_micro_batches"] >= 10
+    assert "the loss has been NaN since step 30" in target.run("list").stderr
+    assert "NaN since step 30" in target.run(pid, "status").stdout
+    hang = target.run(pid, "hang", "--check").stdout
+    assert f"Its loss is not finite, last in step 30: `probing -t {pid} arm nan`" in hang
     told = json.loads(target.run(pid, "doctor", "--json").stdout)
     found = {one["rule"]: one for one in told["findings"]}
     assert found["loss-not-finite"]["since_step"] == 30

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ...stacks.waits import BY_DEBUGGER
 from ...units import duration
 from .case import Case
-from .evidence import Verdict
+from .evidence import RankEvidence, Verdict
 from .words.texts import SPINS, ranks_text
 
 _LEAST = 5
@@ -39,6 +39,17 @@ def hints(case: Case, verdict: Verdict, asked: str) -> tuple[str, ...]:
     if verdict.kind == "healthy":
         found += _comes_last(case, asked)
     return tuple(found)
+
+
+def hints_of_one(evidence: RankEvidence | None) -> tuple[str, ...]:
+    """The same of one process that belongs to no others."""
+    if evidence is None or not evidence.is_alive or evidence.not_finite is None:
+        return ()
+    target = evidence.address or evidence.pid
+    return (
+        f"Its loss is not finite, last in step {evidence.not_finite}: `probing -t {target} arm nan`"
+        " names the module.",
+    )
 
 
 def _not_finite(case: Case) -> Iterator[str]:

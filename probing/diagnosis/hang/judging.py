@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from .case import START_S, Case
 from .ends import gone, judge_ends, named_by_torch, without_casualties
 from .evidence import Kind, Outcome, RankEvidence, Verdict
-from .hints import hints
+from .hints import hints, hints_of_one
 from .joining import Finding, doubtful, file_lock, joining, store, unmatched
 from .mismatches import Mismatch, first_mismatch, sequences
 from .processes import judge_process, judge_unseen
@@ -48,7 +48,9 @@ def judge(
     ranked = [e for e in evidence if e.rank is not None]
     case = Case.of(ranked, world)
     if not evidence or (len(evidence) == 1 and len(case.world) < 2):
-        verdict = judge_process(evidence[0] if evidence else None)
+        one = evidence[0] if evidence else None
+        verdict = judge_process(one)
+        verdict = dataclasses.replace(verdict, notes=(*verdict.notes, *hints_of_one(one)))
     else:
         verdict = next(found for rule in _RULES if (found := rule(case)) is not None)
         verdict = dataclasses.replace(verdict, notes=(*verdict.notes, *hints(case, verdict, asked)))

@@ -347,6 +347,8 @@ def test_what_else_stands_out() -> None:
     verdict = judge(moving(ranks))
     assert (verdict.kind, verdict.causes) == ("healthy", ())
     assert any(note.startswith("The loss of rank 1 is not finite") for note in verdict.notes)
+    alone = dataclasses.replace(evidence(0, (), not_finite=17), rank=None, world_size=None)
+    assert any(note.startswith("Its loss is not finite") for note in judge([alone]).notes)
     assert any("Rank 3 came last to 10 of the last 10" in note for note in verdict.notes)
 
 

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from probing.agent.sources.steps.rows.loss_columns import Since
+from probing.diagnosis.hang.seen.record import _STEPS
 from probing.diagnosis.restarting import _line_with
 from probing.postmortem.not_finite import SINCE, peek_since, since_of
 from probing.ring.arrow_tables import RecordedTable
-from probing.ring.format import NULL_INT
+from probing.ring.format import NULL_FLOAT, NULL_INT
 from probing.rundir.folders import ProcessFolder
 from probing.sql.engine import Engine
-from probing.tables import STEPS
+from probing.tables import MICRO_BATCHES, STEPS
 from tests.harness.ring_writer import RingWriter
+from tests.harness.targets import DEADLINE_S
 
 pytestmark = pytest.mark.anypython
 
@@ -74,9 +76,60 @@ def test_the_file_and_sql_say_the_same(
     folder = ProcessFolder(path=tmp_path, pid=1, start_time=1)
     writer.save(folder.ring("steps"))
     peeked = peek_since(folder)
-    answer = Engine([RecordedTable(STEPS, folder)]).run(SINCE, timeout_s=10).to_arrow()
-    assert peeked == since_of(answer.to_pylist())
+    assert peeked == since_of(_answered(folder, SINCE))
     assert (None if peeked is None else peeked.sentence()) == sentence
+
+
+@pytest.mark.parametrize(
+    ("each", "ended", "losses", "sentence"),
+    [
+        (1, [0.5, 0.4], [NAN] * 9, "the loss has been NaN since step 2"),
+        (1, [0.5, 0.4], [0.3, INF, NAN, NAN],
+         "the loss has not been finite since step 2: infinite there, NaN now"),
+        (1, [0.5, 0.4], [NAN] * 9 + [None] * 900, "the loss has been NaN since step 2"),
+        (1, [], [NAN] * 9, "the loss has been NaN since step 0"),
+        (1, [0.5, NAN], [NAN] * 9, "the loss has been NaN since step 1"),
+        (1, [0.5, 0.4], [NAN] * 2, None),  # a bad batch or two
+        (4, [0.5, 0.4], [NAN] * 11, None),
+        (4, [0.5, 0.4], [NAN] * 12, "the loss has been NaN since step 2"),
+        (1, [0.5, 0.4], [*[NAN] * 9, 0.3], None),  # it has come back
+        (1, [0.5, 0.4], [None] * 90, None),
+        (1, [0.5, 0.4], [], None),
+    ],
+)  # fmt: skip
+def test_losses_of_a_step_that_never_ends_count(
+    each: int,
+    ended: list[float],
+    losses: list[float | None],
+    sentence: str | None,
+    tmp_path: Path,
+) -> None:
+    """As where a gradient scaler leaves out every step: the file and SQL say the same."""
+    steps, batches = RingWriter(STEPS, capacity=8), RingWriter(MICRO_BATCHES, capacity=1024)
+    for step, loss in enumerate(ended):
+        steps.write(step=step, loss=loss, loss_finite=math.isfinite(loss), micro_batches=each,
+                    not_finite_since=NULL_INT if math.isfinite(loss) else step,
+                    duration_ns=5)  # fmt: skip
+        for number in range(each):
+            batches.write(step=step, micro_batch=number, loss=loss)
+    steps.open(step=len(ended))
+    for number, one in enumerate(losses):
+        batches.write(step=len(ended), micro_batch=number, loss=NULL_FLOAT if one is None else one)
+    folder = ProcessFolder(path=tmp_path, pid=1, start_time=1)
+    for writer, table in ((steps, STEPS), (batches, MICRO_BATCHES)):
+        writer.save(folder.ring(table.name))
+    peeked, answer = peek_since(folder), _answered(folder, SINCE)
+    assert peeked == since_of(answer)
+    assert (None if peeked is None else peeked.sentence()) == sentence
+    (row,) = _answered(folder, _STEPS)
+    assert row["not_finite"] == (None if sentence is None else len(ended))
+
+
+def _answered(folder: ProcessFolder, sql: str) -> list[dict[str, Any]]:
+    """What a record says."""
+    tables = [RecordedTable(table, folder) for table in (STEPS, MICRO_BATCHES)]
+    found: list[dict[str, Any]] = Engine(tables).run(sql, timeout_s=DEADLINE_S).to_pylist()
+    return found
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....errors import ProbingError, RingError, SqlError
+from ....postmortem.not_finite import LOST
 from ....ring.peek import RingPeek
 from ....rundir.folders import ProcessFolder
 from ....sql.quoting import in_one
@@ -45,14 +46,15 @@ _GROUPS = """
     SELECT process_group, description, backend, size, ranks FROM python.process_groups
     QUALIFY row_number() OVER (PARTITION BY process_group ORDER BY created_ns DESC) = 1
 """
-_STEPS = """
+_STEPS = f"""
     SELECT max(step) AS step,
-           max(step) FILTER (NOT loss_finite AND step > coalesce(
-               (SELECT max(step) FROM python.steps WHERE loss_finite), -1)) AS not_finite,
+           greatest(max(step) FILTER (NOT loss_finite AND step > coalesce(
+               (SELECT max(step) FROM python.steps WHERE loss_finite), -1)),
+               (SELECT max(step) FROM ({LOST}))) AS not_finite,
            (SELECT median(duration) FROM (SELECT duration FROM python.steps
             WHERE duration IS NOT NULL ORDER BY step DESC LIMIT 20)) AS median_step_s
     FROM python.steps
-"""
+"""  # noqa: S608 - our words
 _MODULES = """
     SELECT module, class, thread_id FROM python.torch_trace
     WHERE duration_ns IS NULL AND stage <> 'step' ORDER BY start_ns DESC LIMIT 1

@@ -12,12 +12,10 @@ import numpy as np
 
 from ......errors import ProbingError
 from ......messages.frozen import dataclass
-from ......postmortem.not_finite import NotFinite
+from ......postmortem.not_finite import IN_A_ROW, NotFinite
 from .....restarting import newest_before
 from ....facts import Facts, Row
 
-_IN_A_ROW = 3
-"""So many steps without one finite loss: a scaler may leave out one or two for a bad batch."""
 _OF_STEP = (
     "SELECT count(*) FILTER (backward_s IS NOT NULL) AS passes,"
     " count(*) FILTER (is_lost) AS lost, arg_min(loss, seq) FILTER (is_lost) AS first_loss,"
@@ -66,7 +64,7 @@ def lost_in_progress(facts: Facts) -> Lost | None:
     if row is None or steps.open is None:
         return None
     each = float(np.median(steps.column("micro_batches", missing=1.0))) if len(steps) else 1.0
-    if row["lost"] < _IN_A_ROW * max(1.0, each):
+    if row["lost"] < IN_A_ROW * max(1.0, each):
         return None
     since = NotFinite(
         step=steps.open["step"],
