@@ -246,7 +246,7 @@ def test_a_gradient_is_let_go_of_only_while_no_other_thread_is_at_work_on_its_ow
         threads=SimpleNamespace(state=SimpleNamespace(is_agents=False, native_id=1)),
         trainers=SimpleNamespace(is_alone=lambda _: False),
     )
-    call, idle = read_call(block, (x,), {}, block(x)), list(block.parameters())
+    call, idle = read_call(block, (x,), {}, block(x)), list[Any](block.parameters())
     bypasses = Bypasses("keep-layers", "", [(block, call)], idle, recording)
     bypasses.put_on([])
     block(x)

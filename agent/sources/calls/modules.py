@@ -244,7 +244,7 @@ class ModuleCalls:
 
         return call
 
-    def _enter_root(  # noqa: C901, PLR0912 - each call in it would be paid for in every step
+    def _enter_root(  # noqa: C901 - each call in it would be paid for in every step
         self, module: Module, thread: ThreadState, args: tuple[object, ...], kwargs: dict[str, Any]
     ) -> bytes | None:
         """A module is called from outside any other; returns its numbers, unless it is too early.
@@ -261,12 +261,9 @@ class ModuleCalls:
             ids = self._learn_root(module)
         elif not ids:  # a module without any inside it, such as a loss, that is left out
             return ids
-        if id(module) not in self._backward.hooked:
-            self._backward.met(id(module))
         thread.root = module
         recomputing = (task := self._boundary.task_id()) != -1
-        if recomputing or self._recording.passing:
-            self._backward.nodes.root_called(thread, task)
+        self._backward.root_called(id(module), thread, task)
         if thread.entered != (recomputing, module.training):
             thread.enter(recomputing=recomputing, training=module.training)
         if thread.fetches and not thread.recomputing:

@@ -179,8 +179,8 @@ class OomRows:
         """
         if not self._looks or self._recording.safe_points.at_work.is_elsewhere():
             return False
-        from ..storage.bounded.sights import Limits
-        from ..storage.storages import LONGEST_S, storages_now
+        from ..storage.bounded.sights import LONGEST_S, Limits
+        from ..storage.storages import storages_now
 
         begun, spent = time.perf_counter_ns(), time.thread_time_ns()
         sizes: Counter[tuple[str, str]] = Counter()

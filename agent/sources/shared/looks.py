@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ...recording.safe_points import StepEndJob
 from ..torch_types import Module
 
 
@@ -38,6 +37,13 @@ class MemoryLook(Protocol):
         """A backward pass begins."""
 
 
+class SlowStepsLook(Protocol):
+    """Looks at gradients as slow steps end."""
+
+    def last(self) -> dict[int, Any] | None:
+        """Those of the last end, by the parameter's identity; None where they are not known."""
+
+
 class Closable(Protocol):
     """Holds something of the training as long as recording goes on."""
 
@@ -63,7 +69,7 @@ class Looks:
         self.seen: dict[int, Any] = {}
         self.numerics: NumericsLook | None = None
         self.memory: MemoryLook | None = None
-        self.slow_steps: StepEndJob | None = None
+        self.slow_steps: SlowStepsLook | None = None
         self.births: Closable | None = None
         self.surveyor: Closable | None = None
 

@@ -306,7 +306,7 @@ def test_gradients_that_cannot_be_read_are_of_no_known_size(
     recording.safe_points.at_work = Passing()
     watched.ooms.ended_by(MemoryError())
     found = watched.categories()
-    assert found["parameters"] >= 64 * 64 * 4
+    assert (found["parameters"] or 0) >= 64 * 64 * 4
     assert (found["gradients"] is None) is not is_alone
 
 

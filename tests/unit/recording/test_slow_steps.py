@@ -62,6 +62,13 @@ def end_step(recording: Recording, took_ns: int = SLOW_NS) -> None:
     recording.safe_points.step_ended()
 
 
+def is_looking(recording: Recording) -> bool:
+    """Whether the ends of its steps are looked at."""
+    is_known = recording.looks.slow_steps is not None
+    assert recording.safe_points.waiting == is_known
+    return is_known
+
+
 def told(question: Any) -> tuple[set[bool | None], str | None]:
     """Which gradients the layer is told to have, and the note."""
     answer = rows(question)
@@ -95,11 +102,9 @@ def test_no_end_is_looked_at_once_steps_are_fast_or_nobody_asks(
     question = Asked(recording)
     told(question)
     end_step(recording, FAST_NS)
-    assert recording.looks.slow_steps is None
-    assert not recording.safe_points.waiting
+    assert not is_looking(recording)
     told(question)
-    assert recording.looks.slow_steps is not None
+    assert is_looking(recording)
     recording.step += 1000
     end_step(recording)
-    assert recording.looks.slow_steps is None
-    assert not recording.safe_points.waiting
+    assert not is_looking(recording)

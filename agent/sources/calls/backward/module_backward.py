@@ -144,6 +144,13 @@ class ModuleBackward:
         )
         self.time_by(self._timer)
 
+    def root_called(self, module: int, thread: ThreadState, task: int) -> None:
+        """A root is about to be called; of the others see `NewNodes.root_called`."""
+        if module not in self.hooked:
+            self.met(module)
+        if task != -1 or self._recording.passing:
+            self.nodes.root_called(thread, task)
+
     def met(self, module: int) -> None:
         """The wrapper records calls of a module by itself, past the C part, which hooks all."""
         if self.in_c is not None and module not in self.hooked:
