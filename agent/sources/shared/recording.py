@@ -39,6 +39,11 @@ class RootCall(NamedTuple):
     has_optimizer: bool
     samples: int | None
 
+    @property
+    def may_train(self) -> bool:
+        """Whether it may be part of a training."""
+        return self.has_grad and self.has_optimizer
+
 
 class OomWatch(Protocol):
     """Records out-of-memory errors."""
@@ -65,7 +70,8 @@ class Recording:
         collectives: What records collectives, while it does.
         carried: What knows passes that carry on the gradients of others.
         training_thread: The kernel number of the thread whose steps are counted: that which last
-            called a root module or stepped an optimizer of its training; 0 before that.
+            called a root module or stepped an optimizer of its training; while nobody trains, that
+            which last called any; 0 before that.
         trainers: Which threads train, counted or not.
         passing: The kernel numbers of the threads that are inside a backward pass.
         sees_passes: Whether all passes that begin are among those.

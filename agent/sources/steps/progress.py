@@ -82,9 +82,9 @@ class Progress:
             Whether the call is evaluation: then it is no part of a step.
         """
         root, recording, main = call.root, self._recording, self._main
-        may_train = call.has_grad and call.has_optimizer
+        may_train, has_trained = call.may_train, self._has_trained and not self.is_inference
         if thread.native_id != recording.training_thread and self.counted.is_apart(
-            thread, is_main=root is main.now(), has_trained=self._has_trained, may_train=may_train
+            thread, call, is_main=root is main.now(), has_trained=has_trained
         ):
             return False
         if self._pending:

@@ -3,8 +3,10 @@
 Rules of this file: runs in the training threads, once per pass and step. What belongs to a training
 beside the counted one is no part of any step: its calls, passes, losses and optimizers. A thread
 trains by itself if it makes backward passes and steps an optimizer; one that only computes for the
-counted training, or only steps its optimizers, takes part in that. Where nothing is trained, no
-step is a call that begins during another thread's, until that has lasted as long as many others.
+counted training, or only steps its optimizers, takes part in that. One that calls models without
+gradients and has trained nothing, such as an actor that plays by the policy, takes no part. Where
+nothing is trained, no step is a call that begins during another thread's, until that has lasted as
+long as many others.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import time
 from collections.abc import Callable
 
 from .....safety.this_thread import known_thread, thread_name
-from ...shared.recording import Recording
+from ...shared.recording import Recording, RootCall
 from ...shared.thread_state import ThreadState
 from ...torch_types import Optimizer
 from .members import Members
@@ -45,7 +47,6 @@ class CountedThread:
         self.inferring: ThreadState | None = None
         self.infers_beside = False
         self._calls_beside = 0
-        self._trains = False  # the counted one does
         self._elsewhere = self._trained_ns = 0
         self._counted: set[int] = set()
         self._passed: set[int] = set()  # threads that made a pass since they stepped
@@ -61,42 +62,44 @@ class CountedThread:
 
     def trains(self, *, is_certain: bool = True) -> None:
         """The counted thread trains, as far as its call of a model tells."""
-        self._trains = self._trains or is_certain
         if is_certain:
             self._elsewhere, self._trained_ns = 0, time.perf_counter_ns()
 
     def is_apart(
-        self, thread: ThreadState, *, is_main: bool, has_trained: bool, may_train: bool
+        self, thread: ThreadState, call: RootCall, *, is_main: bool, has_trained: bool
     ) -> bool:
         """Whether a root that a thread calls is no part of the counted training, or inference.
 
         Args:
             is_main: Whether it is the model that counts.
-            has_trained: Whether the step in progress has trained something.
-            may_train: Whether the call may be part of a training.
+            has_trained: Whether the step in progress, one of training, has trained something.
         """
+        counted = self._recording.training_thread
         if not self._is_other(thread):
-            return not may_train and self._is_beside(is_main=is_main)
+            if has_trained:  # its backward pass will show who trains
+                return _is_there(counted)
+            return not call.may_train and self._is_beside(is_main=is_main)
+        has_trainer = not self._only_calls(counted)
         if self._follows(thread):
-            if not is_main:
+            if not (is_main and has_trainer):
                 self._restart()
             return False
-        return has_trained or not is_main or thread.native_id in self._beside
+        if has_trained or not is_main or thread.native_id in self._beside:
+            return True
+        return has_trainer and not call.has_grad and self._only_calls(thread.native_id)
 
     def passes_elsewhere(self, thread: ThreadState) -> bool:
         """Another thread than the counted one makes a backward pass.
 
         Returns:
-            Whether it is the counted one from now on, because that has ended, or only infers.
+            Whether it is the counted one from now on, because that has ended, or only calls models.
         """
+        self._recording.note_trainer(thread.native_id)
         self._passed.add(thread.native_id)
-        if self._is_other(thread):
-            has_ended = self._follows(thread)
-        elif has_ended := self.inferring is not None:
-            self._take(thread)
-        if has_ended:
+        is_next = self._is_other(thread) and self._follows(thread)
+        if is_next:
             self._restart()
-        return has_ended
+        return is_next
 
     def is_marked_elsewhere(self, thread: ThreadState) -> bool:
         """Whether a step that the script marks is of another training."""
@@ -141,10 +144,17 @@ class CountedThread:
         )
 
     def _is_other(self, thread: ThreadState) -> bool:
-        """Whether a thread is not the counted one, which trains."""
+        """Whether a thread is not the counted one, and one of them trains."""
         recording = self._recording
-        is_ours = recording.training_thread in {0, thread.native_id}
-        return not is_ours and (self._trains or recording.safe_points.stepping)
+        counted = recording.training_thread
+        if counted in {0, thread.native_id}:
+            return False
+        one_trains = not (self._only_calls(counted) and self._only_calls(thread.native_id))
+        return one_trains or recording.safe_points.stepping
+
+    def _only_calls(self, number: int) -> bool:
+        """Whether a thread has only called models, as far as was seen."""
+        return number not in self._recording.trainers.threads
 
     def _is_beside(self, *, is_main: bool) -> bool:
         """Whether another thread's call is the step, until it has outlasted many others."""
@@ -169,8 +179,10 @@ class CountedThread:
             self._beside[thread.native_id] = name
 
     def _follows(self, thread: ThreadState) -> bool:
-        """Whether the counted thread has ended, and another one trains in its place."""
-        if _is_there(self._recording.training_thread):
+        """Whether a thread trains in the place of one that has ended, or has only called models."""
+        counted = self._recording.training_thread
+        one_trains = self._only_calls(counted) and not self._only_calls(thread.native_id)
+        if _is_there(counted) and not one_trains:
             return False
         self._take(thread)
         return True

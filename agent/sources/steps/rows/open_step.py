@@ -83,11 +83,11 @@ class OpenStep:
         return self._recording.rows.phases.spent_ns[FORWARD] if self.is_open else 0
 
     def restart(self, start_ns: int, waits: Sequence[Wait]) -> None:
-        """What lies before was no part of the step, but for some batches."""
+        """What lies before was no part of the step, but for some batches: this thread begins it."""
         if not self.is_open:
             return
         self.started_ns, recording = start_ns, self._recording
-        thread_id = recording.training_thread
+        thread_id = recording.threads.state.native_id
         recording.rows.restart(start_ns, thread_id)
         if self.trace_word is not None:
             step, *ids, _, stage, depth, recomputed, one = self._trace_row
