@@ -10,7 +10,7 @@ import pytest
 import probing
 from tests.harness.doctor import examine, sure
 from tests.harness.recorded_runs import NEAR, Run
-from tests.harness.targets import Target, start_program
+from tests.harness.targets import Target, program_path, start_program, wait_until
 
 pytestmark = pytest.mark.torch
 
@@ -64,3 +64,15 @@ def test_a_loss_that_is_not_finite_is_found_beside_an_actor(
     assert (found.thread, found.where, found.error) == ("learner", "safe point", None)
     assert found.value == f"({found.step}, nan)"
     assert "loss-not-finite" in sure(examine(target))
+
+
+def test_a_learner_that_hangs_is_named_beside_an_actor(program: Start) -> None:
+    """Though an actor is inside of a call of the model that began later."""
+    target = program("playing", "stuck")
+    target.wait_for_output("stuck")
+    lines = program_path("playing").read_text().splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if "self._has_played.acquire()" in text)
+    wait_until(
+        lambda: f"playing.py:{line} in " in target.run(str(target.pid), "hang").stdout,
+        "the learner's line",
+    )

@@ -56,9 +56,14 @@ _STEPS = f"""
     FROM python.steps
 """  # noqa: S608 - our words
 _MODULES = """
+    WITH trained AS (SELECT DISTINCT thread_id FROM python.torch_trace
+                     WHERE stage IN ('backward', 'optimizer'))
     SELECT module, class, thread_id FROM python.torch_trace
-    WHERE duration_ns IS NULL AND stage <> 'step' ORDER BY start_ns DESC LIMIT 1
+    WHERE duration_ns IS NULL AND stage <> 'step'
+      AND (thread_id IN (SELECT thread_id FROM trained) OR NOT EXISTS (FROM trained))
+    ORDER BY start_ns DESC LIMIT 1
 """
+"""Once threads train, the calls of others are none of the training, such as those of an actor."""
 _TRAINS = """
     SELECT thread_id FROM python.torch_trace WHERE stage = 'step' ORDER BY start_ns DESC LIMIT 1
 """
