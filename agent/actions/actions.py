@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import wait
 from typing import TYPE_CHECKING
 
 from ...errors import (
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_S = 30.0
 _LONGEST_S = 86_400.0
 _END_S = 2.0
+_REFUSED_S = 0.5
+"""How long one that waits for its place may take to give it up: its thread looks ten times a
+second."""
 _MOST_IN_HAND = 8
 _MOST_KEPT = 100
 _RING_ROWS = 1024
@@ -128,7 +132,9 @@ class Actions:
         """End what waits and what is in force, and wait a little for hooks to be taken off."""
         with self._lock:
             for kept in self._kept:
-                kept.is_cancelled = True
+                kept.is_cancelled = kept.is_leaving = True
+            waiting = [k.future for k in self._kept if k.outcome is None and not k.is_applied]
+        wait(waiting, timeout=_REFUSED_S)  # their rows say then that nothing was changed
         for hooks in list(self._hooks):
             hooks.end()
         if self._hooks and self._agent.training.is_moving():
@@ -206,6 +212,9 @@ class Actions:
 
         waited_s, pause_s, is_at_call = wait_applied(kept, scene, work, until)
         applied, step = found[0]
+        taken_back = kept.taken_back.number if kept.taken_back is not None else None
+        how = Outcome("done", step, undoes=taken_back, waited_s=waited_s, pause_s=pause_s)
+        self._tell_applied(kept, applied, how)
         applied = action.finish(scene, applied, until)
         with self._lock:
             kept.undo, kept.kind, kept.hooks = applied.undo, applied.kind, applied.hooks
@@ -213,15 +222,26 @@ class Actions:
         notes = applied.notes
         if not is_at_call:
             notes += ("applied as a step's optimizer had stepped, before its scheduler could",)
-        return Outcome(
-            "in force" if kept.is_in_force else "done",
-            step,
-            applied.changes,
-            notes,
-            undoes=kept.taken_back.number if kept.taken_back is not None else None,
-            waited_s=waited_s,
-            pause_s=pause_s,
+        return how._replace(
+            state="in force" if kept.is_in_force else "done", changes=applied.changes, notes=notes
         )
+
+    def _tell_applied(self, kept: PendingAction, applied: Applied, how: Outcome) -> None:
+        """Write down that it is in place, whatever comes of looking at the next steps.
+
+        What is done by its end only, such as a file that is written, is told then.
+        """
+        kept.is_applied = True
+        if applied.undo is None:
+            return
+        is_in_force = applied.hooks is not None and applied.hooks.hangs
+        so_far = how._replace(
+            state="in force" if is_in_force else "done",
+            changes=applied.changes,
+            notes=applied.notes,
+            ran_s=time.monotonic() - kept.since,
+        )
+        self._record.end(kept.word, so_far)
 
     def _action(self, scene: Scene, kept: PendingAction) -> Action:
         """What does what is asked for."""

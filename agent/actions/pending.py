@@ -41,6 +41,8 @@ class PendingAction:
         replaced: The actions of its kind before it, which it stands over, if only in part.
         replaced_by: Those that stand over it, while they do.
         taken_back: The one that it undoes.
+        is_leaving: Whether the agent ends it, as it leaves.
+        is_applied: Whether the training thread has done its part.
     """
 
     number: int
@@ -56,6 +58,8 @@ class PendingAction:
     since: float = field(default_factory=time.monotonic)
     future: Future[Act] = field(default_factory=pending)
     is_cancelled: bool = False
+    is_leaving: bool = False
+    is_applied: bool = False
     outcome: Outcome | None = None
     undo: Callable[[], Undone] | None = None
     kind: str | None = None
@@ -107,7 +111,8 @@ class PendingAction:
             ActRefused: Nobody wants it any more.
         """
         if self.is_cancelled:
-            raise ActRefused("who asked has gone, or the agent leaves")
+            why = "the agent was detached meanwhile" if self.is_leaving else "who asked has gone"
+            raise ActRefused(why)
 
 
 def still_kept(actions: list[PendingAction], most: int) -> list[PendingAction]:

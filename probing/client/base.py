@@ -43,6 +43,10 @@ _FIT_S = 60.0
 _LONGEST_ACT_S = 3600.0
 """How long an action may take once it has begun, such as a checkpoint being written."""
 _UNCHANGEABLE = "nothing can be changed in it"
+_MAY_BE_APPLIED = (
+    'The action may have been applied: `probing ENDPOINT query "SELECT name, state, step, changes'
+    ' FROM python.actions ORDER BY seq DESC LIMIT 1"` tells, unless its record is gone.'
+)
 
 
 class Process(RunningCode):
@@ -95,7 +99,13 @@ class Process(RunningCode):
         limit_s = timeout_s or self._timeout_s
         request = request_for(asked, limit_s)
         return self._post(
-            Act, "act", request, _UNCHANGEABLE, timeout_s=limit_s, grace_s=_LONGEST_ACT_S
+            Act,
+            "act",
+            request,
+            _UNCHANGEABLE,
+            timeout_s=limit_s,
+            grace_s=_LONGEST_ACT_S,
+            unsure=_MAY_BE_APPLIED,
         )
 
     def prepare_act(self, asked: Asked, *, ranks: int, timeout_s: float | None = None) -> Prepared:

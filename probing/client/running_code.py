@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LOST = "it can run no code any more"
+_MAY_HAVE_RUN = (
+    'The code may have run: `probing ENDPOINT query "SELECT code, state, error_type FROM'
+    ' python.evals ORDER BY seq DESC LIMIT 1"` tells, unless its record is gone.'
+)
 _LONGEST_S = 86_400.0
 _LEFT_S = 2.0
 """So long one waits for a process that one leaves."""
@@ -81,7 +85,13 @@ class RunningCode(Reached):
         )
         limit_s = self._limit_of_code(timeout_s)
         return self._post(
-            wire.EvalResult, "eval", request, _LOST, timeout_s=limit_s, grace_s=grace_s()
+            wire.EvalResult,
+            "eval",
+            request,
+            _LOST,
+            timeout_s=limit_s,
+            grace_s=grace_s(),
+            unsure=_MAY_HAVE_RUN,
         )
 
     def _limit_of_code(self, asked_s: float | None) -> float:

@@ -33,7 +33,7 @@ from ..messages.limits import LARGE_ANSWER_BYTES, grace_s, ready_s
 from ..reach import ladder
 from ..reach.address import Address
 from ..reach.endpoint import Local, resolve
-from ..reach.ping import ping
+from ..reach.ping import LEFT, has_left, is_there, ping
 from ..reach.transport import ask
 from ..rundir import contained
 from ..rundir.attach_order import AttachFiles, reason_of
@@ -97,7 +97,22 @@ class ByAddress:
     @contextlib.contextmanager
     def asking(self, lost: str, limit_s: float) -> Iterator[Address]:
         """See `Transport`."""
-        yield self.address
+        try:
+            yield self.address
+        except ConnectionLost:
+            if self._has_gone():
+                why = "it closed the connection before an answer came, and listens no more"
+                raise NotProbing(str(self.address), why) from None
+            raise
+
+    def _has_gone(self) -> bool:
+        """Whether nobody listens there any more; connections are closed a moment before."""
+        end = time.monotonic() + _ENDING_S
+        while is_there(self.address, timeout_s=_ENDING_S):
+            if time.monotonic() > end:
+                return False
+            time.sleep(POLL_S)
+        return True
 
 
 class OnThisMachine:
@@ -117,12 +132,14 @@ class OnThisMachine:
         folder = self.folder
         if not folder.is_alive():
             raise ProcessEnded(folder.pid, lost)
-        ping(folder, timeout_s=min(ready_s(), limit_s))
         try:
+            ping(folder, timeout_s=min(ready_s(), limit_s))
             yield Address(path=folder.socket)
         except (ConnectionLost, NotProbing):
             if self._ends():
                 raise ProcessEnded(folder.pid, lost) from None
+            if has_left(folder):
+                raise NotProbed(folder.pid, LEFT) from None
             raise
 
     def _ends(self) -> bool:
@@ -265,15 +282,28 @@ class Reached:
         *,
         timeout_s: float | None = None,
         grace_s: float = 0.0,
+        unsure: str = "",
     ) -> T:
         """The same, of what is sent a request.
 
         Args:
             grace_s: What the answer may take beyond the limit, which the other side keeps itself.
+            unsure: What may have been done, and how to look, where no answer comes to what was
+                sent.
         """
         limit_s = timeout_s or self._timeout_s
-        with self._transport.asking(lost, limit_s) as address:
-            data = ask(address, route, body=body, timeout_s=limit_s, grace_s=grace_s)
+        was_sent = False
+        try:
+            with self._transport.asking(lost, limit_s) as address:
+                try:
+                    data = ask(address, route, body=body, timeout_s=limit_s, grace_s=grace_s)
+                except ProbingError as error:
+                    was_sent = error.is_a(ConnectionLost, NotAnswering)
+                    raise
+        except ProbingError as error:
+            if unsure and was_sent:
+                error.help = f"{unsure} {error.help}".rstrip()
+            raise
         return _received(cls, data)
 
     def _pid_here(self, what: str, lost: str | None = None) -> int:

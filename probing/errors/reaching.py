@@ -120,13 +120,16 @@ class ConnectionLost(Unreachable):
     """The other side closed the connection before it had answered."""
 
     code = "connection_lost"
-    help = (
-        "Its process may have just ended, or be at its limit of connections: try again; or the"
-        " server requires https://: set PROBING_TLS_FINGERPRINT or PROBING_TLS_CA."
-    )
+    help = "Its process may have just ended, or be at its limit of connections: try again."
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, may_want_tls: bool = False) -> None:
+        """Say so; that the server may want TLS is for who has asked one without."""
         super().__init__(f"{address} closed the connection before an answer came.")
+        if may_want_tls:
+            self.help = (
+                f"{self.help[:-1]}; or the server requires https://: set PROBING_TLS_FINGERPRINT"
+                " or PROBING_TLS_CA."
+            )
 
 
 class NoPermission(Refused):

@@ -56,7 +56,8 @@ def our_errors(address: Address, timeout_s: float) -> Iterator[None]:
             why = "what answers there does not speak TLS; it may be reached without, by http://"
         raise NotProbing(str(address), why) from None
     except (ConnectionError, http.client.IncompleteRead):
-        raise ConnectionLost(str(address)) from None
+        is_plain = address.path is None and not address.tls
+        raise ConnectionLost(str(address), may_want_tls=is_plain) from None
     except http.client.HTTPException:
         raise NotProbing(str(address), "what answers there does not speak HTTP") from None
     except OSError as error:

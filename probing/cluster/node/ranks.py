@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
 
-from ...errors import ConnectionLost, InternalError, ProbingError, ProcessEnded
+from ...errors import ConnectionLost, InternalError, NotProbed, ProbingError, ProcessEnded
 from ...messages import common as wire, rank_paths
 from ...messages.limits import ready_s
 from ...reach import ladder
-from ...reach.ping import ping
+from ...reach.ping import LEFT, has_left, ping
 from ...ring.peek import tables_answer
 from ...rundir.folders import ProcessFolder, short_path
 from ...server.bodies import json_answer, read_body, send_arrow
@@ -137,6 +137,8 @@ def _lost(folder: ProcessFolder) -> ProbingError:
     """Why an agent that was there a moment ago gave no answer."""
     if not folder.is_alive():
         return ProcessEnded(folder.pid, "it ended meanwhile")
+    if has_left(folder):
+        return NotProbed(folder.pid, LEFT)
     return ConnectionLost(str(folder.socket))
 
 

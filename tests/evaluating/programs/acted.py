@@ -5,9 +5,9 @@ gradients to zero in place, by hand. However long they run, their rates get no l
 steps make of them. ``same``: by itself, to what an idle scheduler has set.
 ``even``: all parameters hold the same number after each step, so that a torn copy is seen; a plain
 thread makes copies until one of them is torn. ``bad``: every gradient is NaN from step 20 on.
-``hangs``: stops after 5 steps. ``late``: waits for a file ``go`` before its first step. ``pair``:
-two models with an optimizer each, and a third optimizer that never steps. Each step's line is its
-loss.
+``hangs``: stops after 5 steps. ``told``: waits for a file ``go-N`` before step N. ``late``: waits
+for a file ``go`` before its first step. ``pair``: two models with an optimizer each, and a third
+optimizer that never steps. Each step's line is its loss.
 """
 
 from __future__ import annotations
@@ -70,6 +70,11 @@ def zero(model: nn.Module, optimizer: torch.optim.Optimizer, *, in_place: bool) 
         parameter.grad.zero_()
 
 
+def wait_for_go(kind: str, step: int) -> None:
+    while kind == "told" and not Path(f"go-{step}").exists():
+        time.sleep(0.002)
+
+
 def main(kind: str) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
@@ -82,6 +87,7 @@ def main(kind: str) -> None:
         step = resume(model, optimizer, scheduler)
     with Path("losses.txt").open("a", encoding="ascii", buffering=1) as losses:
         while kind != "resumed" or step < int(sys.argv[3]):
+            wait_for_go(kind, step)
             if kind in {"own", "same"}:
                 for group in optimizer.param_groups:
                     group["lr"] = BASE / (1 + min(step, LAST)) if kind == "own" else BASE

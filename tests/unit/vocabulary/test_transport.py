@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ import pytest
 
 from probing.client.connecting import connect
 from probing.client.long_questions import ask_and_watch
-from probing.errors import NotAnswering
+from probing.errors import ConnectionLost, NotAnswering, NotProbing
+from probing.messages.about.act import Cleanup
 from probing.messages.common import ProfileRequest, SettingsAnswer, SettingValue
 from probing.reach.address import Address
 from probing.reach.transport import Answering, open_answer
@@ -108,10 +110,51 @@ def test_code_is_waited_for_as_long_as_its_process_lets_it_run(
     waited_s: list[float] = []
     own = SettingValue(name="eval_timeout_s", env="", value=own_s, source="set", live=True, doc="")
 
-    def post(*_: Any, timeout_s: float, grace_s: float) -> None:
+    def post(*_: Any, timeout_s: float, grace_s: float, **__: Any) -> None:
         waited_s.append(timeout_s + grace_s)
 
     monkeypatch.setattr(process, "_get", lambda *_: SettingsAnswer(settings=(own,)))
     monkeypatch.setattr(process, "_post", post)
     process.eval("1", timeout_s=asked_s)
     assert waits_s < waited_s[0] <= waits_s + 30.0, "and a grace"
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_UNIX], ids=["tcp", "unix"])
+@pytest.mark.parametrize("stays", [True, False], ids=["stays", "leaves"])
+def test_who_closes_a_connection_and_leaves_is_told_from_who_stays(
+    family: socket.AddressFamily, tmp_path: Path, *, stays: bool
+) -> None:
+    """That the server may want TLS is said only of one that listens on, at an address of TCP.
+
+    Of what was sent nobody knows whether it was done, and that is said, too.
+    """
+    with socket.socket(family) as server:
+        path = tmp_path / "sock"
+        server.bind(("127.0.0.1", 0) if family == socket.AF_INET else str(path))
+        server.listen()
+        is_over = threading.Event()
+
+        def serve() -> None:
+            server.settimeout(0.01)
+            while not is_over.is_set():
+                with contextlib.suppress(TimeoutError):
+                    connection, _ = server.accept()
+                    connection.settimeout(DEADLINE_S)
+                    with connection:
+                        connection.recv(1 << 16)
+                    if not stays:
+                        server.close()
+                        path.unlink(missing_ok=True)
+                        return
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        own = server.getsockname()
+        address = f"127.0.0.1:{own[1]}" if family == socket.AF_INET else str(path)
+        with pytest.raises(ConnectionLost if stays else NotProbing) as lost:
+            connect(address).act(Cleanup())
+        is_over.set()
+        serving.join()
+    assert ("TLS" in lost.value.help) == (stays and family == socket.AF_INET)
+    assert ("listens no more" in lost.value.message) == (not stays)
+    assert lost.value.help.startswith("The action may have been applied: `probing ENDPOINT query ")
