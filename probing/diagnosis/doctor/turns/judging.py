@@ -19,6 +19,7 @@ from ..findings import Rule, Sign
 from ..not_looked_at import LATE, NotLookedAt
 from ..ranks.job_rules import JOB_RULES
 from ..rules import RULES
+from ..rules.numbers.acted import with_acts
 from ..rules.plugged import plugin_rules
 from ..scope import LIVE_UNTIL, RULES_UNTIL, Clock
 
@@ -51,7 +52,7 @@ class Judged:
 
     def settle(self, rule: Rule, signs: Iterable[Sign], why: str | None) -> None:
         """Take down what has become of a rule."""
-        self.found += [(rule, sign) for sign in signs]
+        self.found += [(rule, sign) for sign in with_acts(self.facts, signs)]
         if why is not None:
             self.missed[rule.name] = why
         self.done.add(rule.name)

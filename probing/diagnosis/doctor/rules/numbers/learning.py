@@ -11,6 +11,7 @@ from .....units import figure
 from ...facts import MOST_STEPS, Facts
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
+from .acted import Acted, rate_act
 from .gradients import SAMPLING_S, sampled
 from .losses import LOSS_QUERY
 from .rates import (
@@ -46,19 +47,36 @@ def _rate_jumps(facts: Facts) -> Iterator[Sign]:
     is_all = 0 < len(steps) == len(facts.steps)
     before = facts.rows(_BEFORE)[0]["lr"] or 0.0 if is_all else 0.0
     for found in raised(steps):
-        if found.after < RATE_JUMP * before:
+        act = rate_act(facts, found.step)
+        if found.after < RATE_JUMP * before or (act is not None and act.is_undone):
             continue
         around = losses_around(steps, found)
         yield Sign(
             certainty="likely" if around.is_worse else "possible",
             summary=found.sentence
+            + _by(act)
             + f", and the loss has gone from {figure(around.before)} to {figure(around.after)}"
             * around.is_worse,
             since_step=found.step,
-            evidence=("no step before it on record had such a rate",),
+            evidence=(*_told(act), "no step before it on record had such a rate"),
             weight=0.9,
+            fix=_fix(act, facts),
         )
         return
+
+
+def _by(act: Acted | None) -> str:
+    """Who has set the rate, where that is known."""
+    return "" if act is None else f", by {act.words}"
+
+
+def _told(act: Acted | None) -> tuple[str, ...]:
+    return () if act is None else (act.evidence,)
+
+
+def _fix(act: Acted | None, facts: Facts) -> str:
+    """What to do about what an action has done; empty for what the rule says."""
+    return "" if act is None else act.fix(facts)
 
 
 def _rate_cut(facts: Facts) -> Iterator[Sign]:
@@ -76,6 +94,9 @@ def _rate_cut(facts: Facts) -> Iterator[Sign]:
     old = float(earlier[-1])
     if now * _CUT > float(earlier.min()) or old < 0.1 * most or begins_anew(facts, steps, since):
         return
+    act = rate_act(facts, steps.numbers[since])
+    if act is not None and act.is_undone:
+        return
     losses = steps.column("loss")
     before, after = middle_of(losses[max(0, since - 20) : since]), middle_of(losses[-20:])
     learns = math.isfinite(after) and after < 0.9 * before
@@ -84,14 +105,16 @@ def _rate_cut(facts: Facts) -> Iterator[Sign]:
         summary="The learning rate was"
         + (f" divided by {figure(old / now, 3)}" if now else " set to zero")
         + f" at step {steps.numbers[since]}, from {figure(old, 3)}"
-        + f" to {figure(float(rates[since]), 3)}"
+        + f" to {figure(float(rates[since]), 3)}{_by(act)}"
         + ("" if learns else ", and the loss has not fallen since"),
         since_step=steps.numbers[since],
         evidence=(
+            *_told(act),
             f"{len(rates) - since} steps have been made since",
             *(() if learns else (f"the loss was {figure(before)} there, and is {figure(after)}",)),
         ),
         weight=0.3 if learns else 0.7,
+        fix=_fix(act, facts),
     )
 
 
@@ -112,15 +135,17 @@ def _rate_zero(facts: Facts) -> Iterator[Sign]:
         return
     if _another_group_learns(facts, most):
         return
+    act = rate_act(facts, steps.numbers[last])
     now = "zero" if known[-1] == 0 else figure(known[-1], 2)
     before = f", and {figure(most, 3)} at most before: nothing is learned any more"
     yield Sign(
         certainty="likely",
-        summary=f"The learning rate has been {now} since step {steps.numbers[last]}"
+        summary=f"The learning rate has been {now} since step {steps.numbers[last]}{_by(act)}"
         + (before if most else ", the first on record: nothing is learned"),
         since_step=steps.numbers[last],
-        evidence=(f"{number} steps have been made since",),
+        evidence=(*_told(act), f"{number} steps have been made since"),
         weight=0.8,
+        fix=_fix(act, facts),
     )
 
 
@@ -234,7 +259,8 @@ RULES = (
         symptom="The loss shoots up, or falls no more.",
         evidence="`lr` of python.steps: three times the largest before, after 50 steps or more;"
         " likely where the loss is a fifth higher since. Of several trainings in one process, each"
-        " with a model and an optimizer of its own, the newest is looked at.",
+        " with a model and an optimizer of its own, the newest is looked at. One by `act` is told"
+        " as that, by python.actions, and not at all once it is undone.",
         certainty="likely",
         gravity=82,
         fix="Find who sets it (a thread, a callback, a schedule with a wrong factor); meanwhile"

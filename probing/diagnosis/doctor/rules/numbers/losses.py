@@ -18,6 +18,7 @@ from ...facts import Facts, Steps
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from ...series import Floats
+from .acted import rate_act
 from .not_finite.first_bad import first_bad
 from .not_finite.unended import lost_in_progress, restart_before
 from .rates import (
@@ -71,7 +72,7 @@ def _not_finite(facts: Facts) -> Iterator[Sign]:
         return
     steps, skips = facts.steps, lost.words if lost else ""
     before = Steps([row for row in steps.rows if row["step"] < found.step])
-    words, fix, more = _before_nan(before)
+    words, fix, more = _before_nan(facts, before)
     first = first_bad(facts, found.step)
     yield Sign(
         certainty="certain",
@@ -88,7 +89,7 @@ def _not_finite(facts: Facts) -> Iterator[Sign]:
     )
 
 
-def _before_nan(before: Steps) -> tuple[str, str, tuple[str, ...]]:
+def _before_nan(facts: Facts, before: Steps) -> tuple[str, str, tuple[str, ...]]:
     """How the steps before the first bad one were: what follows, what to do, and the figures."""
     losses = losses_of(before)
     if len(losses) < 2:
@@ -104,8 +105,11 @@ def _before_nan(before: Steps) -> tuple[str, str, tuple[str, ...]]:
     if rising or exploding:
         cause = cause_of(before)
         if cause is not None:
-            words = f"; it has diverged, after {cause.sentence}"
-            return words, _BACK.format(rate=figure(cause.before, 3)), figures
+            act = rate_act(facts, cause.step)
+            by = "" if act is None else f", by {act.words}"
+            words = f"; it has diverged, after {cause.sentence}{by}"
+            fix = _START_AGAIN.capitalize() if act is not None else _FIND_WHO + _START_AGAIN
+            return words, fix.format(rate=figure(cause.before, 3)), figures
         return "; it has diverged: it grew before that", steadier(before), figures
     return "; it was as usual up to the step before", _FIND_FIRST, figures
 
@@ -114,10 +118,8 @@ _ONE_BATCH = (
     "Look at the batch of that step: other data, another scale or another order of channels than"
     " the rest."
 )
-_BACK = (
-    "Find who sets that rate (a thread, a callback, a schedule with a wrong factor), and start"
-    " again with {rate} from a checkpoint of before that."
-)
+_FIND_WHO = "Find who sets that rate (a thread, a callback, a schedule with a wrong factor), and "
+_START_AGAIN = "start again with {rate} from a checkpoint of before that."
 _FIND_FIRST = (
     "Restart from the last checkpoint before that, and have `probing PID arm nan` name the first"
     " module, or the batch, whose values are not finite."
