@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ...arguments import shown_command
-from ...client.recent_steps import pace_of, recent_steps, state_with
+from ...client.recent_steps import STILL, pace_of, recent_steps, state_with
 from ...errors import NotProbed
 from ...postmortem.not_finite import peek_since
 from .overview import CURVE, MOST_MODULES, Overview, overview_of, word_of
@@ -81,9 +81,9 @@ class Following:
         self._rows = recent_steps(self.process, CURVE, self._rows)
         pace = pace_of(self._rows)
         if folder is None:
-            state = state_with(word_of(card), pace)
+            state = _at_prompt(known, state_with(word_of(card), pace))
             return dataclasses.replace(known, pace=pace, state=state)
-        state = state_with(summarize(folder).state, pace)
+        state = _at_prompt(known, state_with(summarize(folder).state, pace))
         is_alive = state != "dead"
         return dataclasses.replace(
             known,
@@ -92,3 +92,9 @@ class Following:
             not_finite=peek_since(folder),
             memory=memory_now(folder.pid, known.memory) if is_alive else known.memory,
         )
+
+
+def _at_prompt(known: Overview, state: str) -> str:
+    """A state; of one that was seen to wait for code, and makes no step since, that it is idle."""
+    is_at_prompt = known.state == "idle" and known.doing is not None
+    return "idle" if is_at_prompt and state == STILL else state

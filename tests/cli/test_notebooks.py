@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +15,13 @@ from typing import Any
 
 import pytest
 
+import probing
+from probing.diagnosis.hang.seen.doings import doing_of, is_at_prompt
 from tests.harness.late import late
-from tests.harness.targets import DEADLINE_S, ROOT, Target
+from tests.harness.targets import DEADLINE_S, ROOT, Target, clean_env, run_command, wait_until
 
 nbformat = late("nbformat", reason="nbclient is of tests/notebooks.txt")
+manager = late("jupyter_client.manager", reason="nbclient is of tests/notebooks.txt")
 pytestmark = pytest.mark.torch
 
 PAGE = ROOT / "docs" / "how-to" / "notebooks.ipynb"
@@ -199,6 +203,54 @@ def test_an_error_is_its_sentence_and_the_way_out(
         error = shell.run_cell(ask).error_in_exec
         shown = capsys.readouterr().out
         assert shown == f"NoSuchProcess: {error.message}\n{error.help}\n", ask
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+    """A notebook's kernel that has run a cell, with the agent, and a client of it."""
+    started = manager.KernelManager(connection_file=str(tmp_path / "kernel.json"))
+    env = clean_env(tmp_path / "home", PROBING="all", IPYTHONDIR=str(tmp_path / "ipython"))
+    started.start_kernel(env=env, cwd=str(tmp_path))
+    client = started.client()
+    try:
+        client.start_channels()
+        client.wait_for_ready(timeout=DEADLINE_S)
+        reply = client.execute("import asyncio, time", reply=True, timeout=DEADLINE_S)
+        assert reply["content"]["status"] == "ok", reply
+        yield started, client
+    finally:
+        client.stop_channels()
+        started.shutdown_kernel(now=True)
+
+
+def test_a_kernel_between_two_cells_is_idle(
+    kernel: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is wrong with it, unlike with a cell that waits, by the main thread or by a task."""
+    started, client = kernel
+    pid = started.provisioner.pid
+    env = clean_env(tmp_path / "home")
+    monkeypatch.setenv("PROBING_HOME", env["PROBING_HOME"])
+    process = probing.connect(pid, timeout_s=DEADLINE_S)
+
+    def waits_for_code() -> bool:
+        return is_at_prompt(doing_of(process.backtrace()))
+
+    wait_until(waits_for_code, "the end of the cell")
+    whole = ("--timeout", f"{DEADLINE_S:g}", str(pid))
+    said = run_command(*whole, "hang", cwd=tmp_path, env=env).stdout
+    assert " ".join(said.split()).startswith(
+        f"OK: process {pid} is idle in a notebook, waiting for the next cell: no hang."
+    ), said
+    report = run_command(*whole, "doctor", "--format", "json", cwd=tmp_path, env=env).stdout
+    found = {finding["rule"] for finding in json.loads(report)["findings"]}
+    assert not found & {"hang", "waits", "stands-still"}
+    client.execute("time.sleep(1000)")
+    wait_until(lambda: not waits_for_code(), "a cell on the main thread")
+    started.interrupt_kernel()
+    wait_until(waits_for_code, "its end")
+    client.execute("await asyncio.sleep(1000)")
+    wait_until(lambda: not waits_for_code(), "a cell that is a task")
 
 
 @pytest.mark.nightly

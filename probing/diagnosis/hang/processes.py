@@ -13,6 +13,7 @@ from ...stacks.waits import BY_DEBUGGER
 from .case import Case
 from .evidence import Cause, Kind, RankEvidence, Verdict
 from .seen.device_waits import WAITS_FOR_DEVICE
+from .seen.doings import is_at_prompt
 from .seen.work import how_sure, is_asleep, is_at_work, is_held_up, work_words
 from .words.texts import (
     UNRECORDED,
@@ -65,7 +66,9 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
 def _well(evidence: RankEvidence, case: Case) -> Verdict | None:
     """What is said of a process that gets on, or that nobody asks for anything."""
     doing, still_s = evidence.doing, evidence.still_s
-    if evidence.moved or (still_s is not None and still_s < case.calm_s):
+    if is_at_prompt(doing) and not evidence.moved:
+        text = f"{doing_words(evidence)}: no hang"
+    elif evidence.moved or (still_s is not None and still_s < case.calm_s):
         at = f" in step {evidence.step}" if evidence.step is not None else ""
         text = f"is making progress{at}: no hang"
     elif doing is not None and doing.kind == "looked_at":
@@ -126,7 +129,7 @@ def doing_words(evidence: RankEvidence) -> str:
         words = doing.words if doing else "is somewhere that could not be told"
     if doing and doing.where and not doing.is_deadlock:
         words += f", at {doing.where}"
-    if evidence.module is not None and not is_stopped:
+    if evidence.module is not None and not is_stopped and not is_at_prompt(doing):
         words += f", inside module {evidence.module}"
     return words
 

@@ -11,6 +11,7 @@ import pytest
 
 from probing.cli.render.ranks.hang import render_verdict
 from probing.cli.reports.following import Following
+from probing.client.recent_steps import STILL
 from probing.cluster.job.membership import Member
 from probing.diagnosis.hang import Doing, RankEvidence, Work, judge
 from probing.diagnosis.hang.seen import collection
@@ -20,7 +21,8 @@ from probing.messages.card import Card
 from probing.messages.common import Backtrace, Frame, TaskStack, ThreadStack, WorkDone
 from tests.harness.cards import card_of
 from tests.unit.cli.overview_samples import HEALTHY
-from tests.unit.doctor.made import MadeProcess, steps
+from tests.unit.doctor import made
+from tests.unit.doctor.made import MadeProcess, signs, steps
 from tests.unit.ranks.hang_samples import LATE, STILL_S, evidence, waiting, waiting_but
 
 pytestmark = pytest.mark.anypython
@@ -226,6 +228,84 @@ def test_a_notebook_whose_cell_hangs() -> None:
         dataclasses.replace(seen({}, LOOP, tasks=(KERNELS,)), ending="it is leaving with KeyError"),
     ):
         assert judge([hangs]).is_hang
+
+
+PACKAGES, STDLIB = "/x/lib/python3.11/site-packages", "/usr/lib/python3.11"
+
+
+def _at(*files: str, waiting: str = "idle in its asyncio event loop") -> ThreadStack:
+    """The main thread, in functions of these files, the innermost first."""
+    frames = tuple(Frame(func="run", file=file, lineno=1) for file in files)
+    return dataclasses.replace(thread_of(1, waiting), frames=frames)
+
+
+_LAUNCHED = (f"{PACKAGES}/ipykernel/kernelapp.py", f"{PACKAGES}/ipykernel_launcher.py")
+KERNEL = _at(f"{STDLIB}/selectors.py", f"{PACKAGES}/tornado/platform/asyncio.py", *_LAUNCHED)
+BEATS = dataclasses.replace(CELL, waiting="sleeping")
+IN_NOTEBOOK = "process 1 is idle in a notebook, waiting for the next cell: no hang."
+PROMPTS: dict[str, tuple[ThreadStack, tuple[TaskStack, ...], dict[str, Any], str]] = {
+    "kernel": (KERNEL, (KERNELS,), {}, IN_NOTEBOOK),
+    "from outside": (KERNEL, (), {"source": "py-spy"}, IN_NOTEBOOK),
+    "beside a task that sleeps": (KERNEL, (KERNELS, BEATS), {}, IN_NOTEBOOK),
+    "in a window's loop": (
+        _at(f"{STDLIB}/tkinter/__init__.py", f"{PACKAGES}/ipykernel/eventloops.py", *_LAUNCHED,
+            waiting="sleeping"),
+        (), {}, IN_NOTEBOOK,
+    ),
+    "in a loop in C": (
+        _at(f"{PACKAGES}/tornado/platform/asyncio.py", *_LAUNCHED,
+            waiting="waiting for input or output (epoll_wait)"),
+        (), {}, IN_NOTEBOOK,
+    ),
+    "embedded": (
+        _at(f"{STDLIB}/selectors.py", f"{PACKAGES}/ipykernel/embed.py", "/job/train.py"),
+        (), {}, IN_NOTEBOOK.replace(":", ", at train.py:1 in run:"),
+    ),
+    "at the prompt": (
+        _at(f"{STDLIB}/selectors.py", f"{PACKAGES}/prompt_toolkit/application/application.py",
+            f"{PACKAGES}/IPython/terminal/interactiveshell.py"),
+        (), {}, "process 1 is idle at the prompt of IPython, waiting for the next input: no hang.",
+    ),
+}  # fmt: skip
+"""Where the main thread is, and the tasks of its loop."""
+
+
+@pytest.mark.parametrize("way", PROMPTS)
+@pytest.mark.parametrize("still_s", [1.0, 100.0])
+def test_a_pause_between_cells_is_nothing_wrong(way: str, still_s: float) -> None:
+    """However the kernel waits, as soon as it does, and whatever an earlier cell has left open."""
+    main, tasks, how, headline = PROMPTS[way]
+    found = dataclasses.replace(seen({}, main, tasks=tasks, **how), still_s=still_s)
+    found = dataclasses.replace(found, module="net.0", ending="its thread t9 ended with KeyError")
+    verdict = judge([found])
+    assert (verdict.kind, verdict.headline) == ("healthy", headline)
+    of = made.facts({"steps": steps(20)}, verdict=verdict)
+    assert [*signs("hang", of), *signs("waits", of), *signs("stands-still", of)] == []
+
+
+@pytest.mark.parametrize(
+    ("main", "tasks"),
+    [
+        (_at("/tmp/ipykernel_7/1.py", f"{PACKAGES}/IPython/core/interactiveshell.py", *_LAUNCHED,
+             waiting="waiting for a lock"), ()),
+        (_at(f"{STDLIB}/threading.py", f"{PACKAGES}/IPython/core/magics/basic.py", *_LAUNCHED,
+             waiting="waiting for a lock"), ()),
+        (KERNEL, (KERNELS, CELL)),
+        (KERNEL, (PACKAGE,)),
+    ],
+)  # fmt: skip
+def test_a_cell_that_waits_is_no_pause(main: ThreadStack, tasks: tuple[TaskStack, ...]) -> None:
+    """It runs on the main thread, or is a task that awaits something."""
+    assert judge([seen({}, main, tasks=tasks)]).is_hang
+
+
+def test_who_was_seen_to_wait_for_code_stays_idle_until_it_makes_a_step() -> None:
+    """Until the next whole look nobody looks at its stack again."""
+    process: Any = Carded({"steps": steps(20)}, {})
+    known = dataclasses.replace(HEALTHY, state="idle", doing="is idle in a notebook")
+    assert Following(process)._renewed(known, process.card).state == "idle"
+    other = dataclasses.replace(HEALTHY, state="idle")
+    assert Following(process)._renewed(other, process.card).state == STILL
 
 
 def test_a_key_of_the_store_that_a_rank_may_set_which_was_not_seen() -> None:

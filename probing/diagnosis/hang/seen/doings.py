@@ -28,6 +28,7 @@ from ....stacks.waits import WAITS_FOR_GIL, library_path
 from ..evidence import Doing, DoingKind
 from .device_waits import reads_device
 from .looks import is_agents
+from .prompts import PROMPTS, SERVES, at_prompt
 
 _STACK = 4
 _MOST_TASKS = 3
@@ -42,11 +43,6 @@ _NAMED = "the "
 _NO_DAEMON = "a thread that is no daemon keeps its process"
 _IDLE = "idle"
 _IDLE_LOOP = "idle in its asyncio event loop"
-_SERVES = re.compile(
-    r"(aiohttp|anyio|asyncio|fastapi|grpc|hypercorn|ipykernel|jupyter_client|starlette|tornado"
-    r"|uvicorn|websockets|zmq)/|(ipykernel_launcher|contextlib)\.py"
-)
-"""Packages that wait for cells and requests; a task of any other may be a training."""
 _LOADER = re.compile(r"torch/utils/data/")
 _CHECKPOINT = re.compile(
     r"torch/serialization\.py|torch/distributed/checkpoint/|torch/_weights_only|safetensors/"
@@ -102,14 +98,16 @@ def doing_of(trace: Backtrace, thread_id: int | None = None) -> Doing | None:
     thread = training_thread(trace.threads, thread_id)
     if thread is None:
         return None
-    words = thread.waiting or ""
+    prompt = at_prompt(trace, thread)
+    words = prompt or thread.waiting or ""
     kind = _kind(words, thread.frames)
-    if kind == "idle" and _may_await(trace, thread):
+    if kind == "idle" and not prompt and _may_await(trace, thread):
         kind = "waiting"
     holders = chain(trace.threads, thread)[1:]
     holder = _kind(holders[-1].waiting or "", holders[-1].frames) if holders else None
     told = (
-        _lock_words(trace, thread, holders)
+        (prompt and f"is {prompt}")
+        or _lock_words(trace, thread, holders)
         or _import_words(thread)
         or _holder(trace, thread)
         or _at_exit(trace, thread, kind)
@@ -123,6 +121,11 @@ def doing_of(trace: Backtrace, thread_id: int | None = None) -> Doing | None:
         holder=holder,
         is_deadlock=is_stuck_behind(trace.threads, thread),
     )
+
+
+def is_at_prompt(doing: Doing | None) -> bool:
+    """Whether it waits for a cell or a line of code, with nothing in hand."""
+    return doing is not None and doing.kind == "idle" and doing.words.endswith(PROMPTS)
 
 
 def worker_of(trace: Backtrace, thread_id: int | None = None) -> ThreadStack | None:
@@ -279,7 +282,7 @@ def _may_await(trace: Backtrace, thread: ThreadStack) -> bool:
     if not (thread.waiting or "").startswith(_IDLE_LOOP):
         return False
     frames = (f for t in trace.tasks if t.thread_id == thread.thread_id for f in t.frames)
-    serves = (f.kind != "python" or _SERVES.match(library_path(f.file) or "") for f in frames)
+    serves = (f.kind != "python" or SERVES.match(library_path(f.file) or "") for f in frames)
     return not is_agents(trace) or not all(serves)
 
 
