@@ -59,6 +59,7 @@ class Overview:
         findings: The gravest of what its record alone shows to be wrong.
         judged: How many rules could be judged by that; 0 where there is nothing to go by.
         late: How many more might have been, had there been the time.
+        has_stack: Whether a stack of it can be shown; False of one that has ended and left none.
     """
 
     endpoint: str
@@ -79,6 +80,7 @@ class Overview:
     judged: int = 0
     late: int = 0
     has_torch: bool | None = None
+    has_stack: bool = True
 
 
 def overview_of(
@@ -104,6 +106,8 @@ def overview_of(
     told = process.query(in_one(_ASKED)).to_pylist()[0]
     pace = pace_of(told["steps"] or [])
     state = state_with(word_of(card) if summary is None else summary.state, pace)
+    doing, is_idle = _doing(process) if state in _STANDING else (None, False)
+    state = "idle" if is_idle else state
     has_steps = pace is not None
     found = find_cheaply(process, card, within_s=findings_s) if has_steps else Found()
     return Overview(
@@ -114,7 +118,7 @@ def overview_of(
         rank=card.rank,
         world_size=card.world_size,
         state=state,
-        doing=_doing(process) if state in _STANDING else None,
+        doing=doing,
         problems=_problems(process, card, summary),
         pace=pace,
         not_finite=since_of(told["not_finite"] or []),
@@ -124,6 +128,7 @@ def overview_of(
         findings=found.findings,
         judged=found.judged,
         late=found.late,
+        has_stack=state != "dead" or _has_last_stack(process),
     )
 
 
@@ -153,22 +158,30 @@ def about(process: Process) -> About:
     return About(
         command=shown_command(card.command),
         state=state,
-        doing=_doing(process) if state in _STANDING else None,
+        doing=_doing(process)[0] if state in _STANDING else None,
         problems=_problems(process, card, summary),
     )
 
 
-def _doing(process: Process) -> str | None:
-    """Where it is that does not get on; None where no stack can be had."""
-    from ...diagnosis.hang.seen.doings import doing_of
+def _doing(process: Process) -> tuple[str | None, bool]:
+    """Where it is that does not get on, if a stack can be had, and whether it waits for code."""
+    from ...diagnosis.hang.seen.doings import doing_of, is_at_prompt
 
     try:
         doing = doing_of(process.backtrace())
     except ProbingError:
-        return None
+        return None, False
     if doing is None:
-        return None
-    return doing.words + (f", at {doing.where}" if doing.where and not doing.is_deadlock else "")
+        return None, False
+    at = f", at {doing.where}" if doing.where and not doing.is_deadlock else ""
+    return doing.words + at, is_at_prompt(doing)
+
+
+def _has_last_stack(process: Process) -> bool:
+    """Whether anything tells where an ended process was."""
+    from ...postmortem.last_known import has_last_stack  # it needs numpy, which the living do not
+
+    return has_last_stack(process.folder)
 
 
 def _from_outside(process: Process) -> Overview | None:

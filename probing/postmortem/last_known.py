@@ -65,6 +65,11 @@ def last_known(folder: ProcessFolder) -> Backtrace | None:
     return _of_crash(folder, crash) if crash is not None else None
 
 
+def has_last_stack(folder: ProcessFolder | None) -> bool:
+    """Whether anything tells what an ended process was doing; of another machine's it may."""
+    return folder is None or last_known(folder) is not None
+
+
 def _of_crash(folder: ProcessFolder, crash: CrashRecord) -> Backtrace:
     note = describe(crash)
     if crash.step is not None:

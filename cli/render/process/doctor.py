@@ -48,7 +48,7 @@ def render_finding(number: int, finding: Finding, room: int, *, color: bool) -> 
     head = wrap_sentence(finding.summary, room - len(word) - 2, f"{number:2} ", "   ")
     pad = max(1, room - len(head[0]) - len(word))
     lines = [head[0] + " " * pad + label, *head[1:]]
-    for sentence in (*_since(finding), *finding.evidence[:_MOST_EVIDENCE]):
+    for sentence in dict.fromkeys((*_since(finding), *finding.evidence[:_MOST_EVIDENCE])):
         lines += wrap_sentence(sentence, room, "     - ", "       ")
     if finding.fix:
         lines += wrap_sentence(f"fix: {finding.fix}", room, "   ", "        ")

@@ -271,8 +271,10 @@ def _hints(overview: Overview) -> Iterator[tuple[str, str]]:
         return
     if overview.state == "dead":
         yield f"{who} hang", "why it ended"
-        yield f"{who} backtrace", "where it was"
-        yield f'{who} query "FROM steps ORDER BY step DESC"', "its last steps"
+        if overview.has_stack:
+            yield f"{who} backtrace", "where it was"
+        if overview.pace is not None:
+            yield f'{who} query "FROM steps ORDER BY step DESC"', "its last steps"
         return
     if overview.state in (STILL, "stopped", "not answering"):
         yield f"{who} hang", "why it does not go on"

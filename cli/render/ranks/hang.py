@@ -86,7 +86,7 @@ def _cause(cause: Cause, width: int | None) -> list[str]:
     name = f"rank {cause.rank}" if cause.rank is not None else "process"
     where = f" (pid {cause.pid}{f' on {cause.host}' if cause.host else ''})" if cause.pid else ""
     lines = _wrapped(f"{name}{where}: {cause.what}", width, "  ")
-    for text in cause.evidence:
+    for text in dict.fromkeys(cause.evidence):
         lines += _wrapped(text, width, "      ")
     return lines
 

@@ -197,6 +197,7 @@ class RankEvidence:
         device: What its device did when it was looked at last; None where it uses none.
         device_errors: What the driver has told of errors of that device.
         is_by_flight: Whether its collectives are those of torch's flight recorder.
+        has_stack: Whether there is a stack to be shown, of one that has ended the last known.
         notes: What could not be had of it, and why.
     """
 
@@ -227,6 +228,7 @@ class RankEvidence:
     has_agent: bool = True
     is_paused: bool = False
     is_by_flight: bool = False
+    has_stack: bool = True
     device: str | None = None
     device_errors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

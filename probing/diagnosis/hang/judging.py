@@ -64,6 +64,7 @@ def judge(
             asked,
             loading=_loading(evidence),
             evals={e.pid: e.eval_id for e in evidence if e.eval_id is not None},
+            ended={e.pid: e for e in evidence if e.state in {"dead", "missing"}},
             has_others=has_others,
         ),
         queries=remedies.queries(verdict, case),

@@ -39,6 +39,16 @@ def test_screen_is_the_golden_one(name: str) -> None:
     assert_golden(GOLDEN / f"{name}.txt", DRAWINGS[name]())
 
 
+def test_of_an_ended_process_only_what_answers_is_advised() -> None:
+    """No stack of one that left none, and no steps of one that made none."""
+    dead = SCREENS["dead"]
+    assert {"backtrace", "query"} <= set(draw_screen(dead, 80).split())
+    without = draw_screen(dataclasses.replace(dead, has_stack=False), 80)
+    assert "backtrace" not in without
+    assert "its last steps" in without
+    assert "query" not in draw_screen(dataclasses.replace(dead, pace=None), 80)
+
+
 def test_no_golden_screen_is_left_over() -> None:
     """Every golden file belongs to a drawing."""
     assert {path.stem for path in GOLDEN.iterdir()} == set(DRAWINGS)

@@ -9,11 +9,12 @@ import pytest
 
 from probing.diagnosis.hang import Call, Group, RankEvidence, Verdict, judge
 from probing.diagnosis.hang.evidence import Work
-from tests.unit.ranks.hang_samples import SAVING, WAITING, call, evidence, history
+from tests.unit.ranks.hang_samples import SAVING, WAITING, call, evidence, history, waiting
 
 pytestmark = pytest.mark.anypython
 
 LATE = history(40)
+WORDLESS = "it ended without a word: no exception is on record"
 ORDERLY = "it ended in an orderly way: its agent was told of the end"
 WRITES = Work(cpu=0.9, written_rate=1e8, is_ready=True)
 PAIR = Group(name="7", size=2, ranks=(0, 1))
@@ -88,3 +89,32 @@ def test_without_a_record_of_collectives() -> None:
     first = evidence(0, (), groups=(), doing=WAITING)
     assert judged(first, *ranks).kind == "dead"
     assert not judged(dataclasses.replace(first, still_s=3.0), *ranks).is_hang
+
+
+@pytest.mark.parametrize("is_over", [True, False], ids=["all have ended", "others wait"])
+def test_only_what_answers_is_advised_of_a_rank_that_has_ended(*, is_over: bool) -> None:
+    """Its last stack where it left one, else its last steps, and nothing of who made none."""
+    killed: Any = {"state": "dead", "moved": None, "doing": None, "ending": WORDLESS}
+    others = [
+        dataclasses.replace(done(rank), ended_ns=None) if is_over else waiting(rank)
+        for rank in (0, 1, 3)
+    ]
+    looks = []
+    for left in ({}, {"has_stack": False}, {"has_stack": False, "step": None}):
+        facts = killed | left
+        verdict = judge([*others, evidence(2, history(39), **facts)])
+        assert [cause.rank for cause in verdict.causes] == [2], verdict.headline
+        looks.append([step for step in verdict.next_steps if step.startswith("`probing -t 4102 ")])
+    assert looks == [
+        ["`probing -t 4102 backtrace`: where it was."],
+        ['`probing -t 4102 query "FROM steps ORDER BY step DESC LIMIT 5"`: its last steps.'],
+        [],
+    ]
+
+
+def test_a_line_of_evidence_comes_once() -> None:
+    """Whatever was told twice on the way to it."""
+    twice = evidence(2, history(39), state="dead", doing=None, notes=("x", "x"))
+    verdict = judge([*(waiting(rank) for rank in (0, 1, 3)), twice])
+    (cause,) = verdict.causes
+    assert len(cause.evidence) == len(set(cause.evidence))

@@ -143,6 +143,7 @@ def evidence_of(
         others=others.others if others else (),
         lock_pid=others.lock_pid if others else None,
         deadlocks=tuple(map(deadlock_text, deadlocks(trace.threads))) if trace else (),
+        has_stack=trace is not None,
         notes=tuple(dict.fromkeys((*notes, *seen.notes))),
     )
 
@@ -192,6 +193,7 @@ def absent(member: Member, state: State, why: str | None) -> RankEvidence:
         endpoint=member.endpoint,
         world_size=member.world_size,
         state=state,
+        has_stack=False,
         notes=(why,) if why else (),
     )
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from ....messages import rank_paths
 from ....stacks.waits import BY_DEBUGGER
 from ..case import Case
-from ..evidence import Cause, EvidenceQuery, Verdict
+from ..evidence import Cause, EvidenceQuery, RankEvidence, Verdict
 from .known import known_remedies
 
 _MOST_NEXT = 2
@@ -26,6 +26,7 @@ def next_steps(
     *,
     loading: Collection[int | None] = (),
     evals: Mapping[int | None, int] = MappingProxyType({}),
+    ended: Mapping[int | None, RankEvidence] = MappingProxyType({}),
     has_others: bool = False,
 ) -> tuple[str, ...]:
     """What to do, in that order.
@@ -34,6 +35,7 @@ def next_steps(
         asked: How the command named those that it is about.
         loading: The pids of those that wait for a batch.
         evals: The eval that each of those stands still for which do, by their pids.
+        ended: Those that have ended or were not found, by their pids.
         has_others: Whether ranks of other jobs may be there, so that a number is not enough.
     """
     if verdict.kind == "healthy":
@@ -42,12 +44,14 @@ def next_steps(
         return (
             "`probing -t all hang`: asks all ranks of this machine, `job:NAME` those of a job.",
         )
-    options, verb = ("", "was") if verdict.has_ended else (" --locals", "is")
+    gone = {c.pid for c in verdict.causes if verdict.has_ended or c.pid in ended} - {None}
+    lost = {pid: one for pid, one in ended.items() if not one.has_stack}
     targets = [
-        (_target(cause, verdict, has_others=has_others), cause)
+        (_target(cause, gone, verdict.job if has_others else None), cause)
         for cause in verdict.causes[:_MOST_NEXT]
     ]
-    looks = [f"`probing -t {target} backtrace{options}`: where it {verb}." for target, _ in targets]
+    looks = [_look(target, cause, gone, lost) for target, cause in targets]
+    looks = list(filter(None, looks))
     if not verdict.has_ended:
         looks = [*_at_loaders(targets, loading), *looks, *_at_evals(targets, evals)]
     steps = known_remedies(verdict)[:_MOST_NEXT]
@@ -59,6 +63,21 @@ def next_steps(
     if verdict.kind in {"stopped", "process"}:
         steps += map(_let_go, (c for c in verdict.causes if _STOPPED.match(c.what)))
     return (*looks, *steps) if verdict.kind not in {"ended", "dead"} else (*steps, *looks)
+
+
+def _look(
+    target: str,
+    cause: Cause,
+    gone: Collection[int | None],
+    lost: Mapping[int | None, RankEvidence],
+) -> str:
+    """What shows where one is, or was; empty where nothing does."""
+    if cause.pid not in lost:
+        options, verb = ("", "was") if cause.pid in gone else (" --locals", "is")
+        return f"`probing -t {target} backtrace{options}`: where it {verb}."
+    if lost[cause.pid].step is None:
+        return ""
+    return f'`probing -t {target} query "FROM steps ORDER BY step DESC LIMIT 5"`: its last steps.'
 
 
 def _let_go(cause: Cause) -> str:
@@ -170,10 +189,10 @@ _REACHED = (
 )
 
 
-def _target(cause: Cause, verdict: Verdict, *, has_others: bool) -> str:
+def _target(cause: Cause, gone: Collection[int | None], job: str | None) -> str:
     """An endpoint of a rank; one that has ended is no longer found by its rank."""
     if cause.endpoint:
         return cause.endpoint
-    if cause.rank is None or (verdict.has_ended and cause.pid is not None):
+    if cause.rank is None or cause.pid in gone:
         return str(cause.pid)
-    return shlex.quote(rank_paths.of_job(cause.rank, verdict.job if has_others else None))
+    return shlex.quote(rank_paths.of_job(cause.rank, job))

@@ -269,7 +269,7 @@ def cause(case: Case, rank: int) -> Cause:
         host=evidence.host,
         what=_what(evidence),
         endpoint=evidence.address,
-        evidence=tuple(_evidence(evidence)),
+        evidence=tuple(dict.fromkeys(_evidence(evidence))),
     )
 
 
