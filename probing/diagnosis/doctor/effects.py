@@ -6,9 +6,14 @@ more, of the same processes. What is only possible hides nothing that is surer.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from .findings import ABOUT_NOW, Finding
+
+PROGRESS, RANKS = "progress", "ranks"
+"""The subjects that it gets on, and that ranks are alike."""
 
 
 def without_effects(findings: list[Finding]) -> list[Finding]:
@@ -19,6 +24,16 @@ def without_effects(findings: list[Finding]) -> list[Finding]:
         findings = [f for f in findings if f.rule != "crowded-processors"]
     kept = [one for one in findings if not any(_explains(cause, one) for cause in findings)]
     return _causes_first(_earlier_first(kept))
+
+
+def contradicted(findings: Iterable[Finding]) -> frozenset[str]:
+    """Subjects that cannot be called healthy beside what does not go on, or has ended."""
+    ill: set[str] = set()
+    for one in findings:
+        if one.group in ABOUT_NOW and one.rule not in _OF_SETTINGS:
+            words = " ".join((one.summary, *one.evidence))
+            ill |= {"process", PROGRESS, *(s for s, of in _TELLS_OF.items() if of.search(words))}
+    return frozenset(ill)
 
 
 def _explains(cause: Finding, effect: Finding) -> bool:
@@ -83,6 +98,18 @@ def _may_lead_to(finding: Finding, bad: Finding) -> bool:
     )
 
 
+_OF_SETTINGS = frozenset({"unread-variables"})
+"""What tells of how it was started, and not of whether it goes on."""
+_TELLS_OF = {
+    "memory": re.compile(r"(?i)out of memory|OutOfMemory|OOM killer|shared memory"),
+    "open files": re.compile(r"Too many open files"),
+    "data": re.compile(r"DataLoader|a batch\b"),
+    RANKS: re.compile(r"\bcollective|number \d+ of group |other ranks?\b"),
+    "checkpoints": re.compile(r"\bcheckpoint"),
+    "accelerator": re.compile(r"the device\b|the GPU\b|CUDA error|NCCL"),
+    "threads and processes": re.compile(r"\bchild process|\bworker\b"),
+}
+"""By which words what does not go on, or has ended, is a matter of a subject."""
 _OF_NO_STEP = frozenset(
     {"loss-flat", "never-a-gradient", "own-code", "few-long-steps", "data-wait", "one-module"}
 )

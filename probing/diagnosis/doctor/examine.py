@@ -18,7 +18,7 @@ from ...cluster.job.outcomes import ask_all
 from ...cluster.job.parallel import run_at_once
 from ...cluster.ranks.question import Asking
 from ...messages.limits import EXAMINED_S
-from .effects import without_effects
+from .effects import PROGRESS, RANKS, contradicted, without_effects
 from .facts import LEAST_STEPS, Facts
 from .findings import ABOUT_NOW, CERTAINTIES, Finding, Rule, Sign, finding_of
 from .ranks.job_rules import JOB_RULES, Job
@@ -60,16 +60,19 @@ def examine(
     too_early = _too_early(findings, missed, steps) if judged else ()
     missed += too_early
     names = frozenset(name for one in too_early for name in one.rules)
+    has_ended = bool(judged) and not any(one.facts.is_alive for one in judged)
+    is_compared = any(len(group.chosen) > 1 for group in groups)
+    unknown = (PROGRESS,) * has_ended + (RANKS,) * (not is_compared)
     return Report(
         findings=tuple(sorted(findings, key=lambda finding: finding.order)),
-        healthy=_healthy(findings, missed) if judged else (),
+        healthy=_healthy(findings, missed, unknown) if judged else (),
         not_looked_at=missed,
         missed_of={whole: those | names for whole, those in by_whole.items()},
         about=names_of(seen),
         processes=len(seen),
         steps=steps,
         seconds=clock.passed_s(),
-        has_ended=bool(judged) and not any(one.facts.is_alive for one in judged),
+        has_ended=has_ended,
         notes=_notes(groups, outcomes) + beside,
     )
 
@@ -278,13 +281,21 @@ def _missed(each: Iterable[dict[str, str]]) -> tuple[NotLooked, ...]:
     return tuple(NotLooked(rules=tuple(names), why=why) for why, names in by_reason.items())
 
 
-def _healthy(findings: Sequence[Finding], missed: Sequence[NotLooked]) -> tuple[str, ...]:
-    """Subjects of which each rule was judged and found nothing."""
+def _healthy(
+    findings: Sequence[Finding], missed: Sequence[NotLooked], unknown: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Subjects of which each rule was judged and found nothing, and no finding says otherwise.
+
+    Args:
+        unknown: Those that nobody can say anything of: that what has ended gets on, and how ranks
+            are that were not compared.
+    """
     told = {finding.rule for finding in findings} | {n for one in missed for n in one.rules}
+    ill = contradicted(findings).union(unknown)
     subjects: dict[str, bool] = {}
     for rule in all_rules():
         subjects[rule.subject] = subjects.get(rule.subject, True) and rule.name not in told
-    return tuple(subject for subject, is_well in subjects.items() if is_well)
+    return tuple(one for one, is_well in subjects.items() if is_well and one not in ill)
 
 
 def _too_early(

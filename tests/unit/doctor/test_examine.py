@@ -33,6 +33,7 @@ from probing.diagnosis.hang import diagnosis
 from probing.diagnosis.hang.evidence import Cause, RankEvidence, Verdict
 from probing.diagnosis.hang.judging import judge as verdict_of
 from probing.diagnosis.hang.seen.own_ends import told_end
+from probing.diagnosis.hang.words.texts import UNRECORDED
 from probing.postmortem.endings import judge
 from probing.rundir.folders import ProcessFolder
 from probing.tables import STEPS
@@ -152,6 +153,64 @@ def test_a_quiet_end_with_a_loss_that_was_not_finite_is_told() -> None:
     made[3] |= {"loss": np.nan, "loss_finite": False}  # which was over the step after
     (sign,) = signs("ended-quietly", facts({"steps": made}, verdict=ended, is_alive=False))
     assert sign.since_step == 40
+
+
+def test_what_nothing_tells_of_is_not_judged() -> None:
+    """How a process ended that had no agent, how one is that was not seen, what is not recorded."""
+    untold = dataclasses.replace(
+        FINE, kind="ended", has_ended=True, ended_well=True,
+        headline="Process 1 has ended: how it ended nothing tells: its agent was taken out of it.",
+    )  # fmt: skip
+    unseen = Verdict(kind="process", is_hang=False, headline="Process 1 could not be looked at.")
+    paused = dataclasses.replace(HANG, is_hang=False, outcome="fine", confidence=UNRECORDED)
+    for verdict, why in (
+        (untold, {"ended": "nothing tells how it ended"}),
+        (unseen, dict.fromkeys(("ended", "hang"), "it could not be looked at")),
+        (paused, {"hang": "its recording is off"}),
+    ):
+        of = facts({"steps": steps(20)}, verdict=verdict)
+        judged = judging.Judged(of.member, of, [], {})
+        judging.judge(judged)
+        missed = {n: judged.missed[n] for n in ("ended", "hang") if n in judged.missed}
+        assert missed == why
+
+
+def test_what_is_healthy_contradicts_no_finding() -> None:
+    """Who is stopped or has crashed is not well, nor is what it crashed of."""
+
+    def healthy(name: str, summary: str, unknown: tuple[str, ...] = ()) -> set[str]:
+        rule = next(rule for rule in RULES if rule.name == name)
+        sign = Sign(certainty="certain", summary=summary)
+        return set(examine._healthy([finding_of(rule, sign, asked="1")], (), unknown))
+
+    usual = {"process", "progress", "memory", "data", "learning rate"}
+    assert usual & healthy("hang", "Process 1 is stopped by a signal.") == {
+        "memory", "data", "learning rate",
+    }  # fmt: skip
+    assert usual & healthy("ended", "It ended with an unhandled torch.OutOfMemoryError") == {
+        "data", "learning rate",
+    }  # fmt: skip
+    assert "data" not in healthy("hang", "It is in the DataLoader (waiting for a batch).")
+    assert usual & healthy("rate-zero", "The learning rate is zero.") == usual - {"learning rate"}
+    assert "ranks" not in healthy("rate-zero", "x", ("ranks",))
+
+
+def test_an_ended_process_is_looked_at_where_something_answers(tmp_path: Path) -> None:
+    """Its last steps where it left no stack; a line of evidence comes once."""
+    line = "in step 39"
+    causes = (dataclasses.replace(HANG.causes[0], evidence=(line, line)),) * 2
+    crashed = dataclasses.replace(HANG, is_hang=False, has_ended=True, causes=causes)
+    of = facts({"steps": steps(40)}, verdict=crashed, is_alive=False)
+    (sign,) = signs("ended", of)
+    assert (sign.next, sign.evidence) == ("", (line,))  # of another machine's it is not known
+    folder = ProcessFolder(path=tmp_path, pid=1, start_time=1)
+    of.process.folder = folder  # type: ignore[misc]
+    (sign,) = signs("ended", of)
+    assert sign.next.startswith('probing ENDPOINT query "SELECT step, loss FROM python.steps')
+    of = facts({}, verdict=crashed, is_alive=False)
+    of.process.folder = folder  # type: ignore[misc]
+    (sign,) = signs("ended", of)
+    assert sign.next == "probing ENDPOINT hang"
 
 
 def test_an_end_that_is_only_likely_is_told_as_that() -> None:

@@ -11,9 +11,11 @@ from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
+from ....postmortem.last_known import has_last_stack
 from ....rundir.folders import RunDirectory
 from ....units import duration
 from ...hang.words.known import plain_lines
+from ...hang.words.texts import UNRECORDED
 from ..facts import Facts, may_hang
 from ..findings import Certainty, Rule, Sign
 from ..not_looked_at import NotLookedAt
@@ -28,6 +30,11 @@ _AS_BEFORE = 2.0
 """A pause that is no more than so many times as long as one before it may be over like that one."""
 _SAVED = "SELECT max(duration) AS longest_s FROM python.checkpoints"
 _FEW = 4
+_UNTOLD = "nothing tells"
+"""What a verdict has of a process that had no agent at its end."""
+_LAST_STEPS = (
+    'probing ENDPOINT query "SELECT step, loss FROM python.steps ORDER BY step DESC LIMIT 10"'
+)
 _WAITS = re.compile(r"\bwait(?:s|ing) (?!for the device)|holds the interpreter lock \((?!running)")
 """Who runs Python code and so holds that lock need not wait for anything, and who asks a device for
 numbers again and again is always found to wait for it."""
@@ -77,13 +84,28 @@ def _need_progress(facts: Facts) -> None:
     """Make sure that steps tell whether it gets on: of what makes none, nothing is known.
 
     Raises:
-        NotLookedAt: None has ended.
+        NotLookedAt: None has ended, or none would be on record, or it was not seen.
     """
     verdict = facts.verdict
-    if verdict is None or verdict.has_ended or len(facts.steps):
+    if verdict is None or verdict.has_ended:
+        return
+    _need_sight(verdict)
+    if verdict.confidence == UNRECORDED:
+        raise NotLookedAt("its recording is off")
+    if len(facts.steps):
         return
     does = next((f": it {cause.what}" for cause in verdict.causes), "")
     raise NotLookedAt(f"no step has ended that would tell whether it gets on{does}")
+
+
+def _need_sight(verdict: Verdict) -> None:
+    """Make sure that the process was seen at all.
+
+    Raises:
+        NotLookedAt: It was not.
+    """
+    if verdict.kind == "process" and not verdict.causes and not verdict.has_ended:
+        raise NotLookedAt("it could not be looked at")
 
 
 def _told(facts: Facts, outcome: str) -> Iterator[Sign]:
@@ -137,7 +159,7 @@ def _waits(facts: Facts) -> Iterator[Sign]:
     yield Sign(
         certainty="possible",
         summary=verdict.headline,
-        evidence=tuple(line for cause in verdict.causes for line in cause.evidence[:4]),
+        evidence=_evidence(verdict),
         weight=1.0,
         fix="Look again in some seconds: the same place is a hang.",
     )
@@ -155,18 +177,40 @@ def _launches(facts: Facts) -> bool:
 
 
 def _ended(facts: Facts) -> Iterator[Sign]:
-    """The process, or the job, has ended before it should."""
+    """The process, or the job, has ended before it should.
+
+    Raises:
+        NotLookedAt: How it is, or how it ended, is not known.
+    """
     verdict = facts.verdict
-    if verdict is None or not verdict.has_ended or verdict.ended_well:
+    if verdict is None:
+        return
+    _need_sight(verdict)
+    if verdict.has_ended and verdict.ended_well and _UNTOLD in verdict.headline:
+        raise NotLookedAt("nothing tells how it ended")
+    if not verdict.has_ended or verdict.ended_well:
         return
     yield Sign(
         certainty=_ended_certainty(facts),
         summary=verdict.headline,
         since_step=_step(facts),
-        evidence=tuple(line for cause in verdict.causes for line in cause.evidence[:4]),
+        evidence=_evidence(verdict),
         weight=1.0,
         fix=_advice(verdict),
+        next=_look_at_ended(facts),
     )
+
+
+def _evidence(verdict: Verdict) -> tuple[str, ...]:
+    """The first lines of each that it is about, each of them once."""
+    return tuple(dict.fromkeys(line for one in verdict.causes for line in one.evidence[:_FEW]))
+
+
+def _look_at_ended(facts: Facts) -> str:
+    """What shows more of an ended process; empty for its last stack, which the rule advises."""
+    if has_last_stack(facts.folder):
+        return ""
+    return _LAST_STEPS if _step(facts) is not None else "probing ENDPOINT hang"
 
 
 def _ended_certainty(facts: Facts) -> Certainty:
@@ -182,7 +226,7 @@ def _quiet_end(facts: Facts) -> Iterator[Sign]:
     verdict = facts.verdict
     if verdict is None or not (verdict.has_ended and verdict.ended_well) or not len(facts.steps):
         return
-    if "nothing tells" in verdict.headline:
+    if _UNTOLD in verdict.headline:
         return
     newest = facts.steps.numbers[-1]
     known = [row for row in facts.steps.rows if row["loss_finite"] is not None]
@@ -235,8 +279,7 @@ RULES = (
         gravity=97,
         fix="Find what ends the loop without an error: early stopping that compares with NaN, an"
         " except around the loop.",
-        next='probing ENDPOINT query "SELECT step, loss FROM python.steps ORDER BY step DESC'
-        ' LIMIT 10"',
+        next=_LAST_STEPS,
         look=_quiet_end,
     ),
     Rule(
