@@ -49,12 +49,10 @@ class BuildWithPage(build_py):
         super().finalize_options()
 
 
+PARTS = ("_native", "_arrow", "_backward", "_cut_files", "_exits", "_reading", "_rows", "_steps")
 IN_C = Extension(
     "probing.ring._native",
-    [
-        f"probing/ring/{name}.c"
-        for name in ("_native", "_arrow", "_backward", "_cut_files", "_reading", "_rows", "_steps")
-    ],
+    [f"probing/ring/{name}.c" for name in PARTS],
     depends=["probing/ring/_native.h"],
     extra_compile_args=[
         *("-std=c11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"),

@@ -99,8 +99,10 @@ class Running:
         """What `stop` will have to leave in the process, a sentence each."""
         return [*self.agent.training.remains(), *self._crashes.remains()]
 
-    def end(self) -> None:
+    def end(self, *, is_exit: bool = False) -> None:
         """The process ends: let go of all but what records a crash on the way; never raises."""
+        if is_exit:
+            self._do(self._crashes.tell_exit)
         marks.leave_tables()
         if self._listener is not None:
             self._do(self._listener.stop)
@@ -378,7 +380,7 @@ def _ended() -> None:
     global _running
     running, _running = _running, None
     if running is not None:
-        running.end()
+        running.end(is_exit=True)
         try_each((lambda: _shrink(running.agent.folder), running.keep_interrupt))
 
 

@@ -26,6 +26,7 @@ from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..state import Agent
 from . import own_frames
 from .exception_record import Record, describe, other_threads
+from .exits import Exits
 from .fatal_signals import FatalSignals
 
 _THREADS_EVERY_S = 10.0
@@ -36,7 +37,7 @@ _FIRST = 1 << 20
 
 
 class CrashRecorder:
-    """Writes down fatal signals and unhandled exceptions.
+    """Writes down fatal signals, unhandled exceptions and exits.
 
     Args:
         agent: Knows the run folder and the step in progress, and keeps what could not be done.
@@ -47,6 +48,7 @@ class CrashRecorder:
         self._folder = agent.folder
         self._signals = FatalSignals(agent.folder.fatal_signal)
         self._child_end = _ChildEnd(self._raised_in_child)
+        self._exits = Exits(agent)
         # Address space for the record of a MemoryError; never written to, it takes no memory.
         self._reserve: bytes | None = None
         self._is_on = self._is_interrupted = False
@@ -65,6 +67,7 @@ class CrashRecorder:
         threading.excepthook = self._thread_hook = self._raised_in_thread
         self._is_on = True
         self._child_end.start()
+        self._exits.start()
         try:
             self._signals.start()
         except (OSError, RuntimeError) as error:
@@ -78,11 +81,16 @@ class CrashRecorder:
         self._is_on = False
         self._reserve = None
         self._child_end.stop()
+        self._exits.stop()
         if sys.excepthook is self._hook:
             sys.excepthook = self._previous_hook
         if threading.excepthook is self._thread_hook:
             threading.excepthook = self._previous_thread_hook
         self._signals.stop()
+
+    def tell_exit(self) -> None:
+        """The process ends in an orderly way: leave word of who had it exit, and how."""
+        self._exits.end()
 
     def keep_interrupt(self) -> None:
         """Have the process end by SIGINT where a KeyboardInterrupt ends it, as Python has it.
@@ -102,6 +110,10 @@ class CrashRecorder:
             found.append("a hook under the program's own sys.excepthook, which does nothing")
         if self._is_on and threading.excepthook is not self._thread_hook:
             found.append("a hook under the program's own threading.excepthook, which does nothing")
+        if self._exits.is_covered():
+            found.append(
+                "a function under the program's own sys.exit, which does what Python's does"
+            )
         if self._signals.must_stay():
             found.append("faulthandler under the program's own signal handlers, writing nowhere")
         return found

@@ -13,7 +13,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -136,18 +136,18 @@ def describe(record: CrashRecord) -> str:
     if record.chain and (first := record.chain[0]).relation == "part":
         what += f", in it {_named(first.type, first.message)}"
     if record.kind == EXCEPTION:
-        return f"it ended with {what} (at {_own_place(record)}{at})"
+        place = own_place(record.threads[0].frames if record.threads else ())
+        return f"it ended with {what} (at {f'{place}, ' if place else ''}{at})"
     name = record.threads[0].name if record.threads else "a thread"
     return f"its thread {name} ended with {what} (at {at}), which by itself does not end a process"
 
 
-def _own_place(record: CrashRecord) -> str:
-    """The innermost line of the program's own that an exception came through, before a comma."""
-    frames = record.threads[0].frames if record.threads else ()
+def own_place(frames: Sequence[Frame]) -> str:
+    """The innermost line of the program's own; empty where there is none."""
     own = next(
         (f for f in frames if f.kind == "python" and f.lineno and not _LIBRARY.search(f.file)), None
     )
-    return "" if own is None else f"{_line(own.file, own.lineno, own.func)}, "
+    return "" if own is None else _line(own.file, own.lineno, own.func)
 
 
 def _line(file: str, lineno: int | str | None, func: str) -> str:

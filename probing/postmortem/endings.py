@@ -21,6 +21,7 @@ from ..rundir.folders import ProcessFolder
 from ..units import size
 from .crashes import SIGNAL, THREAD_EXCEPTION, CrashRecord, describe, read_crash
 from .error_files import written_error
+from .exits import exit_call, exit_of
 from .kernel_log import KernelKill, logged_kills
 from .launcher_logs import LauncherWord, launcher_word
 
@@ -64,7 +65,7 @@ class Ending:
         ended_ns: When, where an error of its own tells.
         reason: In one word. ``orderly``: its agent was told of the end, or its exit code was 0;
             ``interrupted``: by Ctrl-C; ``signal``: a fatal one, as SIGSEGV; ``exit_code``: another
-            one, which its parent or launcher tells; ``killed``: without a word.
+            one, also by `sys.exit`; ``killed``: without a word.
     """
 
     certain: tuple[str, ...]
@@ -166,16 +167,23 @@ def _elsewhere(folder: ProcessFolder) -> Ending:
 
 
 def _left(folder: ProcessFolder, word: LauncherWord | None) -> Ending:
-    """The end of a process whose agent was told of it: by `sys.exit(1)`, too, for all it knows.
-
-    Or of one that had no agent at its end.
-    """
-    if word is None or word.code == 0:
-        told = f"{ORDERLY}: its agent was told of the end."
-        return _without_agent(folder) or Ending(certain=(told,), reason="orderly")
-    left = f"It left by itself, without an exception that nobody caught, with {word.words}"
-    told = f"{left}, as its launcher wrote to {word.path}."
-    return Ending(certain=(told,), reason=_reason_with(word.words, "killed"))
+    """The end of a process whose agent was told of it, or that had no agent at its end."""
+    exited = exit_of(folder)
+    code, when_ns = exited or (None, None)
+    by = exit_call(folder, code) if code else None
+    if word is not None and word.code not in {0, code}:
+        left = f"It left by itself, without an exception that nobody caught, with {word.words}"
+        told = f"{left}, as its launcher wrote to {word.path}."
+        return Ending(certain=(told,), reason=_reason_with(word.words, "killed"))
+    if by is not None:
+        left = f"It left by itself with exit code {code}, by {by.words}."
+        return Ending(certain=(left,), reason="exit_code", ended_ns=when_ns)
+    untold = _without_agent(folder)
+    if untold is None and code:
+        left = f"It left by itself with exit code {code}, and no exception of it is on record."
+        return Ending(certain=(left,), reason="exit_code", ended_ns=when_ns)
+    told = f"{ORDERLY}: its agent was told of the end."
+    return untold or Ending(certain=(told,), reason="orderly")
 
 
 def _without_agent(folder: ProcessFolder) -> Ending | None:

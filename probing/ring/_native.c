@@ -527,6 +527,9 @@ static PyMethodDef functions[] = {
     {"cuts", cuts, METH_O, cuts_doc},
     {"stand_aside", stand_aside, METH_NOARGS, stand_aside_doc},
     {"stand_before", stand_before, METH_NOARGS, stand_before_doc},
+    {"tell_exit_code", tell_exit_code, METH_O, tell_exit_code_doc},
+    {"told_exit", told_exit, METH_VARARGS, told_exit_doc},
+    {"forget_exit", forget_exit, METH_NOARGS, forget_exit_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -218,4 +218,10 @@ PyObject *cuts(PyObject *module, PyObject *address);
 PyObject *stand_aside(PyObject *module, PyObject *ignored);
 PyObject *stand_before(PyObject *module, PyObject *ignored);
 
+/* What _exits.c offers. */
+extern const char tell_exit_code_doc[], told_exit_doc[], forget_exit_doc[];
+PyObject *tell_exit_code(PyObject *module, PyObject *path);
+PyObject *told_exit(PyObject *module, PyObject *args);
+PyObject *forget_exit(PyObject *module, PyObject *ignored);
+
 #endif

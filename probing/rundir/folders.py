@@ -20,6 +20,7 @@
             fatal.txt           what faulthandler wrote at a fatal signal, behind a line of ours
             exception.json      the unhandled exception that ended it
             thread_exception.json   one that ended a thread of it
+            exit_*              who called sys.exit in its last step, and with what code it exited
 
 Rules of this file: paths and files only. A directory that somebody else could write to is
 not used, and never repaired. The folder of an ended process is evidence: see `pruning`.
@@ -152,6 +153,8 @@ class ProcessFolder:
     fatal_signal = _File("fatal.txt")
     exception = _File("exception.json")
     thread_exception = _File("thread_exception.json")
+    exit_calls = _File("exit_calls.json")
+    exit_code = _File("exit_code")
     attach_script = _File("attach.py")
 
     def ring(self, table: str) -> Path:

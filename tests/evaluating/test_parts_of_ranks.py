@@ -21,7 +21,7 @@ def scene_of(model: Any, *, ranks: int, ignored: set[str]) -> Any:
 
     class Rank(Scene):
         def __init__(self, names: dict[str, Any]) -> None:
-            self._model, self.names, self.ranks = None, names, 4
+            self._model, self.names, self.ranks, self.until = None, names, 4, 0.0
 
         def world_size(self) -> int:
             return 4

@@ -27,7 +27,7 @@ from probing.errors import BadHost, BadRequest, BadToken, RingError
 from probing.messages import codec, common as wire, routes
 from probing.messages.about.act import ActRequest
 from probing.messages.card import Card
-from probing.postmortem import crashes, error_files, launcher_logs
+from probing.postmortem import crashes, error_files, exits, launcher_logs
 from probing.ring import peek as ring_peek, reader as ring_reader
 from probing.ring.arrow_tables import RecordedTable
 from probing.ring.format import (
@@ -275,6 +275,10 @@ def read_crash(data: bytes) -> None:
     record = crashes.read_crash(folder)
     if record is not None:
         assert crashes.describe(record)
+    folder.exit_calls.write_bytes(data)
+    folder.exit_code.write_bytes(data)
+    exits.exit_of(folder)
+    exits.exit_call(folder, 1)
 
 
 _FATAL_SEED = b"""{"main": 140, "agent": "/x/probing/agent/"}
@@ -295,6 +299,8 @@ def _crash_seeds() -> Iterator[bytes]:
         when_ns=1, kind=crashes.EXCEPTION, type="ValueError", message="m", threads=()
     )
     yield codec.encode(record)
+    frame = {"func": "f", "file": "/x/train.py", "lineno": 2}
+    yield codec.encode({"calls": [{"code": 1, "message": "m", "frames": [frame]}]})
 
 
 _CARD = codec.encode(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import probing
+from probing.ring.native import IN_C
 
 
 class Crashed(RuntimeError):
@@ -144,6 +145,12 @@ def own_hook() -> None:
     sys.excepthook = hook
 
 
+def own_exit() -> None:
+    """A function of the program's own in place of `sys.exit`, which calls the one before it."""
+    before = sys.exit
+    sys.exit = lambda status=None: before(status)
+
+
 def own_thread_hook() -> None:
     """A hook for threads of the program's own, which calls nothing else."""
     threading.excepthook = lambda args: print("own thread hook:", args.exc_value, flush=True)
@@ -174,7 +181,8 @@ def hooks_of_process() -> tuple[object, ...]:
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             files.append(os.readlink(entry))
-    return sys.excepthook, threading.excepthook, faulthandler.is_enabled(), caught, sorted(files)
+    hooks = sys.excepthook, threading.excepthook, *([sys.exit] if IN_C is not None else [])
+    return *hooks, faulthandler.is_enabled(), caught, sorted(files)
 
 
 def start_stop() -> None:

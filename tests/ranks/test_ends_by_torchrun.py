@@ -27,8 +27,8 @@ SAYS = {
         "Its exit status, which its launcher wrote to {log}, is signal SIGKILL",
     ),
     "leaves": (
-        "All ranks have ended, rank 1 first: it left by itself, without an exception that nobody"
-        " caught, with exit code 3, as its launcher wrote to {log}",
+        "All ranks have ended, rank 1 first: it left by itself with exit code 3, by sys.exit(3) at"
+        " parted_rank.py:24 in main",
     ),
 }
 

@@ -24,6 +24,7 @@ from probing.postmortem import crashes
 from probing.postmortem.crashes import CrashRecord, parse_fatal, read_crash
 from probing.postmortem.endings import Reason, ending_of
 from probing.postmortem.last_known import last_known
+from probing.ring.native import IN_C
 from probing.ring.peek import last_step
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.tables import STAGES, STEPS
@@ -268,7 +269,7 @@ def crashed_part(path: Path) -> str:
 
 @pytest.mark.anypython
 def test_start_and_stop_leave_the_hooks_as_they_were(tmp_path: Path) -> None:
-    """Both excepthooks, faulthandler, the signals caught and the open files are those of before."""
+    """Both excepthooks, sys.exit, faulthandler, signals and open files are those of before."""
     ended = end(tmp_path, "start_stop", agent=False)
     assert ended.seen == (0, "as before\n", "")
 
@@ -277,13 +278,17 @@ def test_start_and_stop_leave_the_hooks_as_they_were(tmp_path: Path) -> None:
 def test_what_has_to_stay_is_said(tmp_path: Path) -> None:
     """Leaving, the agent names what lies under the program's own hooks; else there is nothing."""
     told = end(tmp_path / "1", "detached").stdout
-    assert not any(word in told for word in ("excepthook", "faulthandler"))
-    words = ["after:own_hook", "after:own_thread_hook", "after:own_signal_handler"]
+    assert not any(word in told for word in ("excepthook", "sys.exit", "faulthandler"))
+    words = [f"after:own_{what}" for what in ("hook", "thread_hook", "exit", "signal_handler")]
     ended = end(tmp_path / "2", "detached", *words)
     assert ended.status == 0, ended.stderr
     assert [line for line in ended.stdout.splitlines() if line not in told] == [
         "a hook under the program's own sys.excepthook, which does nothing",
         "a hook under the program's own threading.excepthook, which does nothing",
+        *(
+            ["a function under the program's own sys.exit, which does what Python's does"]
+            * bool(IN_C)
+        ),
         "faulthandler under the program's own signal handlers, writing nowhere",
     ]
 

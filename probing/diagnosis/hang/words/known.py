@@ -27,6 +27,7 @@ _WAITS = (
      " puts it there."),
 )  # fmt: skip
 _ENDS = (
+    (r"\bby sys\.exit\(", "Look at what leads to that line, where the script itself gives up."),
     (r"\bBdbQuit\b", "Take the breakpoint() or pdb.set_trace() out of the script, or start it with"
      " PYTHONBREAKPOINT=0: its debugger found no terminal to ask."),
     (r"EADDRINUSE|Address already in use", "Another process has that port: end it, or give the job"
