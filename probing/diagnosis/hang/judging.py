@@ -24,7 +24,6 @@ from .waiting import ONLY_WAIT, chain_ends, victims_of, waiting_for, wanted
 from .words import remedies, wording
 
 _CERTAIN = frozenset({"mismatch", "dead", "stopped", "deadlock"})
-_FOR_A_BATCH = "waiting for a batch"
 
 
 def judge(
@@ -45,8 +44,7 @@ def judge(
         asked: How the command named them, for what it says to type next.
         has_others: Whether ranks of other jobs may be there, too.
     """
-    ranked = [e for e in evidence if e.rank is not None]
-    case = Case.of(ranked, world)
+    case = Case.of([e for e in evidence if e.rank is not None], world)
     if not evidence or (len(evidence) == 1 and len(case.world) < 2):
         one = evidence[0] if evidence else None
         verdict = judge_process(one)
@@ -74,7 +72,7 @@ def judge(
 def _loading(evidence: Sequence[RankEvidence]) -> set[int | None]:
     """The processes that wait for a batch; a worker, which makes one, does not."""
     found = (e for e in evidence if e.doing is not None and e.doing.kind == "loader")
-    return {e.pid for e in found if e.doing is not None and _FOR_A_BATCH in e.doing.words}
+    return {e.pid for e in found if e.doing is not None and "waiting for a batch" in e.doing.words}
 
 
 def _outcome(verdict: Verdict) -> Outcome:
