@@ -11,8 +11,6 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .format import NULL_INT
-
 _VERSION = 10
 """Of what the C part offers, as `_native.c` has it: raised with each change of it."""
 IN_C: Any
@@ -107,6 +105,8 @@ else:
 
 def new_moment() -> PlainMoment:
     """A moment before the first sample."""
+    from .format import NULL_INT
+
     moment = Moment()
     moment.bytes = NULL_INT
     return moment

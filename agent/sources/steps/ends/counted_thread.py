@@ -193,6 +193,9 @@ class CountedThread:
         self._counted.clear()
         self._elsewhere = 0
         self.inferring, recording = None, self._recording
+        if _is_there(recording.training_thread):
+            # Amid a step of its own, as two that begin at once: what it steps next is its alone.
+            self._passed.add(recording.training_thread)
         recording.objects.beside.clear()
         recording.training_thread = thread.native_id
 
