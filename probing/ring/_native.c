@@ -660,7 +660,7 @@ static PyType_Spec thread_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, thread_slots};
 
 /* Of what this module offers, as native.py has it: raised with each change of it. */
-enum { VERSION = 10 };
+enum { VERSION = 11 };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "probing.ring._native", "The hot path of the recorder in C.", -1,
