@@ -23,6 +23,8 @@ pytestmark = [
 ]
 
 _AT = r" at exiting\.py:\d+ in leave\."
+_IN_OWN = r"own_exit\.<locals>\." if sys.version_info >= (3, 11) else ""
+"""Where a function stands, which older Pythons do not say."""
 FAILURES = {
     "code": (3, rf"exit code 3, by sys\.exit\(3\){_AT}"),
     "message": (1, rf"exit code 1, by sys\.exit\('no data at all'\){_AT}"),
@@ -32,10 +34,7 @@ FAILURES = {
     "asked for": (5, r"exit code 5, and no exception of it is on record\."),
     "caught and raised": (4, r"exit code 4, and no exception of it is on record\."),
     "parse": (2, r"exit code 2, by sys\.exit\(2\) at exiting\.py:\d+ in parse\."),
-    "own": (
-        3,
-        r"exit code 3, by sys\.exit\(3\) at exiting\.py:\d+ in own_exit\.<locals>\.<lambda>\.",
-    ),
+    "own": (3, rf"exit code 3, by sys\.exit\(3\) at exiting\.py:\d+ in {_IN_OWN}<lambda>\."),
 }
 WELL = ("zero", "none", "nothing", "at its end", "caught", "in thread", "traced")
 
