@@ -128,9 +128,16 @@ def _picked(
 
 def _references(kinds: Collection[type], left_out: Collection[int]) -> list[weakref.ref[Any]]:
     """Weak references to the old objects of some classes, but for some of them by identity."""
-    old = _of_kinds(map(gc.get_objects, _OLD), kinds)
-    own = _picked((old,), lambda there: map(not_, map(left_out.__contains__, map(id, there))))
-    return undisturbed(map(weakref.ref, own))
+    found = dict[int, weakref.ref[Any]]()
+    for number in _OLD:  # a hook that audits the next one runs Python: nothing is held by then
+        old = _of_kinds(map(gc.get_objects, (number,)), kinds)
+        own = old
+        if left_out:  # where a program audits by Python, it is told of each `id` from 3.12 on
+            own = _picked(
+                (old,), lambda every: map(not_, map(left_out.__contains__, map(id, every)))
+            )
+        found.update((id(ref), ref) for ref in undisturbed(map(weakref.ref, own)))
+    return list(found.values())
 
 
 def living(classes: Sequence[type], survey: Survey | None = None) -> list[list[Any]]:
