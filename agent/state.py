@@ -187,11 +187,11 @@ class Agent:
                 isinstance(self.training, NoTraining) and torch_is_ready()
             ):
                 return
-            self._is_beginning = True
+            self._is_beginning, before = True, self.training
             try:
-                self.training.close()
                 self._record(late=late)
             finally:
+                before.close()
                 self._is_beginning = False
         self.extensions().load()
 

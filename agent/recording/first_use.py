@@ -1,9 +1,10 @@
 """Waits for the first use of what is recorded, so that a process which never trains pays nothing.
 
-Rules of this file: runs in whichever thread comes first, once. What stands in is off before the
-recording's own stand-ins come, and passes every call through after that. A source whose first event
-can come before any module is called has a wire here; whatever else is recorded needs none, because
-the agent records all of it from the first wire on.
+Rules of this file: runs in whichever thread comes first, once. What stands in stays until the
+recording's own stand-ins take its place, so that other threads that come meanwhile wait there, and
+passes every call through after that. A source whose first event can come before any module is
+called has a wire here; whatever else is recorded needs none, because the agent records all of it
+from the first wire on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from ...own_files import is_ours
 from ...safety.guard import Guard
 from ...script import marks
-from ..sources.stand_in import StandIn
+from ..sources.stand_in import WAY, StandIn, Wrapper
 from .no_training import NoTraining
 
 _WIRES = (
@@ -38,7 +39,7 @@ class AwaitedTraining(NoTraining):
         """Prepare, and change nothing yet.
 
         Args:
-            record: Begins to record: closes this, and puts what records in its place.
+            record: Begins to record: puts what records in the place of this, and closes this.
         """
         super().__init__()
         self._record = record
@@ -107,9 +108,25 @@ class _Wire(StandIn):
         file = getattr(getattr(now, "__code__", None), "co_filename", "")
         return now if is_ours(file) else original
 
+    def _make(self, original: Callable[..., object]) -> Wrapper:
+        wrapper = super()._make(original)
+        vars(wrapper)[WAY] = self._make_way
+        return wrapper
+
+    def _make_way(self, found: Any) -> Any:
+        """What it stands in for, if that is what was found: its place is about to be taken.
+
+        A thread that comes in here meanwhile waits until that is done. What somebody has put over
+        ours may bear our attributes.
+        """
+        if found is not self.wrapper:
+            return found
+        self.wrapper = None
+        return self.original
+
     def _called(self, original: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
         """The first call, which is to be recorded already."""
-        is_outermost = self._now() is self.wrapper
+        is_outermost = self.wrapper is None or self._now() is self.wrapper
         self._begin()
         # Another one that lies over ours has called it, and must not be called once more.
         return (self._now() if is_outermost else original)(*args, **kwargs)

@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from .shared.events import Events, StepLook
 
 Wrapper = Callable[..., Any]
+WAY = "_probing_makes_way"
+"""The attribute of a function of ours by which it makes way; see `made_way`."""
+
+
+def made_way(found: Any) -> Any:
+    """What one is to stand in for: not what only waits for that, which makes way at once.
+
+    Args:
+        found: What is in the place that is taken now.
+    """
+    make_way = getattr(found, "__dict__", {}).get(WAY)
+    return found if make_way is None else make_way(found)
 
 
 class StandIn:
@@ -57,6 +69,7 @@ class StandIn:
         """Stand in; does nothing where this torch has no such function."""
         original = self._there()
         if self.wrapper is None and callable(original):
+            original = made_way(original)
             self._is_inherited = self.name not in vars(self.owner)  # by a class
             self.original, self.wrapper = original, self._make(original)
             setattr(self.owner, self.name, self.wrapper)

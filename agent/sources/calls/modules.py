@@ -23,6 +23,7 @@ from ..data.shapes import Size, size_of
 from ..memory.sampler import MemorySampler
 from ..shared.recording import Recording, RootCall
 from ..shared.thread_state import CLOSE_ROW, COLUMNS, MAX_DEPTH, OPEN_ROW, ThreadState
+from ..stand_in import made_way
 from ..steps.boundary import Boundary
 from ..steps.phases import DATA as DATA_PHASE, FORWARD as FORWARD_PHASE
 from ..steps.progress import Progress
@@ -85,8 +86,8 @@ class ModuleCalls:
         if self._wrapper is None:
             # The one from before a pause will do, for as long as it leads to the same function.
             if self._made is None or module_class.__call__ is not self._original:
-                self._original = module_class.__call__
-                self._made = self._make_wrapper(module_class.__call__)
+                self._original = made_way(module_class.__call__)
+                self._made = self._make_wrapper(self._original)
                 self._leave_compiled_models_alone()
                 self._native.take_over(
                     self._made,

@@ -22,6 +22,7 @@ class Threads:
     """Threads by their numbers: which of them is counted, and what they do.
 
     Attributes:
+        called: The roots that the step in progress is known to be of.
         restarts: How often the step in progress began anew.
     """
 
@@ -37,19 +38,32 @@ class Threads:
             note_trainer=known.threads.add,
         )
         self.recording: Any = recording
-        members: Any = None
+        self.called = list[Any]()
+        members: Any = SimpleNamespace(
+            step_ended=self.called.clear, root_called=lambda root, _: self.called.append(root)
+        )
         self.counted = CountedThread(recording, members, self._restart)
 
     def _restart(self) -> None:
         self.restarts += 1
 
-    def is_apart(self, number: int, *, has_grad: bool = False, is_main: bool = True) -> bool:
-        """Whether a thread's call is no part of a step in which nothing is trained so far."""
+    def is_apart(
+        self,
+        number: int,
+        *,
+        has_grad: bool = False,
+        is_main: bool = True,
+        root: Any = None,
+        has_trained: bool = False,
+    ) -> bool:
+        """Whether a thread's call is no part of a step."""
         call = RootCall(
-            None, None, (0, 0, 0), has_parameters=True, has_grad=has_grad,
+            root, None, (0, 0, 0), has_parameters=True, has_grad=has_grad,
             has_optimizer=self.recording.safe_points.stepping, samples=None,
         )  # fmt: skip
-        return self.counted.is_apart(_thread(number), call, is_main=is_main, has_trained=False)
+        return self.counted.is_apart(
+            _thread(number), call, is_main=is_main, has_trained=has_trained
+        )
 
     def ends(self, calls: int, *, is_main: bool = True) -> int:
         """How many calls that begin in another thread end the step of the first one."""
@@ -91,11 +105,30 @@ def test_calls_beside_a_thread_that_trains(
 def test_a_thread_that_trains_comes_before_one_that_only_calls() -> None:
     """Though that was there first, and may train by all that its calls show."""
     threads = Threads(os.getpid())
-    assert threads.counted.passes_elsewhere(_thread(2))
+    assert threads.counted.passes(_thread(2))
     assert (threads.recording.training_thread, threads.restarts) == (2, 1)
     threads = Threads(os.getpid(), 2)
     assert not threads.is_apart(2, has_grad=True)
     assert (threads.recording.training_thread, threads.restarts) == (2, 1)
+
+
+def test_of_two_threads_that_begin_at_once_the_step_is_of_one() -> None:
+    """Of that which makes a pass first, with the model it has called; what the other did is not."""
+    threads, theirs, over = Threads(os.getpid()), _Model(), threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    try:
+        number = other.native_id or 0
+        threads.called.append("the first one's model")
+        assert threads.is_apart(number, has_grad=True, root=theirs, has_trained=True)
+        assert threads.called == ["the first one's model"]
+        assert threads.counted.passes(_thread(number))
+        assert threads.called == [theirs]
+        assert not threads.counted.passes(_thread(os.getpid()))
+        assert threads.recording.training_thread == number
+    finally:
+        over.set()
+        other.join()
 
 
 def test_a_thread_follows_one_that_has_ended() -> None:
@@ -103,6 +136,10 @@ def test_a_thread_follows_one_that_has_ended() -> None:
     threads = Threads(GONE, GONE)
     assert not threads.is_apart(2)
     assert threads.recording.training_thread == 2
+
+
+class _Model:
+    """Stands for one, of which there are weak references."""
 
 
 def _thread(number: int) -> Any:

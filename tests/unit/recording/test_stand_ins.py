@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import pickle
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +22,7 @@ from probing.agent.recording.first_use import _Wire
 from probing.agent.sources.numbers.gradient_norms import GradientNorms
 from probing.agent.sources.out_of_memory.step_errors import StepErrors, _cell_of
 from probing.agent.sources.shared.objects import Objects
+from probing.agent.sources.stand_in import StandIn
 from probing.agent.sources.steps.optimizers import OptimizerSteps
 from probing.ring.format import FAILED, NULL_INT
 from probing.safety.guard import Guard
@@ -48,6 +51,59 @@ def test_the_first_call_may_have_an_argument_named_original() -> None:
     wire.start()
     assert Owner.call(3, original=1) == 2
     assert begun == ["begun"]
+
+
+def test_a_thread_that_comes_as_the_recording_begins_waits_and_is_recorded() -> None:
+    """So are the first call itself, and those that had the waiting function before."""
+    lock, comes, recorded = threading.RLock(), threading.Event(), list[int]()
+    source = StandIn(Owner, "call", lambda original, x, /, **rest: recorded.append(x))
+    wanted = Owner.call
+
+    def begin() -> None:
+        if threading.current_thread() is other:
+            comes.set()
+        with lock:
+            if not source.is_on and threading.current_thread() is not other:
+                other.start()
+                assert comes.wait(60), "the other thread has gone past what it should wait for"
+                source.start()
+                wire.stop()
+
+    wire = _Wire(Owner, "call", begin)
+    wire.start()
+    held = Owner.call
+    other = threading.Thread(target=held, args=(2,), kwargs={"original": 0})
+    try:
+        Owner.call(1, original=0)
+        other.join(60)
+        held(3, original=0)
+        assert sorted(recorded) == [1, 2, 3]
+        assert not wire.remains()
+    finally:
+        source.stop()
+    assert Owner.call is wanted
+
+
+def test_what_lies_over_the_function_that_waits_stays_there() -> None:
+    """It bears whatever marks ours has, and calls it."""
+    called, wanted = list[str](), Owner.call
+    wire = _Wire(Owner, "call", lambda: None)
+    source = StandIn(Owner, "call", lambda original, /, *args, **rest: original(*args, **rest))
+    wire.start()
+    beneath = Owner.call
+
+    @functools.wraps(beneath)
+    def theirs(*args: int, **rest: int) -> int:
+        called.append("theirs")
+        return beneath(*args, **rest)
+
+    try:
+        Owner.call = theirs
+        source.start()
+        wire.stop()
+        assert (Owner.call(3, original=1), called) == (2, ["theirs"])
+    finally:
+        Owner.call = wanted
 
 
 def test_what_stands_in_takes_the_function_by_position_only() -> None:

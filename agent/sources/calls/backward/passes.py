@@ -163,10 +163,7 @@ class BackwardPasses(StandInSource):
         if not self._is_admitted(thread):
             return
         is_outermost = not thread.passes
-        trains = recording.training_thread = recording.training_thread or thread.native_id
-        counts = is_outermost and (
-            thread.native_id == trains or self._progress.counted.passes_elsewhere(thread)
-        )
+        counts = is_outermost and self._progress.counted.passes(thread)
         has_optimizer = self._boundary.optimizer_exists or self._boundary.has_optimizer()
         if counts and self._progress.ends_before_pass(args[0], thread, has_optimizer=has_optimizer):
             recording.safe_points.step_ended()
@@ -174,7 +171,7 @@ class BackwardPasses(StandInSource):
         entered, begun.start_ns = clock(), time.perf_counter_ns()
         if counts:
             self._begin_counted(begun, args, kwargs, has_optimizer=has_optimizer)
-        elif thread.native_id == trains and recording.carried.is_called:
+        elif thread.native_id == recording.training_thread and recording.carried.is_called:
             # a hook may carry on what earlier passes have made
             recording.carried.carries_on(args[0], args[1])
         begun.start_ns = time.perf_counter_ns()

@@ -14,13 +14,14 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
 from .....safety.this_thread import known_thread, thread_name
 from ...shared.recording import Recording, RootCall
 from ...shared.thread_state import ThreadState
-from ...torch_types import Optimizer
-from .members import Members
+from ...torch_types import Module, Optimizer
+from .members import Ids, Members
 
 _PATIENCE, _PATIENCE_NS = 8, 10_000_000_000
 """How often an optimizer steps in another thread, and how long the counted one trains nothing,
@@ -50,7 +51,9 @@ class CountedThread:
         self._elsewhere = self._trained_ns = 0
         self._counted: set[int] = set()
         self._passed: set[int] = set()  # threads that made a pass since they stepped
+        self._undecided: dict[int, tuple[weakref.ref[Module], Ids]] = {}  # roots that they called
         self._beside: dict[int, str] = {}
+        self._deciding = threading.RLock()  # a signal's handler may come back here
 
     def count(self, numbers: frozenset[int]) -> None:
         """Optimizers of these numbers make the steps that are counted."""
@@ -76,8 +79,12 @@ class CountedThread:
         """
         counted = self._recording.training_thread
         if not self._is_other(thread):
-            if has_trained:  # its backward pass will show who trains
-                return _is_there(counted)
+            if has_trained and _is_there(counted):  # its backward pass will show who trains
+                if call.has_parameters:
+                    self._undecided[thread.native_id] = weakref.ref(call.root), call.ids
+                return True
+            if has_trained:
+                return False
             return not call.may_train and self._is_beside(is_main=is_main)
         has_trainer = not self._only_calls(counted)
         if self._follows(thread):
@@ -88,15 +95,23 @@ class CountedThread:
             return True
         return has_trainer and not call.has_grad and self._only_calls(thread.native_id)
 
-    def passes_elsewhere(self, thread: ThreadState) -> bool:
-        """Another thread than the counted one makes a backward pass.
+    def passes(self, thread: ThreadState) -> bool:
+        """A thread is about to make a backward pass, outside of any other.
 
         Returns:
-            Whether it is the counted one from now on, because that has ended, or only calls models.
+            Whether it is the counted one: maybe from now on, because that has ended, or only calls
+            models.
         """
-        self._recording.note_trainer(thread.native_id)
-        self._passed.add(thread.native_id)
-        is_next = self._is_other(thread) and self._follows(thread)
+        recording, number = self._recording, thread.native_id
+        if number == recording.training_thread and not self._only_calls(number):
+            return True
+        with self._deciding:
+            recording.note_trainer(number)
+            recording.training_thread = recording.training_thread or number
+            if number == recording.training_thread:
+                return True
+            self._passed.add(number)
+            is_next = self._is_other(thread) and self._follows(thread)
         if is_next:
             self._restart()
         return is_next
@@ -180,17 +195,23 @@ class CountedThread:
 
     def _follows(self, thread: ThreadState) -> bool:
         """Whether a thread trains in the place of one that has ended, or has only called models."""
-        counted = self._recording.training_thread
-        one_trains = self._only_calls(counted) and not self._only_calls(thread.native_id)
-        if _is_there(counted) and not one_trains:
-            return False
-        self._take(thread)
+        with self._deciding:
+            counted = self._recording.training_thread
+            one_trains = self._only_calls(counted) and not self._only_calls(thread.native_id)
+            if _is_there(counted) and not one_trains:
+                return False
+            self._take(thread)
         return True
 
     def _take(self, thread: ThreadState) -> None:
-        """Another thread is the counted one from now on."""
+        """Another thread is the counted one from now on; the step is of what it has called."""
         self._beside.pop(thread.native_id, None)
         self._counted.clear()
+        reference, ids = self._undecided.get(thread.native_id, (_nobody, (0, 0, 0)))
+        self._undecided.clear()
+        self._members.step_ended()
+        if (root := reference()) is not None:
+            self._members.root_called(root, ids)
         self._elsewhere = 0
         self.inferring, recording = None, self._recording
         if _is_there(recording.training_thread):
@@ -198,6 +219,10 @@ class CountedThread:
             self._passed.add(recording.training_thread)
         recording.objects.beside.clear()
         recording.training_thread = thread.native_id
+
+
+def _nobody() -> None:
+    """It has called no model that is known."""
 
 
 def _is_there(number: int) -> bool:
