@@ -116,7 +116,7 @@ tests() {
     wait $collecting || true
     # As they stand: tests/unit comes last, whose files are short, so that no worker is idle. A run
     # that does not come to its end is interrupted: then pytest says what has failed until then.
-    check timeout --signal=INT --kill-after=60 "${LIMIT_S:-3000}" $bin/python -m pytest -q -n "${WORKERS:-4}" --dist loadfile --no-loadscope-reorder \
+    check timeout --signal=INT --kill-after=60 "${LIMIT_S:-3000}" $bin/python -m pytest -q -n "${WORKERS:-6}" --dist loadfile --no-loadscope-reorder \
         --durations=60 ${ORDER:--p no:randomly}
 }
 
@@ -134,7 +134,7 @@ bin=.venv/bin
 case "${1:-}" in
 quick)
     # No test here looks at a log, and to collect it takes as long as many a test.
-    beside checks check $bin/python -m pytest -q -n 2 --dist loadfile -p no:logging \
+    beside checks check $bin/python -m pytest -q -n 3 --dist loadfile -p no:logging \
         ${ORDER:--p no:randomly} -m "not slow" tests/unit
     ;;
 ends)

@@ -277,6 +277,7 @@ print("read", whole > 100)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1_500, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_a_mutated_answer_never_kills_its_reader(count: int) -> None:
     """It is read, or said not to be whole: every offset in it is looked at before it is used."""

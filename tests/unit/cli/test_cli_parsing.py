@@ -363,6 +363,7 @@ def test_words_of_sql_are_completed(text: str, words: list[str]) -> None:
     assert all(word.startswith(text) for word in found)
 
 
+@pytest.mark.slow
 def test_ranks_are_completed_in_bash(tmp_path: Path) -> None:
     """Bash parts a word at its colon, and puts what comes in the place of the last part alone."""
     directory = RunDirectory(tmp_path / "home")

@@ -108,6 +108,7 @@ def test_who_uses_the_processors_is_named(busy: subprocess.Popen[bytes]) -> None
     }
 
 
+@pytest.mark.slow
 def test_what_the_command_starts_is_no_other(busy: subprocess.Popen[bytes]) -> None:
     """The command and its own processes are not named as those who crowd the training."""
     made = facts({"steps": steps(60, cpu_s=0.03, involuntary_switches=20)}, is_here=True)

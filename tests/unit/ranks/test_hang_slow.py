@@ -547,6 +547,7 @@ def test_ranks_in_one_collective_share_what_is_known_of_it() -> None:
     assert len({id(wait.members) for wait in waits.values()}) == 1
 
 
+@pytest.mark.slow
 def test_many_ranks_fit_on_a_line() -> None:
     """Of more sets of ranks than fit, the first ones are shown, and how many there are."""
     ranks = waiting_but({r: evidence(r, LATE, doing=LOCKED) for r in range(0, 4000, 2)}, ranks=4000)

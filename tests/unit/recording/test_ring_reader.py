@@ -329,6 +329,7 @@ QUICK = settings(
 )
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.integers(0, 60), st.lists(st.tuples(st.integers(0, 2**20), st.integers(1, 255))))
 def test_random_damage_never_hides_a_whole_row(

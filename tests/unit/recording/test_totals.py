@@ -80,6 +80,7 @@ def test_the_share_of_several_losses_may_still_be_on_its_way() -> None:
     assert share.read() == 1.0
 
 
+@pytest.mark.slow
 def test_passes_that_no_step_ends_are_not_kept_for_ever() -> None:
     """The first and the newest stay, and how many of them were thrown away is still known."""
     losses: list[Loss] = []
