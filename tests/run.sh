@@ -116,7 +116,7 @@ tests() {
     wait $collecting || true
     # As they stand: tests/unit comes last, whose files are short, so that no worker is idle. A run
     # that does not come to its end is interrupted: then pytest says what has failed until then.
-    check timeout --signal=INT --kill-after=60 "${LIMIT_S:-3000}" $bin/python -m pytest -q -n "${WORKERS:-6}" --dist loadfile --no-loadscope-reorder \
+    check timeout --signal=INT --kill-after=60 "${LIMIT_S:-3000}" $bin/python -m pytest -q -n "${WORKERS:-4}" --dist loadfile --no-loadscope-reorder \
         --durations=60 ${ORDER:--p no:randomly}
 }
 
