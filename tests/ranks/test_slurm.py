@@ -113,3 +113,27 @@ def test_a_prolog_has_all_recorded_and_a_step_asks(cluster: slurm.Slurm) -> None
         assert "train.py" in done.stdout or f"job {job}: 2 of 2 ranks" in done.stdout, (line, done)
     (cluster.folder / "stop").touch()
     wait_until(lambda: cluster.state(job) == "COMPLETED 0:0", "the end of the job", DEADLINE_S)
+
+
+@pytest.mark.skipif(is_port_taken(), reason=f"another listens on port {NODE_PORT}")
+def test_a_task_of_an_array_is_asked_by_its_name(cluster: slurm.Slurm) -> None:
+    """Without node server it is told how to ask its node; then, by which number its record is."""
+    cluster.say_before_tasks("echo export PROBING=1")
+    batch = "#!/bin/bash\nsrun --ntasks=1 python train.py\n"
+    (cluster.folder / "plain.sbatch").write_text(batch)
+    array = cluster.submit("--array=3,7", "--ntasks=1", "plain.sbatch")
+    task = f"{array}_7"
+
+    def answer() -> str:
+        told = cluster.run("probing", "-t", f"slurm:{task}", "list", "--job").stderr
+        step = re.search(r"Without, `([^`]+)`", told)
+        return cluster.run("bash", "-c", step[1], PROBING="0").stdout if step else ""
+
+    wait_until(lambda: "2 processes seen" in answer(), "both tasks", 2 * DEADLINE_S)
+    job = cluster.run("squeue", "-h", "-j", task, "-o", "%A").stdout.strip()
+    (cluster.folder / "stop").touch()
+    wait_until(lambda: cluster.state(task).startswith("COMPLETED"), "the end", DEADLINE_S)
+    done = cluster.run("probing", "-t", f"slurm:{task}", "tables")
+    assert done.returncode == 3
+    assert f"SLURM job {task} has ended (COMPLETED)" in done.stderr
+    assert f"`probing -t job:{job} doctor`" in done.stderr

@@ -5,7 +5,7 @@
     rank:0-63        those ranks, of the same
     job:NAME/rank:0-3  those ranks of one job
     @FILE            the hosts in a file
-    slurm:[NODES]    the nodes of an allocation
+    slurm:[NODES]    the nodes of an allocation; of a job, by its id
     k8s:NAME[:PORT]  the addresses behind a name; dns: is the same
     ray:[ADDRESS]    the nodes of a Ray cluster
     store:HOST:PORT  what is registered in the store of a torchrun job
@@ -30,7 +30,7 @@ from .providers.hostfile import hosts_in
 from .providers.job_store import store_hosts
 from .providers.named_hosts import Resolver, named_hosts
 from .providers.ray_cluster import ray_hosts
-from .providers.slurm import no_server, slurm_hosts
+from .providers.slurm import slurm_hosts
 from .rank_sets import ranks_of
 
 _NO_SERVER = (
@@ -97,7 +97,7 @@ def plan_of(
     if word.startswith("@"):
         return Plan(word=word, addresses=hosts_in(word[1:]), no_server=_NO_SERVER, is_whole=True)
     if kind == "slurm":
-        hosts, way_out = slurm_hosts(rest, env), no_server(rest, env)
+        hosts, way_out = slurm_hosts(rest, env)
         return Plan(word=word, addresses=hosts, no_server=way_out, is_whole=True)
     if kind in {"k8s", "dns"}:
         found = named_hosts(rest, resolve=resolver) if resolver else named_hosts(rest)
@@ -139,8 +139,7 @@ def _job_plan(word: str, job: str | None, env: Mapping[str, str]) -> Plan:
     """Here, where it is registered, and on the nodes of the allocation if it is that job."""
     plan = _registered(Plan(word=word, is_here=True, job=job, is_whole=True), env)
     if job and job == env.get("SLURM_JOB_ID") and env.get("SLURM_JOB_NODELIST"):
-        nodes = slurm_hosts("", env)
-        way_out = no_server("", env)
+        nodes, way_out = slurm_hosts("", env)
         addresses = (*plan.addresses, *nodes)
         return dataclasses.replace(plan, addresses=addresses, no_server=way_out)
     return plan

@@ -119,8 +119,8 @@ def test_ports_are_added_where_there_is_none() -> None:
 def test_the_nodes_of_an_allocation() -> None:
     """SLURM_JOB_NODELIST, or a list by hand, names the node servers; without either it is said."""
     env = {"SLURM_JOB_NODELIST": "gpu[1-2]", "SLURM_JOB_ID": "77"}
-    assert slurm_hosts("", env) == ("gpu1:9741", "gpu2:9741")
-    assert slurm_hosts("x[1-2]", {}) == ("x1:9741", "x2:9741")
+    assert slurm_hosts("", env).addresses == ("gpu1:9741", "gpu2:9741")
+    assert slurm_hosts("x[1-2]", {}).addresses == ("x1:9741", "x2:9741")
     assert plan_of("job:77", env).addresses == ("gpu1:9741", "gpu2:9741")
     with pytest.raises(BadEndpoint, match="SLURM_JOB_NODELIST"):
         slurm_hosts("", {})

@@ -9,6 +9,7 @@ import pytest
 
 from probing.cluster.job.members import find_members
 from probing.cluster.job.providers.slurm import slurm_hosts
+from probing.cluster.job.providers.slurm_ids import job_of
 from probing.errors import NotProbing, Unreachable
 
 pytestmark = pytest.mark.anypython
@@ -50,7 +51,62 @@ def test_the_nodes_of_a_job_that_runs(
 ) -> None:
     """Those of an array are the nodes of its jobs that run."""
     put("squeue", *said)
-    assert slurm_hosts("4711", {}) == hosts
+    assert slurm_hosts("4711", {}).addresses == hosts
+
+
+ARRAY = (
+    *("PENDING||4711_4|4711", "PENDING||4711_5|4711", "RUNNING|gpu3|4711_3|4714"),
+    *("RUNNING|gpu2|4711_2|4713", "COMPLETED|gpu1|4711_1|4712"),
+)
+GROUP = ("RUNNING|cpu1|4711+0|4711", "RUNNING|gpu[1-2]|4711+1|4712")
+"""What squeue says of an array and of a heterogeneous job, each part with its number."""
+
+
+@pytest.mark.parametrize(
+    ("word", "said", "hosts", "step"),
+    [
+        ("4711_3", ARRAY, ("gpu3:9741",), "4714"),
+        ("4711_3.0", ARRAY, ("gpu3:9741",), "4714"),
+        ("4711_[1-5]", ARRAY, ("gpu3:9741", "gpu2:9741"), "4714"),
+        ("4711_[1,2-9:2%4]", ARRAY, ("gpu2:9741",), "4713"),
+        ("4711", ARRAY, ("gpu3:9741", "gpu2:9741"), "4714"),
+        ("4711.batch", ARRAY[-2:], ("gpu2:9741",), "4713"),
+        ("4711+1", GROUP, ("gpu1:9741", "gpu2:9741"), "4711 --het-group=1"),
+        ("4711", GROUP, ("cpu1:9741", "gpu1:9741", "gpu2:9741"), "4711 --het-group=0"),
+    ],
+)
+def test_the_nodes_of_a_part_of_a_job(
+    word: str, said: tuple[str, ...], hosts: tuple[str, ...], step: str, put: Put
+) -> None:
+    """A task of an array, some of them, a component; and the number that `srun` has for it."""
+    put("squeue", *said)
+    found = slurm_hosts(word, {})
+    assert found.addresses == hosts
+    assert f"`srun --overlap --jobid {step} --ntasks 1 probing list --job`" in found.no_server
+
+
+@pytest.mark.parametrize(
+    ("word", "says", "way_out"),
+    [
+        ("4711_1", "SLURM job 4711_1 has ended (COMPLETED), and", "-t job:4712 doctor` where"),
+        ("4711_[4-5]", "SLURM job 4711_[4-5] has no nodes yet (PENDING)", "`squeue -j 4711`"),
+        ("4711_9", "SLURM knows no job 4711_9: it has", "the NUMBER that `probing list --dead`"),
+        ("4711+7", "SLURM knows no job 4711+7: it has", "-t job:4711 doctor`"),
+    ],
+)
+def test_a_part_without_nodes_is_told_apart(word: str, says: str, way_out: str, put: Put) -> None:
+    """What it has recorded is under the number that it has of its own."""
+    put("squeue", *ARRAY)
+    with pytest.raises(Unreachable) as caught:
+        slurm_hosts(word, {})
+    assert says in caught.value.message
+    assert way_out in caught.value.help
+
+
+@pytest.mark.parametrize("word", ["4711_[1", "4711_[a]", "4711_[1-9:0]", "node_3", "4711+x", "n1"])
+def test_what_names_no_job(word: str) -> None:
+    """It is a list of nodes, or a mistake in one."""
+    assert job_of(word) is None
 
 
 @pytest.mark.parametrize(
