@@ -49,7 +49,10 @@ class BuildWithPage(build_py):
         super().finalize_options()
 
 
-PARTS = ("_native", "_arrow", "_backward", "_cut_files", "_exits", "_reading", "_rows", "_steps")
+PARTS = (
+    *("_native", "_arrow", "_backward", "_cut_files", "_exits"),
+    *("_reading", "_rows", "_steps", "_terminations"),
+)
 IN_C = Extension(
     "probing.ring._native",
     [f"probing/ring/{name}.c" for name in PARTS],

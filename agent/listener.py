@@ -175,7 +175,7 @@ class Listener:
     def _attend(self) -> float:
         """Do what is due; returns in how many seconds it is next."""
         again = [self._registering.look] if self._registering is not None else []
-        return attend(self._agent, self._renew, *again)
+        return attend(self._agent, self._renew, *self._agent.chores, *again)
 
     def _serve(self) -> None:
         """Wait, and serve from the first real question on."""

@@ -63,6 +63,7 @@ class Agent:
         wake: Has the agent's thread look for what is due, from any thread.
         depart: Makes ready to leave the process, keeping the record or not.
         in_force: The actions that hang on the training now, and end with the agent.
+        chores: What the agent's thread does now and then; none raises.
     """
 
     def __init__(self, settings: Settings, folder: ProcessFolder) -> None:
@@ -90,6 +91,7 @@ class Agent:
         self._environment: KeptEnvironment | None = None
         self.wake: Callable[[], None] = lambda: None
         self.in_force: Callable[[], list[str]] = list
+        self.chores: list[Callable[[], None]] = []
         self._hold = Hold()
         self._extensions: Extensions | None = None
 

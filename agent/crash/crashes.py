@@ -28,6 +28,7 @@ from . import own_frames
 from .exception_record import Record, describe, other_threads
 from .exits import Exits
 from .fatal_signals import FatalSignals
+from .terminations import Terminations
 
 _THREADS_EVERY_S = 10.0
 """A thread that fails again and again is written down no more often; the first of a row counts."""
@@ -37,7 +38,7 @@ _FIRST = 1 << 20
 
 
 class CrashRecorder:
-    """Writes down fatal signals, unhandled exceptions and exits.
+    """Writes down fatal signals, unhandled exceptions, SIGTERM and exits.
 
     Args:
         agent: Knows the run folder and the step in progress, and keeps what could not be done.
@@ -49,6 +50,7 @@ class CrashRecorder:
         self._signals = FatalSignals(agent.folder.fatal_signal)
         self._child_end = _ChildEnd(self._raised_in_child)
         self._exits = Exits(agent)
+        self._terminations = Terminations(agent.folder.terminated)
         # Address space for the record of a MemoryError; never written to, it takes no memory.
         self._reserve: bytes | None = None
         self._is_on = self._is_interrupted = False
@@ -68,6 +70,8 @@ class CrashRecorder:
         self._is_on = True
         self._child_end.start()
         self._exits.start()
+        self._terminations.start()
+        self._agent.chores.append(self._terminations.look)
         try:
             self._signals.start()
         except (OSError, RuntimeError) as error:
@@ -82,6 +86,7 @@ class CrashRecorder:
         self._reserve = None
         self._child_end.stop()
         self._exits.stop()
+        self._terminations.stop()
         if sys.excepthook is self._hook:
             sys.excepthook = self._previous_hook
         if threading.excepthook is self._thread_hook:

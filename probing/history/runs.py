@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from ..messages.frozen import dataclass
 from ..postmortem.endings import ORDERLY, UNTOLD, WORDLESS
+from ..postmortem.terminations import ASKED
 from .query import History
 
 _SQL = f"""
@@ -18,7 +19,7 @@ SELECT run, project, any_value(job) AS job, any_value(attempt) AS attempt,
   list_sort(list(DISTINCT host)) AS hosts, max(last_step) AS last_step,
   CAST(count(*) FILTER (NOT has_ended) AS BIGINT) AS running,
   coalesce(
-    min(ending) FILTER (NOT regexp_matches(ending, '^{ORDERLY}|^{WORDLESS}|^{UNTOLD}')),
+    min(ending) FILTER (NOT regexp_matches(ending, '^{ORDERLY}|^{WORDLESS}|^{ASKED}|^{UNTOLD}')),
     min(ending) FILTER (starts_with(ending, '{WORDLESS}')),
     min(ending) FILTER (NOT starts_with(ending, '{ORDERLY}')),
     min(ending)

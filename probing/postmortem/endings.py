@@ -24,6 +24,7 @@ from .error_files import written_error
 from .exits import exit_call, exit_of
 from .kernel_log import KernelKill, logged_kills
 from .launcher_logs import LauncherWord, launcher_word
+from .terminations import CODE, WORDS, termination_of
 
 ORDERLY = "It ended in an orderly way"
 WORDLESS = "It ended without a word"
@@ -36,6 +37,8 @@ _CGROUP_FULL, _MACHINE_FULL = "its cgroup reached its limit", "the machine's mem
 NEAR_FULL = 0.95
 """A machine whose memory was at this part of all was close to it."""
 _EXIT_CODE, _EXIT_0 = "exit code ", "exit code 0"
+_MAY_BE_ASKED = frozenset({"exception", "exit_code", "killed", "terminated"})
+"""The reasons of ends that a SIGTERM before them explains."""
 LAST_MEMORY = "SELECT * FROM python.memory ORDER BY seq DESC LIMIT 200"
 """The newest rows of python.memory, with the columns that their record has."""
 
@@ -46,6 +49,7 @@ Reason = Literal[
     "exception",
     "signal",
     "exit_code",
+    "terminated",
     "killed",
     "oom_killed",
     "unknown",
@@ -65,7 +69,8 @@ class Ending:
         ended_ns: When, where an error of its own tells.
         reason: In one word. ``orderly``: its agent was told of the end, or its exit code was 0;
             ``interrupted``: by Ctrl-C; ``signal``: a fatal one, as SIGSEGV; ``exit_code``: another
-            one, also by `sys.exit`; ``killed``: without a word.
+            one, also by `sys.exit`; ``terminated``: by SIGTERM, or in whatever way soon after one;
+            ``killed``: without a word.
     """
 
     certain: tuple[str, ...]
@@ -108,6 +113,21 @@ def ending_of(
     """
     if folder.is_alive():
         return None
+    ending = _ending_of(folder, rows, kills)
+    asked = termination_of(folder, ending.ended_ns) if ending.reason in _MAY_BE_ASKED else None
+    if asked is None:
+        return ending
+    told = [one for one in ending.certain if asked.is_handled or not one.startswith(WORDLESS)]
+    ended_ns = ending.ended_ns if asked.is_handled else asked.when_ns
+    return Ending(certain=(asked.sentence, *told), reason="terminated", ended_ns=ended_ns)
+
+
+def _ending_of(
+    folder: ProcessFolder,
+    rows: Sequence[Row],
+    kills: Callable[[], Sequence[KernelKill]] | None,
+) -> Ending:
+    """The same, whoever asked for it."""
     crash = read_crash(folder)
     if crash is not None and crash.kind != THREAD_EXCEPTION:
         told = (_sentence(describe(crash)),)
@@ -152,9 +172,16 @@ def _reason_of(crash: CrashRecord) -> Reason:
 
 def _reason_with(words: str | None, otherwise: Reason) -> Reason:
     """That of a process that left by itself, with an exit status in words, if it did."""
+    if words == WORDS:
+        return "terminated"
     if words is None or not words.startswith(_EXIT_CODE):
         return otherwise
-    return "orderly" if words == _EXIT_0 else "exit_code"
+    return "orderly" if words == _EXIT_0 else _reason_with_code(int(words.split()[-1]))
+
+
+def _reason_with_code(code: int) -> Reason:
+    """That of a process that left with a code other than 0."""
+    return "terminated" if code == CODE else "exit_code"
 
 
 def _elsewhere(folder: ProcessFolder) -> Ending:
@@ -177,11 +204,11 @@ def _left(folder: ProcessFolder, word: LauncherWord | None) -> Ending:
         return Ending(certain=(told,), reason=_reason_with(word.words, "killed"))
     if by is not None:
         left = f"It left by itself with exit code {code}, by {by.words}."
-        return Ending(certain=(left,), reason="exit_code", ended_ns=when_ns)
+        return Ending(certain=(left,), reason=_reason_with_code(by.code), ended_ns=when_ns)
     untold = _without_agent(folder)
     if untold is None and code:
         left = f"It left by itself with exit code {code}, and no exception of it is on record."
-        return Ending(certain=(left,), reason="exit_code", ended_ns=when_ns)
+        return Ending(certain=(left,), reason=_reason_with_code(code), ended_ns=when_ns)
     told = f"{ORDERLY}: its agent was told of the end."
     return untold or Ending(certain=(told,), reason="orderly")
 

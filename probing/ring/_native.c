@@ -530,6 +530,8 @@ static PyMethodDef functions[] = {
     {"tell_exit_code", tell_exit_code, METH_O, tell_exit_code_doc},
     {"told_exit", told_exit, METH_VARARGS, told_exit_doc},
     {"forget_exit", forget_exit, METH_NOARGS, forget_exit_doc},
+    {"note_sigterm", note_sigterm, METH_VARARGS, note_sigterm_doc},
+    {"forget_sigterm", forget_sigterm, METH_NOARGS, forget_sigterm_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -660,7 +662,7 @@ static PyType_Spec thread_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, thread_slots};
 
 /* Of what this module offers, as native.py has it: raised with each change of it. */
-enum { VERSION = 11 };
+enum { VERSION = 12 };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "probing.ring._native", "The hot path of the recorder in C.", -1,

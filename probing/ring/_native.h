@@ -224,4 +224,9 @@ PyObject *tell_exit_code(PyObject *module, PyObject *path);
 PyObject *told_exit(PyObject *module, PyObject *args);
 PyObject *forget_exit(PyObject *module, PyObject *ignored);
 
+/* What _terminations.c offers. */
+extern const char note_sigterm_doc[], forget_sigterm_doc[];
+PyObject *note_sigterm(PyObject *module, PyObject *args);
+PyObject *forget_sigterm(PyObject *module, PyObject *ignored);
+
 #endif

@@ -9,8 +9,7 @@
             names               the names that rows refer to
             environment.json    the rows of python.environment, which answers after the process
             live_tables.json    the live tables that plugins have added
-            profile.json.gz     the trace of the last profile
-            allocations.gz      the last recording of allocations
+            profile.json.gz     the trace of the last profile; as allocations.gz, of allocations
             sock                the agent's unix socket
             held                locked by the agent's process as long as it lives
             token               the token of its TCP listener, if it has one
@@ -18,9 +17,9 @@
             attach.py           what is to run in the process to bring its agent, until it has begun
             attach.*            how far an agent on its way in has come, see `rundir.attach_order`
             fatal.txt           what faulthandler wrote at a fatal signal, behind a line of ours
-            exception.json      the unhandled exception that ended it
-            thread_exception.json   one that ended a thread of it
+            *exception.json     the unhandled exception that ended it, or a thread of it
             exit_*              who called sys.exit in its last step, and with what code it exited
+            terminated          who sent it the last SIGTERM
 
 Rules of this file: paths and files only. A directory that somebody else could write to is
 not used, and never repaired. The folder of an ended process is evidence: see `pruning`.
@@ -155,6 +154,7 @@ class ProcessFolder:
     thread_exception = _File("thread_exception.json")
     exit_calls = _File("exit_calls.json")
     exit_code = _File("exit_code")
+    terminated = _File("terminated")
     attach_script = _File("attach.py")
 
     def ring(self, table: str) -> Path:

@@ -27,7 +27,7 @@ from probing.errors import BadHost, BadRequest, BadToken, RingError
 from probing.messages import codec, common as wire, routes
 from probing.messages.about.act import ActRequest
 from probing.messages.card import Card
-from probing.postmortem import crashes, error_files, exits, launcher_logs
+from probing.postmortem import crashes, error_files, exits, launcher_logs, terminations
 from probing.ring import peek as ring_peek, reader as ring_reader
 from probing.ring.arrow_tables import RecordedTable
 from probing.ring.format import (
@@ -279,6 +279,8 @@ def read_crash(data: bytes) -> None:
     folder.exit_code.write_bytes(data)
     exits.exit_of(folder)
     exits.exit_call(folder, 1)
+    folder.terminated.write_bytes(data)
+    terminations.termination_of(folder, None)
 
 
 _FATAL_SEED = b"""{"main": 140, "agent": "/x/probing/agent/"}

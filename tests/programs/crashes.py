@@ -36,6 +36,56 @@ def own_sigterm() -> None:
     sigterm()
 
 
+def own_sigterm_that_goes_on() -> None:
+    """A handler of the program's own, which takes its time."""
+    signal.signal(signal.SIGTERM, lambda *_: print("own handler", flush=True))
+
+
+def looked_again() -> None:
+    """The agent's thread has done what it does now and then."""
+    from probing.agent import lifecycle
+
+    agent = lifecycle.current()
+    for chore in agent.chores if agent is not None else ():
+        chore()
+
+
+def ignores_sigterm() -> None:
+    """The program does not care."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def own_stacks_at_sigterm() -> None:
+    """The program has Python's faulthandler write where it was, and then end."""
+    own = os.open("own.txt", os.O_WRONLY | os.O_CREAT, 0o600)
+    faulthandler.register(signal.SIGTERM, own, all_threads=False, chain=True)
+
+
+def sigterm_and_sigkill() -> None:
+    """As a scheduler ends a job whose grace period is over."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("goes on", flush=True)
+    sigkill()
+
+
+def sigterm_and_exit() -> None:
+    """As a program that gives up."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    sys.exit(1)
+
+
+def sigterm_long_before() -> None:
+    """A SIGTERM that nobody minded; an hour later something else."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    (told,) = Path(os.environ["PROBING_HOME"]).glob("*/terminated")
+    os.utime(told, (time.time() - 3600,) * 2)
+    exception()
+
+
+def exits_143() -> None:
+    sys.exit(143)
+
+
 def sigterm() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(600)
@@ -176,12 +226,15 @@ def hooks_of_process() -> tuple[object, ...]:
     masks = [
         int(line.split()[1], 16) for line in status.splitlines() if line[:4] in {"SigC", "SigI"}
     ]
-    caught = [bool(mask >> (number - 1) & 1) for mask in masks for number in FATAL]
+    caught = [
+        bool(mask >> (number - 1) & 1) for mask in masks for number in (*FATAL, signal.SIGTERM)
+    ]
     files = []
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             files.append(os.readlink(entry))
     hooks = sys.excepthook, threading.excepthook, *([sys.exit] if IN_C is not None else [])
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     return *hooks, faulthandler.is_enabled(), caught, sorted(files)
 
 

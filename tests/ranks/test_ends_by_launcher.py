@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from probing.linux import process
+from probing.ring.native import IN_C
 from tests.harness.targets import DEADLINE_S, Target, wait_until
 
 pytestmark = pytest.mark.anypython
@@ -38,6 +40,24 @@ def test_who_was_killed_is_told_from_whom_the_launcher_ended(
     assert "All ranks have ended, rank 1 first: it ended without a word" in said
     assert "Its exit status, which its parent has not taken yet, is signal SIGKILL" in said
     assert "victims (2): ranks 0,2" in said
+
+
+@pytest.mark.skipif(IN_C is None, reason="only the C part is told of SIGTERM")
+def test_a_job_that_was_cancelled_says_so(program: Callable[..., Target]) -> None:
+    """All ranks got SIGTERM, and who started them has taken their exit statuses."""
+    ranks = [
+        program("idle", PROBING="all", RANK=str(n), WORLD_SIZE="2", TORCHELASTIC_RUN_ID="night")
+        for n in range(2)
+    ]
+    for target in ranks:
+        target.wait_for_output("ready")
+        target.wait_for_agent()
+    for target in ranks:
+        target.process.send_signal(signal.SIGTERM)
+        assert target.process.wait(DEADLINE_S) == -signal.SIGTERM
+    said = verdict_on(ranks)
+    assert f"first: it was asked to end by a SIGTERM of process {os.getpid()} at" in said
+    assert "without a word" not in said
 
 
 def rank_env(rank: int, folder: Path) -> dict[str, str]:

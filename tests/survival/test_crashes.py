@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from probing.postmortem import crashes
 from probing.postmortem.crashes import CrashRecord, parse_fatal, read_crash
 from probing.postmortem.endings import Reason, ending_of
 from probing.postmortem.last_known import last_known
+from probing.postmortem.terminations import termination_of
 from probing.ring.native import IN_C
 from probing.ring.peek import last_step
 from probing.rundir.folders import ProcessFolder, RunDirectory
@@ -136,6 +138,19 @@ REASONS = [
     ("segv", "signal"),
     ("sigkill", "killed"),
     ("exception stopped", "unknown"),
+    ("exits_143", "terminated"),
+    *(
+        [
+            ("sigterm", "terminated"),
+            ("sigterm_and_sigkill before:own_sigterm_that_goes_on", "terminated"),
+            ("sigterm_and_exit before:own_sigterm_that_goes_on", "terminated"),
+            ("sigterm_and_exit after:own_sigterm_that_goes_on after:looked_again", "terminated"),
+            ("sigterm_long_before before:own_sigterm_that_goes_on", "exception"),
+            ("sigterm_and_exit before:ignores_sigterm", "exit_code"),
+            ("segv before:own_sigterm_that_goes_on", "signal"),
+        ]
+        * (IN_C is not None)
+    ),
 ]
 """What the program does, and how a node server tells of its end in a word."""
 
@@ -146,6 +161,15 @@ SILENT_ENDS = [
     ("sigkill", -signal.SIGKILL),
     ("sigterm", -signal.SIGTERM),
     ("own_sigterm", 7),
+    ("sigterm stopped", -signal.SIGTERM),
+    ("sigterm in_thread", -signal.SIGTERM),
+    ("sigterm in_fork", 0),
+    ("sigterm_and_sigkill before:own_sigterm_that_goes_on", -signal.SIGKILL),
+    ("sigterm_and_sigkill after:own_sigterm_that_goes_on", -signal.SIGKILL),
+    ("sigterm_and_sigkill stopped before:own_sigterm_that_goes_on", -signal.SIGKILL),
+    ("sigterm_and_sigkill before:ignores_sigterm", -signal.SIGKILL),
+    ("sigterm before:own_stacks_at_sigterm", -signal.SIGTERM),
+    ("sigterm after:own_stacks_at_sigterm", -signal.SIGTERM),
     ("segv stopped", -signal.SIGSEGV),
     ("exception stopped", 1),
     ("exception stopped after:own_hook", 1),
@@ -172,6 +196,33 @@ def test_metrics_tell_how_it_ended(words: str, reason: str, tmp_path: Path) -> N
     (found,) = Figures(Roster(RunDirectory(ended.home), lambda _: None)).now()
     assert (found.ended, found.job, found.values) == (reason, "crashes", {})
     assert reason in get_args(Reason)
+
+
+@pytest.mark.anypython
+@pytest.mark.skipif(IN_C is None, reason="only the C part is told of SIGTERM")
+def test_who_asked_it_to_end_is_told(tmp_path: Path) -> None:
+    """With the sender; nothing is left of a SIGTERM to a forked child, nor of one before."""
+    ending = ending_of(end(tmp_path / "1", "sigterm").folder, ())
+    assert ending is not None
+    (told,) = ending.sentences
+    assert re.match(r"It was asked to end by a SIGTERM of process \d+ at \d{4}-[^,]*\.$", told)
+    words = ("sigterm_and_sigkill", "before:own_sigterm_that_goes_on")
+    ending = ending_of(end(tmp_path / "2", *words).folder, ())
+    assert ending is not None
+    assert ending.certain[0].endswith(", which a handler of its own took.")
+    assert ending.certain[1].startswith("It ended without a word")
+    assert not end(tmp_path / "3", "sigterm", "in_fork").folder.terminated.exists()
+
+
+@given(data=st.binary(max_size=40))
+def test_any_bytes_give_a_termination_or_none(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    """Whoever writes into the folder of an ended process is not believed."""
+    folder = ProcessFolder(path=tmp_path_factory.mktemp("run"), pid=1, start_time=1)
+    folder.terminated.write_bytes(data)
+    found = termination_of(folder, None)
+    assert found is None or found.sentence.isprintable()
 
 
 @pytest.mark.anypython

@@ -43,6 +43,7 @@ RECORD = (
     *("names", "steps.ring", "torch_trace.ring", "memory.ring", "stalls.ring", "evals.ring"),
     *("fatal.txt", "exception.json", "thread_exception.json", "held", "sock", "token"),
     *("profile.json.gz", "allocations.gz", "attach.py.failed", "exit_calls.json", "exit_code"),
+    "terminated",
 )
 COUNT = "SELECT count(*) FROM python.steps"
 HONEST = "import probing, time; probing.start(); print('ready', flush=True); time.sleep(900)"

@@ -32,7 +32,7 @@ _STEPS = 20
 """Of how many ended steps the figures are."""
 _TOLD_S = 120.0
 """So long after an end a launcher may still write down what it was."""
-_TOLD_LATER: frozenset[Reason] = frozenset({"exception", "exit_code", "oom_killed"})
+_TOLD_LATER: frozenset[Reason] = frozenset({"exception", "exit_code", "oom_killed", "terminated"})
 
 
 class Figure(NamedTuple):

@@ -27,7 +27,7 @@ _OF_PEERS = re.compile(
 """What errors say whose reason is that another rank is gone, or does not come."""
 _OF_CODE = re.compile(r"\b(Timeout|Connection\w*|BrokenPipe|OS)Error\b")
 """Errors of Python itself: they are of whatever the code talks to, unless torch's code does."""
-_BY_LAUNCHER = re.compile(r"exit status, which .*, is signal SIGTERM")
+_BY_LAUNCHER = re.compile(r"exit status, which .*, is signal SIGTERM|asked to end by a SIGTERM")
 """What launchers end the other ranks with once one has failed."""
 _OF_TORCH = re.compile(r"torch/distributed/|torch/nn/parallel/")
 

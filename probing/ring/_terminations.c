@@ -1,0 +1,130 @@
+/* Who asked the process to end: each SIGTERM is written down, and then does what it does.
+ *
+ * By default a SIGTERM ends a process without Python's knowledge, as SIGKILL does; but it is what
+ * schedulers, containers and people send, and no crash. A handler of the program's own may take too
+ * long, so that SIGKILL follows.
+ *
+ * Rules of this file: the handler calls nothing but the kernel, takes no lock and no memory. It
+ * stands before the default and before Python's own handler, neither of which calls another; all
+ * others, and a signal that is ignored, are left alone. In a process that was forked since it
+ * writes nothing.
+ */
+
+#include "_native.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+static char *noted_path;
+static pid_t noted_by;
+static struct sigaction before;
+
+/* Writes `SENDER d` where the default follows, else `SENDER h`; the sender is 0 if unknown. */
+static void note(const siginfo_t *info)
+{
+    char text[24], digits[16];
+    const char *path = noted_path;
+    if (path == NULL || getpid() != noted_by)
+        return;
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return;
+    unsigned sender = info->si_code <= 0 && info->si_pid > 0 ? (unsigned)info->si_pid : 0;
+    int count = 0, length = 0;
+    do {
+        digits[count++] = (char)('0' + sender % 10);
+        sender /= 10;
+    } while (sender > 0);
+    while (count > 0)
+        text[length++] = digits[--count];
+    text[length++] = ' ';
+    text[length++] = before.sa_handler == SIG_DFL ? 'd' : 'h';
+    text[length++] = '\n';
+    if (write(fd, text, (size_t)length) != length)
+        unlink(path);
+    close(fd);
+}
+
+static void on_terminate(int number, siginfo_t *info, void *Py_UNUSED(context))
+{
+    int kept = errno;
+    note(info);
+    if (before.sa_handler != SIG_DFL)
+        before.sa_handler(number);
+    else {
+        /* Sent anew it comes as soon as this returns, and ends the process; but for the first one
+         * of a container, which goes on as it would have without us. */
+        struct sigaction plain = {.sa_handler = SIG_DFL};
+        sigemptyset(&plain.sa_mask);
+        sigaction(SIGTERM, &plain, NULL);
+        raise(SIGTERM);
+    }
+    errno = kept;
+}
+
+static int is_ours(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) && action->sa_sigaction == on_terminate;
+}
+
+/* Whether it is the default, or what Python itself has put there for a handler in Python. */
+static int may_be_covered(const struct sigaction *action, int is_pythons)
+{
+    Dl_info python, found;
+    if (action->sa_flags & (SA_SIGINFO | SA_NODEFER | (int)SA_RESETHAND))
+        return 0;
+    if (action->sa_handler == SIG_DFL)
+        return 1;
+    return is_pythons && action->sa_handler != SIG_IGN
+        && dladdr((void *)PyOS_setsig, &python) != 0
+        && dladdr((void *)action->sa_handler, &found) != 0 && python.dli_fbase == found.dli_fbase;
+}
+
+const char note_sigterm_doc[] =
+    "note_sigterm($module, path, is_pythons, /)\n--\n\n"
+    "Have each SIGTERM write the pid of its sender to a file; returns whether it will.\n\n"
+    "Args:\n    is_pythons: Whether a handler written in Python is in place.";
+
+PyObject *note_sigterm(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *bytes;
+    int is_pythons;
+    struct sigaction now;
+    if (!PyArg_ParseTuple(args, "O&p", PyUnicode_FSConverter, &bytes, &is_pythons))
+        return NULL;
+    int is_new = noted_path == NULL || strcmp(noted_path, PyBytes_AS_STRING(bytes)) != 0;
+    char *copy = is_new ? PyMem_RawMalloc((size_t)PyBytes_GET_SIZE(bytes) + 1) : noted_path;
+    if (is_new && copy != NULL)
+        memcpy(copy, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes) + 1);
+    Py_DECREF(bytes);
+    if (copy == NULL)
+        return PyErr_NoMemory();
+    noted_path = copy; /* the one before stays: a handler may be about to read it */
+    noted_by = getpid();
+    if (sigaction(SIGTERM, NULL, &now) != 0)
+        Py_RETURN_FALSE;
+    if (is_ours(&now))
+        Py_RETURN_TRUE;
+    if (!may_be_covered(&now, is_pythons))
+        Py_RETURN_FALSE;
+    struct sigaction ours = now;
+    ours.sa_sigaction = on_terminate;
+    ours.sa_flags |= SA_SIGINFO | SA_ONSTACK | (now.sa_handler == SIG_DFL ? SA_RESTART : 0);
+    before = now;
+    return PyBool_FromLong(sigaction(SIGTERM, &ours, NULL) == 0);
+}
+
+const char forget_sigterm_doc[] =
+    "forget_sigterm($module, /)\n--\n\n"
+    "Write nothing any more, and put back what was there, unless another came since.";
+
+PyObject *forget_sigterm(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    struct sigaction now;
+    noted_path = NULL;
+    if (sigaction(SIGTERM, NULL, &now) == 0 && is_ours(&now))
+        sigaction(SIGTERM, &before, NULL);
+    Py_RETURN_NONE;
+}
