@@ -206,6 +206,12 @@ class Settings:
         "Trackers, separated by commas, of whose scalars `python.metrics` has a copy:"
         " `tensorboard`, `wandb`, `mlflow`.",
     )
+    export_metrics: str = _setting(
+        "",
+        "Names in python.metrics, separated by commas, whose last values a node server gives to"
+        " Prometheus and OpenTelemetry: `val_loss`, `reward/*`, or `*` for all; at most 64 of a"
+        " process.",
+    )
     max_connections: int = _setting(
         64,
         "Connections at once; one more closes the one idle longest. 64 descriptors are left"

@@ -3,7 +3,8 @@
 Rules of this file: all comes from the records, so that no process is asked and none is held up, in
 whatever state it is. A figure is declared once, with its name in each of the two conventions. A
 process has one series per figure, and one more per phase, so that what a machine adds is bounded by
-its processes. Of one that has ended there is one more: how.
+its processes. Of one that has ended there is one more: how. What scripts tell is there where it is
+asked for.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...client.recent_steps import Pace, Row, last_ended, last_known, pace_of, steps_in
@@ -23,6 +25,7 @@ from ...ring.format import OPEN
 from ...ring.peek import RingPeek
 from ...rundir.folders import ProcessFolder
 from ...rundir.project import project_of
+from .script_figures import ScriptFigures
 
 if TYPE_CHECKING:
     from ...messages.about.job import NodeMember
@@ -92,6 +95,7 @@ PHASE = Figure(
     "step_phase_seconds", "seconds", "step.phase.duration", "s",
     "What the last 20 steps spent in a phase, on average.",
 )  # fmt: skip
+TOLD = Figure("metric", "", "metric", "", "The last value that the script told by a name.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,7 @@ class Found:
         values: By the names of `FIGURES`; what is not measured is None or left out.
         phases: Seconds of a step by phase.
         ended: How it has ended, if it has.
+        told: What its script told, by name.
     """
 
     member: NodeMember
@@ -110,13 +115,19 @@ class Found:
     values: Mapping[str, float | None]
     phases: Mapping[str, float]
     ended: Reason | None = None
+    told: Mapping[str, float] = field(default_factory=dict)
 
 
 class Figures:
-    """The figures of all processes of a machine; from any thread."""
+    """The figures of all processes of a machine; from any thread.
 
-    def __init__(self, roster: Roster) -> None:
+    Args:
+        told: The names of what scripts tell that are among them, as the setting has them.
+    """
+
+    def __init__(self, roster: Roster, told: str = "") -> None:
         self._roster = roster
+        self._told = ScriptFigures(told)
         self._known: dict[str, Sequence[Row]] = {}
         self._scripts: dict[str, str] = {}
         self._ends = _Ends()
@@ -130,6 +141,7 @@ class Figures:
             found = [self._look(member, kills) for member in members]
             alive = {member.key for member in members if member.is_alive}
             self._known = {key: rows for key, rows in self._known.items() if key in alive}
+            self._told.keep(alive)
             here = {member.key for member in members}
             self._scripts = {key: name for key, name in self._scripts.items() if key in here}
             self._ends.keep(here)
@@ -146,14 +158,15 @@ class Figures:
             ended = self._ends.reason(member.key, folder, kills)
             return Found(member=member, job=job, values={}, phases={}, ended=ended)
         self._ends.saw_alive(member.key)
+        told = self._told.now(member.key, folder)
         rows = steps_in(folder, _STEPS + 1, self._known.get(member.key, ()))
         self._known[member.key] = rows
         pace = pace_of(rows, window=_STEPS)
         if pace is None:
             values: Mapping[str, float | None] = {"stalled_seconds": member.stalled_s}
-            return Found(member=member, job=job, values=values, phases={})
+            return Found(member=member, job=job, values=values, phases={}, told=told)
         values = _values(member, folder, rows, pace)
-        return Found(member=member, job=job, values=values, phases=pace.phases)
+        return Found(member=member, job=job, values=values, phases=pace.phases, told=told)
 
     def _script(self, member: NodeMember, folder: ProcessFolder) -> str:
         """What a process runs that is of no job."""

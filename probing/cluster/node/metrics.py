@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingLibrary
-from .figures import ENDED, FIGURES, PHASE, UP, Figure, Figures, Found, measured
+from .figures import ENDED, FIGURES, PHASE, TOLD, UP, Figure, Figures, Found, measured
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -63,6 +63,8 @@ class Metrics:
             yield family(figure, ((_labels(one), value) for one, value in of_all))
         phases = ((one, phase, s) for one in found for phase, s in one.phases.items())
         yield family(PHASE, (({**_labels(one), "phase": phase}, s) for one, phase, s in phases))
+        told = ((one, name, value) for one in found for name, value in one.told.items())
+        yield family(TOLD, (({**_labels(one), "name": name}, value) for one, name, value in told))
 
 
 def _one_of_each(found: Iterable[Found]) -> list[Found]:

@@ -97,7 +97,7 @@ class NodeServer:
         self._is_over = threading.Event()
         self._next_prune = 0.0
         self._unions: Unions | None = None
-        self._figures = Figures(self._roster)
+        self._figures = Figures(self._roster, settings.export_metrics)
         self._for_prometheus: Metrics | None = None
         self._sender: Sender | None = None
 

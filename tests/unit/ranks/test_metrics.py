@@ -16,13 +16,15 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from probing.cluster.node.figures import Figures, Found
 from probing.cluster.node.metrics import Metrics
 from probing.cluster.node.roster import Roster
+from probing.cluster.node.script_figures import MOST_NAMES
 from probing.messages.about.job import MembersAnswer, NodeMember
 from probing.postmortem.endings import Reason
 from probing.ring.format import NULL_FLOAT
 from probing.ring.peek import RingPeek
 from probing.rundir.folders import ProcessFolder, RunDirectory
-from probing.tables import STEPS
+from probing.tables import METRICS, STEPS
 from tests.harness.cards import card_of
+from tests.harness.name_lists import encode_names
 from tests.harness.ring_writer import RingWriter
 
 pytestmark = pytest.mark.anypython
@@ -200,6 +202,38 @@ def test_a_ring_that_cannot_be_opened_is_missing_of_its_process_alone(
         set() if table == "steps" else {name for name, value in second.items() if value is not None}
     )
     assert second["loss"] == 3.0
+
+
+def told(home: Path, pid: int, *rows: tuple[str, float], capacity: int = 512) -> ProcessFolder:
+    """The run folder of a process whose script told these values by these names."""
+    folder = RunDirectory(home).create_folder(pid, 1)
+    names = list(dict.fromkeys(name for name, _ in rows))
+    folder.names.write_bytes(encode_names(names))
+    writer = RingWriter(METRICS, capacity=capacity)
+    for name, value in rows:
+        writer.write(name=names.index(name) + 1, value=value, start_ns=1)
+    writer.save(folder.ring("metrics"))
+    return folder
+
+
+def test_what_scripts_tell_is_exported_where_it_is_asked_for(tmp_path: Path) -> None:
+    """The last value of each name, as long as the process runs; of at most 64 names."""
+    rows = [("val/loss", 2.0), ("acc", 0.5), ('a "b"\n', 1.0), ("val/loss", NULL_FLOAT)]
+    folder = told(tmp_path / "home", 1, *rows)
+    here = cast("Roster", Here(folder))
+    assert [one.told for one in Figures(here).now()] == [{}]
+    (one,) = Figures(here, "val/*, a ?b*").now()
+    assert one.told == {"val/loss": 2.0, 'a "b"\n': 1.0}
+    figures = Figures(here, "*")
+    assert figures.now()[0].told == {"val/loss": 2.0, "acc": 0.5, 'a "b"\n': 1.0}
+    text = Metrics(figures).text().decode()
+    assert {labels["name"] for labels in labels_of(text, "probing_metric")} == {*dict(rows)}
+    told(tmp_path / "home", 1, *rows, *[("acc", float(step)) for step in range(600)])
+    assert figures.now()[0].told == {"val/loss": 2.0, "acc": 599.0, 'a "b"\n': 1.0}
+    many = told(tmp_path / "home", 2, *[(f"name{number}", 1.0) for number in range(100)])
+    assert len(Figures(cast("Roster", Here(many)), "*").now()[0].told) == MOST_NAMES
+    folder.ring("metrics").write_bytes(b"")
+    assert figures.now()[0].told["acc"] == 599.0
 
 
 def test_a_ring_that_cannot_be_read_leaves_no_descriptor() -> None:

@@ -20,7 +20,7 @@ from opentelemetry.sdk.metrics.export import (
     ScopeMetrics,
 )
 
-from ..figures import ENDED, FIGURES, PHASE, UP, Figure, Found
+from ..figures import ENDED, FIGURES, PHASE, TOLD, UP, Figure, Found
 from .resources import SCOPE, Resources
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ def _metrics(one: Found, now_ns: int) -> Iterator[Metric]:
     if one.phases:
         points = [({**who, "probing.phase": name}, s) for name, s in one.phases.items()]
         yield _gauge(PHASE, points, now_ns)
+    if one.told:
+        points = [({**who, "probing.metric.name": name}, v) for name, v in one.told.items()]
+        yield _gauge(TOLD, points, now_ns)
 
 
 def _gauge(figure: Figure, points: Sequence[_Point], now_ns: int) -> Metric:
