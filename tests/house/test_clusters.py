@@ -80,14 +80,21 @@ def test_ranks_of_slurm_can_meet(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 def test_the_unit_is_one(tmp_path: Path) -> None:
-    """What systemd says of it, with a program that is there."""
+    """What systemd says of it, with a program that is there; also where it is for others."""
     unit = tmp_path / "probing-serve.service"
     text = (FOLDER / unit.name).read_text()
     assert "%h/.local/bin/probing serve" in text
-    unit.write_text(text.replace("%h/.local/bin/probing", sys.executable))
-    done = run("systemd-analyze", "verify", "--user", "--man=no", unit)
-    told = [line for line in done.stderr.splitlines() if unit.name in line]
-    assert told == []
+    text = text.replace("%h/.local/bin/probing", sys.executable)
+    own, others = text.split("ExecStart=")[1:]
+    assert "--listen 127.0.0.1:" in own
+    assert "--listen 0.0.0.0:" in others
+    for_others = re.sub(r"^ExecStart=.*\n", "", text, count=1, flags=re.MULTILINE)
+    for_others = re.sub(r"^# (?=ExecStart|EnvironmentFile)", "", for_others, flags=re.MULTILINE)
+    for version in (text, for_others):
+        unit.write_text(version)
+        done = run("systemd-analyze", "verify", "--user", "--man=no", unit)
+        told = [line for line in done.stderr.splitlines() if unit.name in line]
+        assert told == [], version
 
 
 @pytest.mark.parametrize("name", ["kubernetes.yaml", "train.sbatch", "probing-serve.service"])

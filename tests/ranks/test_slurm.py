@@ -117,7 +117,10 @@ def test_a_prolog_has_all_recorded_and_a_step_asks(cluster: slurm.Slurm) -> None
 
 @pytest.mark.skipif(is_port_taken(), reason=f"another listens on port {NODE_PORT}")
 def test_a_task_of_an_array_is_asked_by_its_name(cluster: slurm.Slurm) -> None:
-    """Without node server it is told how to ask its node; then, by which number its record is."""
+    """Without node server it is told how to ask its node; then, by which number its record is.
+
+    One that was cancelled says who asked it to end.
+    """
     cluster.say_before_tasks("echo export PROBING=1")
     batch = "#!/bin/bash\nsrun --ntasks=1 python train.py\n"
     (cluster.folder / "plain.sbatch").write_text(batch)
@@ -131,9 +134,16 @@ def test_a_task_of_an_array_is_asked_by_its_name(cluster: slurm.Slurm) -> None:
 
     wait_until(lambda: "2 processes seen" in answer(), "both tasks", 2 * DEADLINE_S)
     job = cluster.run("squeue", "-h", "-j", task, "-o", "%A").stdout.strip()
-    (cluster.folder / "stop").touch()
-    wait_until(lambda: cluster.state(task).startswith("COMPLETED"), "the end", DEADLINE_S)
+    cluster.run("scancel", task)
+    wait_until(lambda: cluster.state(task).startswith("CANCELLED"), "the end", DEADLINE_S)
     done = cluster.run("probing", "-t", f"slurm:{task}", "tables")
     assert done.returncode == 3
-    assert f"SLURM job {task} has ended (COMPLETED)" in done.stderr
-    assert f"`probing -t job:{job} doctor`" in done.stderr
+    assert f"SLURM job {task} has ended (CANCELLED)" in done.stderr
+    (asked,) = re.findall(rf"`probing (-t job:{job} doctor)`", done.stderr)
+
+    def said() -> str:
+        told = cluster.run("probing", *asked.split())
+        return " ".join((told.stdout + told.stderr).split())
+
+    wait_until(lambda: "asked to end by a SIGTERM of process" in said(), said(), DEADLINE_S)
+    (cluster.folder / "stop").touch()

@@ -78,8 +78,8 @@ def test_the_example_scrapes(
     program: Callable[..., Target], started: list[Target | Prometheus], tmp_path: Path
 ) -> None:
     """By https, with the certificate and token of the page: also figures of the script itself."""
-    training = program("marked", PROBING="1")
-    training.wait_for_agent()
+    training = program("marked", "with_agent", PROBING="1")
+    training.wait_for_output("ready")
     folder = tmp_path / "made"
     folder.mkdir()
     made, _, served = block("text").partition("PROBING_READ_TOKEN=")
@@ -95,11 +95,13 @@ def test_the_example_scrapes(
     prometheus = Prometheus(folder, configuration(folder, int(port[1])))
     started.append(prometheus)
     wait_until(lambda: '"up"' in json.dumps(prometheus.ask("targets")), "a scrape", DEADLINE_S)
-    said = wait_until(
-        lambda: (s := json.dumps(prometheus.ask("query?query=probing_metric"))).count("pid") and s,
-        "a figure of the script's",
-        DEADLINE_S,
-    )
+
+    def figures() -> str:
+        text = json.dumps(prometheus.ask("query?query=probing_metric"))
+        return text if '"pid"' in text else ""
+
+    said = wait_until(figures, "figures of the script's own", DEADLINE_S)
     assert f'"pid": "{training.pid}"' in said
     assert '"job": "marked"' in said
+    assert '"name": "reward"' in said
     assert f'"instance": "localhost:{port[1]}"' in said

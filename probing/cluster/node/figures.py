@@ -17,6 +17,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...client.recent_steps import Pace, Row, last_ended, last_known, pace_of, steps_in
+from ...client.script_figures import ScriptFigures
 from ...errors import NoSuchProcess, RingError
 from ...messages.frozen import dataclass
 from ...postmortem.endings import Reason, ending_of
@@ -25,7 +26,6 @@ from ...ring.format import OPEN
 from ...ring.peek import RingPeek
 from ...rundir.folders import ProcessFolder
 from ...rundir.project import project_of
-from .script_figures import ScriptFigures
 
 if TYPE_CHECKING:
     from ...messages.about.job import NodeMember

@@ -13,10 +13,10 @@ from typing import Any, cast
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from probing.client.script_figures import MOST_NAMES
 from probing.cluster.node.figures import Figures, Found
 from probing.cluster.node.metrics import Metrics
 from probing.cluster.node.roster import Roster
-from probing.cluster.node.script_figures import MOST_NAMES
 from probing.messages.about.job import MembersAnswer, NodeMember
 from probing.postmortem.endings import Reason
 from probing.ring.format import NULL_FLOAT
@@ -234,6 +234,15 @@ def test_what_scripts_tell_is_exported_where_it_is_asked_for(tmp_path: Path) -> 
     assert len(Figures(cast("Roster", Here(many)), "*").now()[0].told) == MOST_NAMES
     folder.ring("metrics").write_bytes(b"")
     assert figures.now()[0].told["acc"] == 599.0
+
+
+def test_otlp_has_what_scripts_tell_by_an_attribute() -> None:
+    """One gauge with a point for each name."""
+    data = pytest.importorskip("probing.cluster.node.otel.data", exc_type=ImportError)
+    one = replace(found(1, 0, is_alive=True), told={"val/loss": 2.0, "acc": 0.5})
+    (gauge,) = [made for made in data._metrics(one, 1) if made.name == "probing.metric"]
+    told = {one.attributes["probing.metric.name"]: one.value for one in gauge.data.data_points}
+    assert told == one.told
 
 
 def test_a_ring_that_cannot_be_read_leaves_no_descriptor() -> None:

@@ -10,11 +10,11 @@ import fnmatch
 from collections.abc import Mapping
 from pathlib import Path
 
-from ...errors import RingError
-from ...linux.foreign_files import read_file
-from ...ring.names import MAX_FILE_BYTES, decode_names, first_of
-from ...ring.peek import RingPeek
-from ...rundir.folders import ProcessFolder
+from ..errors import RingError
+from ..linux.foreign_files import read_file
+from ..ring.names import MAX_FILE_BYTES, decode_names, first_of
+from ..ring.peek import RingPeek
+from ..rundir.folders import ProcessFolder
 
 MOST_NAMES = 64
 """How many of a process there are; those that come later are left out."""
