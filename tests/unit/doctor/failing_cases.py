@@ -62,11 +62,13 @@ def _trials() -> Facts:
     return facts({"steps": made, "torch_trace": trace(*rows)})
 
 
-def _estimated(*, has_gradient: bool) -> Facts:
+def estimated(*, has_gradient: bool | None, is_alive: bool = True) -> Facts:
     """A training whose steps have no backward pass.
 
     Args:
-        has_gradient: Whether the script gives its parameters gradients by itself.
+        has_gradient: Whether the script gives its parameters gradients by itself; None where that
+            could not be read.
+        is_alive: Whether it can be asked.
     """
     made = steps(200)
     rows = [
@@ -81,7 +83,7 @@ def _estimated(*, has_gradient: bool) -> Facts:
     ]  # fmt: skip
     weight = {"model": "model", "optimizers": 1, "has_gradient": has_gradient}
     record = {"steps": made, "torch_trace": trace(*rows), "batches": taken}
-    return facts(record, {"parameters": [weight]})
+    return facts(record, {"parameters": [weight]}, is_alive=is_alive)
 
 
 _KEPT: dict[str, Any] = {"lost": None, "duration": None}
@@ -135,8 +137,8 @@ FAILING = (
     Case("no-backward", lambda: failing(count=0), "likely", 0, "no step has been made"),
     Case("no-backward", lambda: failing(count=0, epochs=3), "likely", 0, "no step has been made"),
     Case("no-backward", lambda: failing(epochs=3), "likely", 40),
-    Case("no-backward", lambda: _estimated(has_gradient=True), "possible", 0, "though 200 steps"),
-    Case("no-backward", lambda: _estimated(has_gradient=False), "likely", 0, "though 200 steps"),
+    Case("no-backward", lambda: estimated(has_gradient=True), "possible", 0, "though 200 steps"),
+    Case("no-backward", lambda: estimated(has_gradient=False), "likely", 0, "though 200 steps"),
     Case("no-backward", lambda: failing(calls=9), None),
     Case("no-backward", lambda: failing(is_evaluation=True), None),
     Case("no-backward", lambda: failing(training=False), None),

@@ -161,7 +161,7 @@ def _no_backward(facts: Facts) -> Iterator[Sign]:
     _need_optimizer(facts)
     never = not row["last_ns"] and _stepped(facts) is None
     is_sure = never or row["epochs"] >= _EPOCHS
-    is_sure = is_sure and not (row["made"] and _have_gradients(facts))
+    is_sure = is_sure and not (row["made"] and _may_have_gradients(facts))
     yield Sign(
         certainty="likely" if is_sure else "possible",
         summary=f"{row['batches']} batches have been taken and {row['model']} has been called"
@@ -178,12 +178,16 @@ def _no_backward(facts: Facts) -> Iterator[Sign]:
     )  # fmt: skip
 
 
-def _have_gradients(facts: Facts) -> bool:
-    """Whether what optimizers step has gradients, which the script must have put there itself."""
+def _may_have_gradients(facts: Facts) -> bool:
+    """Whether what optimizers step has gradients, which the script must have put there itself.
+
+    So it may be where they could not be read, as of a step that takes long.
+    """
     try:
-        return any(row["has_gradient"] and row["optimizers"] for row in facts.live("parameters"))
+        own = [row["has_gradient"] for row in facts.live("parameters") if row["optimizers"]]
     except NotLookedAt:
-        return False
+        return True
+    return any(one is not False for one in own)
 
 
 def _unused_batches(facts: Facts) -> Iterator[Sign]:
@@ -287,8 +291,8 @@ RULES = (
         f" and with gradients, {_FAR_MORE} times as many as any step had, each with a batch of a"
         " loader, since the last backward pass. Likely where there was none ever, or a loader"
         f" has gone through {_EPOCHS} epochs since; else it may be an evaluation in training mode."
-        " Only possible where steps are made and parameters have gradients: a script may estimate"
-        " them, as evolution strategies do. Not of a process without an optimizer.",
+        " Only possible where steps are made and parameters have gradients, or may have: a script"
+        " may estimate them, as evolution strategies do. Not of a process without an optimizer.",
         certainty="likely",
         gravity=87,
         fix=_FIX,

@@ -2,7 +2,8 @@
 
 Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end. What a
 parameter is trained by is counted, not guessed from one gradient: an optimizer's state and torch's
-count of changes tell of all steps.
+count of changes tell of all steps. A gradient that could not be read may be there or not: nothing
+is found then, and that is said.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ _LISTED = re.compile(r"\.\d+\b")
 _CALLED = "SELECT DISTINCT model, module FROM python.torch_trace WHERE stage = 'forward'"
 _NEVER = 8
 """Parameters are changed in place so many times while they are made."""
+_UNREAD = (
+    "whether {names} {have} a gradient is not known: no step has ended while python.parameters"
+    " waited for one, or another thread trains"
+)
 _STEPPING = (
     "SELECT step, optimizer, optimizers AS number, (SELECT count(*) FROM python.micro_batches b"
     " WHERE b.step = o.step AND backward_s IS NOT NULL"
@@ -43,19 +48,17 @@ def _no_optimizer(facts: Facts) -> Iterator[Sign]:
     """Parameters get gradients and are in no optimizer."""
     rows = facts.live("parameters")
     trained = {row["model"] for row in rows if row["optimizers"]}
-    found = [
-        row
-        for row in rows
-        if row["trainable"] and row["has_gradient"] and not row["optimizers"] and row["model"]
-    ]
-    if not found or not trained:
+    alone = [row for row in rows if row["trainable"] and not row["optimizers"] and row["model"]]
+    found = [row for row in alone if row["has_gradient"]]
+    if not alone or not trained:
         return
-    if not any(row["model"] in trained for row in found):
+    if found and not any(row["model"] in trained for row in found):
         yield from _of_others(facts, rows, found)
-        return
-    found = [row for row in found if _is_as_made(row)]
+        found = []
+    found = [row for row in found if _is_as_made(row)]  # else by hand, as a Lagrange multiplier is
     if not found:
-        return  # changed by hand, as a Lagrange multiplier is
+        _need_read([row for row in alone if row["model"] in trained and _is_as_made(row)])
+        return
     total = sum(row["numel"] or 0 for row in found)
     yield Sign(
         certainty="likely",
@@ -73,12 +76,13 @@ def _of_others(facts: Facts, rows: Sequence[Row], found: Sequence[Row]) -> Itera
     """The optimizer has the parameters of no model that is called."""
     own = [row for row in rows if row["optimizers"]]
     steps = facts.steps
-    is_unused = all(not row["has_gradient"] and not row["has_state"] for row in own)
+    is_unused = not any(row["has_gradient"] or row["has_state"] for row in own)
     is_unchanged = all(map(_is_as_made, found))
     if not is_unused or not is_unchanged or any(row["model"] for row in own):
         return
     if len(steps) < _MANY_STEPS or steps.rows[-1]["optimizer"] is None:
         return
+    _need_read(own)
     yield Sign(
         certainty="likely",
         summary=f"{own[0]['optimizer']} trains other parameters than those of the model: all"
@@ -141,8 +145,9 @@ def _never_trained(facts: Facts) -> Iterator[Sign]:
                 found.append(row)
         if len(found) == len(rows):
             found = []
-    found = [row for row in found if not row["has_gradient"]]
+    unread, found = found, [row for row in found if row["has_gradient"] is False]
     if not found:
+        _need_read(unread)
         return
     called = {(row["model"], row["module"]) for row in facts.rows(_CALLED)}
     idle = _uncalled(called, found)
@@ -220,6 +225,18 @@ def _of_unused(found: Sequence[Row], tops: Sequence[str]) -> Sign:
         f" {'it' if is_one else 'them'}. Where only the weights are used there, look for a detach()"
         " or a no_grad behind them.",
     )
+
+
+def _need_read(rows: Sequence[Row]) -> None:
+    """Make sure that it is known of parameters whether they have a gradient.
+
+    Raises:
+        NotLookedAt: Of some it is not.
+    """
+    unread = [row for row in rows if row["has_gradient"] is None]
+    if unread:
+        have = "has" if len(unread) == 1 else "have"
+        raise NotLookedAt(_UNREAD.format(names=_names(unread), have=have))
 
 
 def _is_as_made(row: Row) -> bool:
