@@ -52,7 +52,8 @@ _RELIABILITY_INTRO = (
 _FINDINGS_INTRO = (
     "The rules of [`probing ENDPOINT doctor`](../how-to/doctor.md), the gravest of a group first:"
     " the most that a finding can be, what it goes by, and what to do. A finding prints the command"
-    " that shows more, often a query of the columns that it goes by."
+    " that shows more, often a query of the columns that it goes by. `--watch` judges no rule that"
+    " waits for steps or takes samples."
 )
 _STATEMENT = ' query "'
 
@@ -185,9 +186,19 @@ def _rule_section(rule: Rule) -> str:
         rule.symptom,
         f"*{rule.certainty.capitalize()}*, by: {rule.evidence}",
         f"Fix: {rule.fix}" if rule.fix else "",
+        _of_a_watch(rule),
         f"More: {more}." if more else "",
     ]
     return f"### {rule.name}\n\n" + "\n".join(filter(None, lines))
+
+
+def _of_a_watch(rule: Rule) -> str:
+    """What of a rule `--watch` leaves out; empty where it judges all of it."""
+    if not rule.cost_s:
+        return ""
+    return (
+        "`--watch` judges only what is on record." if rule.on_record else "Not judged by `--watch`."
+    )
 
 
 def llms_page() -> str:

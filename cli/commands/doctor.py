@@ -84,7 +84,7 @@ def command(
     `--watch` goes on until Ctrl-C, or SIGTERM, after which it looks once more, or until what it
     watches has ended (`-t all` waits for new processes), and tells each likely or certain finding
     (`--check possible`: all) as it begins and as it ends, with `--format json` as a JSON object. It
-    waits for no step.
+    waits for no step: the rules that do are not judged, and it says at first which these are.
 
     The exit code is 0, with `--check likely` 1 on a finding that is likely or certain, and 5 where
     too little could be looked at in time.

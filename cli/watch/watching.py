@@ -12,7 +12,15 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, cast
 
-from ...diagnosis.doctor.watching import Event, Watch, as_json, forgets, payload_for
+from ...diagnosis.doctor.not_looked_at import NOT_THOROUGH
+from ...diagnosis.doctor.watching import (
+    Event,
+    Watch,
+    as_json,
+    forgets,
+    left_to_one_look,
+    payload_for,
+)
 from ...errors import ProbingError
 from ...messages.frozen import dataclass
 from ..ask.many import membership_of
@@ -149,11 +157,13 @@ class _Telling:
     def __init__(self, wish: Wish, delivery: Delivery) -> None:
         self._wish, self.delivery = wish, delivery
         self._watch = Watch(cast("Certainty", wish.least), every_s=wish.every_s)
+        self._left_out: dict[str, None] = {}
         self.has_told = False
 
     def tell(self, report: Report) -> None:
         """Tell what has begun and ended since the report before."""
         now_s = time.time()
+        self._tell_left_out(report)
         self.delivery.remind(self._watch.standing(now_s))
         events = self._watch.changes(
             report.findings, missed=report.missed_of, about=report.about, now_s=now_s
@@ -162,6 +172,15 @@ class _Telling:
             _show(event, self._wish)
             self.delivery.send(event)
             self.has_told = True
+
+    def _tell_left_out(self, report: Report) -> None:
+        """Say once which rules are not judged here: their silence is no sign of health."""
+        new = dict.fromkeys(n for n in left_to_one_look(report) if n not in self._left_out)
+        self._left_out |= new
+        if new:
+            terminal.note(
+                f"not looked at: {', '.join(new)} ({NOT_THOROUGH}): `doctor` without --watch does"
+            )
 
 
 def _show(event: Event, wish: Wish) -> None:

@@ -142,6 +142,8 @@ def test_a_watch_tells_the_end_and_ends(ailing: Callable[[str, int], Target]) ->
     told = [json.loads(line) for line in out.splitlines()]
     assert [(one["event"], one["rule"]) for one in told][-1] == ("begun", "ended")
     assert "has ended: nothing is left to watch" in err
+    (left_out,) = (line for line in err.splitlines() if "not looked at:" in line)
+    assert "zero-gradients" in left_out
 
 
 def test_a_mistake_in_a_watch_is_one_sentence(training: Target) -> None:

@@ -21,10 +21,11 @@ from ...messages.limits import EXAMINED_S
 from .effects import PROGRESS, RANKS, contradicted, without_effects
 from .facts import LEAST_STEPS, Facts
 from .findings import ABOUT_NOW, CERTAINTIES, Finding, Rule, Sign, finding_of
+from .not_looked_at import NOT_THOROUGH
 from .ranks.job_rules import JOB_RULES, Job
 from .report import NotLooked, Report
 from .scope import COMPARED_UNTIL, LIVE_UNTIL, RULES_UNTIL, Clock, Group, How, diagnosed
-from .turns.judging import NOT_THOROUGH, Judged, all_rules, as_it_is, judge, run
+from .turns.judging import Judged, all_rules, as_it_is, judge, run
 
 if TYPE_CHECKING:
     from ...client.base import Process

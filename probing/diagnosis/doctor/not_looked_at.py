@@ -10,6 +10,8 @@ from ...errors import NotProbed, ProbingError
 
 LATE = "the looks before it took longer than"
 """How the message begins where there was no time left."""
+NOT_THOROUGH = "a watch waits for no step of the training"
+"""Why a rule that takes time is left to a single look."""
 
 
 def why_not(error: ProbingError) -> str:

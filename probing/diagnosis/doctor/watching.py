@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...messages.frozen import dataclass
 from .findings import CERTAINTIES, Certainty, Finding
+from .not_looked_at import NOT_THOROUGH
+
+if TYPE_CHECKING:
+    from .report import Report
 
 _ENOUGH = 2
 _STANDS_S, _STANDS_FOR = 300.0, 4
@@ -145,6 +149,12 @@ class Watch:
 
 def _order(finding: Finding) -> tuple[int, float]:
     return finding.order
+
+
+def left_to_one_look(report: Report) -> tuple[str, ...]:
+    """The names of the rules that no watch judges, since they wait for steps or for time."""
+    own = (one.rules for one in report.not_looked_at if one.why == NOT_THOROUGH)
+    return tuple(name for names in own for name in names)
 
 
 def as_json(event: Event) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ....errors.querying import told_of
 from ....messages.frozen import dataclass
 from ..findings import Rule, Sign
-from ..not_looked_at import LATE, NotLookedAt
+from ..not_looked_at import LATE, NOT_THOROUGH, NotLookedAt
 from ..ranks.job_rules import JOB_RULES
 from ..rules import RULES
 from ..rules.numbers.acted import with_acts
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ....cluster.job.members import Member
     from ..facts import Facts
 
-NOT_THOROUGH = "a watch waits for no step of the training"
 _NO_TIME = f"{LATE} it had"
 _ENVIRONMENT, _TABLE = "live environment", "live "
 """What is asked first, since it is a few values that the agent has at hand; and then: its tables.
