@@ -38,7 +38,11 @@ HOLDER_COLUMNS = (
     text("path", "That reference, such as `trainer.losses[...]`."),
     text("place", "Whose it is, such as `__main__`, or the function's name."),
     text("container", "The innermost collection on the way, such as `list of 120`."),
-    count("bound", "The most that this collection can hold."),
+    count(
+        "bound",
+        "The most that this collection, or one around it of which it is an item, can hold: of a"
+        " deque with `maxlen`, a queue with `maxsize`.",
+    ),
     text("file", "The source file of the holder."),
     count("lineno", "The one line that adds to it; NULL where there are several."),
 )

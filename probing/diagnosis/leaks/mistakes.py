@@ -167,8 +167,8 @@ def _is_count(name: str) -> Callable[[Row], bool]:
 
 
 _RULES: tuple[tuple[str, Callable[[Row], bool]], ...] = (
-    *[(name, _is_count(name)) for name in ("hooks", "descriptors", "threads", "items", "workers")],
     ("bounded", lambda row: row["bound"] is not None),
+    *[(name, _is_count(name)) for name in ("hooks", "descriptors", "threads", "items", "workers")],
     ("traceback", lambda row: row["holder"] == "traceback"),
     ("cycle", lambda row: row["holder"] == "cycle"),
     ("modules", lambda row: row["category"] in {"parameters", "buffers", "gradients"}),

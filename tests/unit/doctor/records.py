@@ -369,6 +369,7 @@ def memory(
     mapped: Callable[[int], float] = lambda _: 0.0,
     virtual: Callable[[int], float] | None = None,
     shm_bytes: int | None = None,
+    count: int = 200,
 ) -> Facts:
     """Resident memory, step by step, what of it is of files, and what was asked for."""
     rows = [
@@ -380,10 +381,10 @@ def memory(
             "mapped_bytes": int(mapped(s)),
             "virtual_bytes": int((virtual or values)(s)),
         }
-        for s in range(200)
+        for s in range(count)
     ]
     live = {} if shm_bytes is None else {"host_memory": [{"shm_bytes": shm_bytes}]}
-    return facts({"steps": steps(200), "memory": rows}, live, is_alive=shm_bytes is not None)
+    return facts({"steps": steps(count), "memory": rows}, live, is_alive=shm_bytes is not None)
 
 
 def labels(shift: str) -> LabelsAnswer:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...torch_types import Tensor
+from .bounds import bound_on_way
 from .named_places import Link, Places, is_ours
 from .tensors_over import Place, graph_keepers, tensors_over
 
@@ -51,7 +52,7 @@ class Holder(NamedTuple):
         path: The reference, such as `trainer.losses[...]`.
         place: Whose it is.
         container: The innermost collection on the way, and its length.
-        bound: The most that it can hold.
+        bound: The most that it, or a collection around it of which it is an item, can hold.
         file: The source file of the holder.
         line_of: The line where it begins; None for a whole file.
         names: Those to which a line of that file may add, the innermost first.
@@ -86,6 +87,7 @@ class _Walk:
         place: Where the storage is; None where there is none any more.
         has_graph: Whether a tensor over it has a graph; None where Python has no tensor over it.
         is_of_graph: Whether the tensors are those in whose graph it is.
+        kept: The identities of all tensors that stayed of the kind.
     """
 
     def __init__(self, place: Place | None, tensors: Iterable[Any]) -> None:
@@ -95,6 +97,7 @@ class _Walk:
         self.is_of_graph = self.is_cut = self.has_cycle = False
         self.looks = 0
         self.holder: Holder | None = None
+        self.kept: frozenset[int] = frozenset()
         self._begin(tensors)
         graphs = [node.thing.grad_fn is not None for node in self.queue if place is not None]
         self.has_graph: bool | None = any(graphs) if graphs else None
@@ -187,6 +190,7 @@ class HolderSearch:
                 tensors = [tensor for tensor in tensors if id(tensor) == kept.tensor_id]
             things = tensors if kept.thing is None else [kept.thing]
             walk = _Walk(place, things)
+            walk.kept = frozenset(id(one) for at in kept.places for one in over.get(at, ())[-1:])
             walk.is_cut = bool(self.left_out and not things)  # one left out may be over it
             self._walks.append(walk)
 
@@ -271,7 +275,8 @@ class HolderSearch:
 def _holder_of(outermost: _Node, walk: _Walk) -> Holder:
     """What the way from the outermost object to the tensor is called."""
     last = outermost.link
-    path, container, bound = "", None, None
+    path, container = "", None
+    things: list[Any] = []
     names: list[str] = []
     is_traceback = False
     file, line_of = last.file, last.line_of
@@ -282,12 +287,12 @@ def _holder_of(outermost: _Node, walk: _Walk) -> Holder:
         if not is_named:
             path += link.text
             container = link.container or container
-            bound = link.bound if link.container else bound
         if link.file is not None and link.variable is not None:
             file, line_of = link.file, link.line_of
         names += [link.variable] if link.variable else []
         is_traceback |= link.is_traceback
         is_named = link.names_next
+        things.append(node.thing)
         node = node.inner
     own = "traceback" if is_traceback else str(last.kind)
     return Holder(
@@ -295,7 +300,7 @@ def _holder_of(outermost: _Node, walk: _Walk) -> Holder:
         path=path.lstrip("."),
         place=last.place,
         container=container,
-        bound=bound,
+        bound=bound_on_way(things, frozenset() if walk.is_of_graph else walk.kept),
         file=file,
         line_of=line_of,
         names=tuple(dict.fromkeys(reversed(names))),

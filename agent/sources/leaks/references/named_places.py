@@ -38,8 +38,8 @@ from ...storage.living import MRO
 _ONLY_THE_FRAMES = 3
 _LONGEST_KEY = 40
 _COLLECTIONS: tuple[type, ...] = (list, tuple, set, frozenset, deque, dict)
-_MODULE_OF: Callable[[type], Any] = type.__dict__["__module__"].__get__
-_NAME_OF: Callable[[type], str] = type.__dict__["__qualname__"].__get__
+MODULE_OF: Callable[[type], Any] = type.__dict__["__module__"].__get__
+NAME_OF: Callable[[type], str] = type.__dict__["__qualname__"].__get__
 _GENERATORS = {GeneratorType: "gi_frame", CoroutineType: "cr_frame", AsyncGeneratorType: "ag_frame"}
 
 
@@ -51,7 +51,6 @@ class Link(NamedTuple):
         kind: One of `HOLDERS` where the way ends here; None where it goes on.
         place: Whose name the text is.
         container: The collection that refers, and its length.
-        bound: The most that this collection can hold.
         file: The source file of the holder.
         line_of: The line where it begins; None for a whole file.
         variable: The name itself.
@@ -64,7 +63,6 @@ class Link(NamedTuple):
     kind: str | None = None
     place: str | None = None
     container: str | None = None
-    bound: int | None = None
     file: str | None = None
     line_of: int | None = None
     variable: str | None = None
@@ -116,9 +114,9 @@ class Places:
         if kind in {CellType, MethodType, TracebackType}:
             return Link(is_traceback=kind is TracebackType)
         if type in MRO(kind):
-            module = _MODULE_OF(outer)
+            module = MODULE_OF(outer)
             return Link(
-                kind="class", text=f"{_NAME_OF(outer)}{_attribute(before)}", place=str(module),
+                kind="class", text=f"{NAME_OF(outer)}{_attribute(before)}", place=str(module),
                 file=_file_of(module), names_next=True,
             )  # fmt: skip
         if kind is ModuleType:
@@ -144,15 +142,12 @@ class Places:
             )
         if type(outer) is tuple and type(inner) is CellType:
             return Link(cell=next(i for i, cell in enumerate(outer) if cell is inner))
-        bound = outer.maxlen if type(outer) is deque else None
-        return Link(
-            text="[...]", container=f"{type(outer).__name__} of {len(outer):,}", bound=bound
-        )
+        return Link(text="[...]", container=f"{type(outer).__name__} of {len(outer):,}")
 
     def _from_object(self, outer: object, inner: object, before: Link) -> Link:
         """From the attribute of an object of any class."""
         cls = type(outer)
-        own = _dictionary_of(outer)
+        own = dictionary_of(outer)
         if own is inner:  # the way came through the dictionary, which names the attribute
             text, variable = _attribute(before), before.variable
             is_named = True
@@ -164,9 +159,9 @@ class Places:
         if about is not None:
             return Link(
                 kind="attribute", text=text.lstrip("."), place=about, variable=variable,
-                file=_file_of(_MODULE_OF(cls)), names_next=is_named,
+                file=_file_of(MODULE_OF(cls)), names_next=is_named,
             )  # fmt: skip
-        file = _file_of(_MODULE_OF(cls)) if variable else None
+        file = _file_of(MODULE_OF(cls)) if variable else None
         return Link(text=text, variable=variable, file=file, names_next=is_named)
 
     def _learn(self, frame: FrameType) -> None:
@@ -183,7 +178,7 @@ def is_ours(thing: Any) -> bool:
     kind = type(thing)
     if kind is FrameType:
         return own_files.is_ours(thing.f_code.co_filename)
-    name = thing.__module__ if kind is FunctionType else _MODULE_OF(kind)
+    name = thing.__module__ if kind is FunctionType else MODULE_OF(kind)
     return isinstance(name, str) and name.startswith("probing.")
 
 
@@ -257,7 +252,8 @@ def _key_of(names: dict[Any, Any], thing: object) -> Any:
         return next((key for key, value in names.copy().items() if value is thing), None)
 
 
-def _dictionary_of(thing: object) -> dict[str, Any] | None:
+def dictionary_of(thing: object) -> dict[str, Any] | None:
+    """The attributes of an object, without its code; None of what has no such dictionary."""
     try:
         own = object.__getattribute__(thing, "__dict__")
     except (AttributeError, TypeError):

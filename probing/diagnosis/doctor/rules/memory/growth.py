@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .....units import size
-from ....leaks.history import HISTORY, MIB, Row, private_trend, series_of, virtual_trend
+from ....leaks.history import HISTORY, MIB, Row, series_of
 from ....leaks.series import Point, Trend, classify
 from ....leaks.words import RESIDENT, SERIES, TITLES, series_words
 from ....memory.leaking import find_leaks
 from ...facts import Facts, percent
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
+from .filling import LATER, REST, YOUNG, filled, of_filled, still_young
 from .standing import Standing, standing_graphs
 
 if TYPE_CHECKING:
@@ -36,10 +37,9 @@ _FILLED = (
     "that is far more than memory has grown by: it may be a queue that was filled while it was"
     " watched"
 )
+_LITTLE = 0.1
 _LARGE_RISE = 256 * MIB
 _RISE_PART = 0.2
-_REST = 0.5
-"""What makes less than that of a growth is not what grows."""
 _NEAR = 0.9
 _NEWEST = (
     "SELECT step, resident_bytes, cgroup_limit_bytes, cgroup_bytes, node_used_bytes,"
@@ -86,18 +86,20 @@ def _growth(
     report, note = watch(facts)
     leaks = report.leaks if report is not None else ()
     name = series_words(trends[0].name, trends[0].device) if trends else SERIES[RESIDENT]
-    if trends and report is not None and not leaks and (queues := _queues(report, trend)):
+    if trends and report is not None and (queues := _queues(report, trend)):
         yield _of_queues(name, trend, queues)
         return
     standing = look(facts, trend) if not leaks else None
     is_seen = bool(leaks) or standing is not None
     if not is_seen and not trends:
         return
-    if not is_seen and name == SERIES[RESIDENT] and (what := _filled(facts, rows, trend)):
-        yield _of_filled(trend, what)
+    if not is_seen and name == SERIES[RESIDENT] and (what := filled(facts, rows, trend)):
+        yield of_filled(trend, what)
         return
     is_filled = sum(one.bytes_per_step or 0.0 for one in leaks) > _FAR_MORE * trend.slope
-    is_sure = (is_seen and not is_filled) or _is_large(facts, name, trend)
+    is_kept = is_seen and not is_filled
+    young = "" if is_kept else still_young(facts, rows, trend)
+    is_sure = is_kept or (not young and _is_large(facts, name, trend))
     yield Sign(
         certainty="likely" if is_sure else "possible",
         summary=_growth_words(name, trend, report, standing),
@@ -105,11 +107,12 @@ def _growth(
         evidence=(
             f"{name} has grown by {size(trend.rise)} since step {trend.first_step}",
             *_leak_words(leaks),
-            *((_FILLED,) if is_filled else ()),
+            *((_FILLED,) if is_filled else (young,) if young else ()),
             *((standing.evidence,) if standing is not None else (note,) if note else ()),
         ),
         weight=1.0 if is_sure else 0.0,
-        fix=_fix(leaks[0].instead + "." if leaks else standing.fix if standing else ""),
+        fix=_fix(leaks[0].instead + "." if leaks else standing.fix if standing else "")
+        or LATER * bool(young),
     )
 
 
@@ -134,43 +137,17 @@ def _is_large(facts: Facts, name: str, trend: Trend) -> bool:
     return not room * facts.steps.median_s > _FAR_S * trend.slope
 
 
-def _is_of_files(facts: Facts, rows: Sequence[Row], trend: Trend) -> bool:
-    """Whether what has come are pages of mapped files, and neither its own nor shared memory."""
-    private = private_trend(rows)
-    if private is None or max(private.rise, 0.0) > _REST * trend.rise:
-        return False
-    try:
-        held = sum(row["shm_bytes"] or 0 for row in facts.live("host_memory")[:1])
-    except NotLookedAt:
-        return False  # shared memory is mapped, too
-    return held < _REST * trend.rise
-
-
-def _filled(facts: Facts, rows: Sequence[Row], trend: Trend) -> str:
-    """What was there before and is only touched step by step; empty where it is new memory."""
-    if _is_of_files(facts, rows, trend):
-        return "files that are mapped, whose pages the kernel drops when it needs them"
-    virtual = virtual_trend(rows)
-    if virtual is None or max(virtual.rise, 0.0) > _REST * trend.rise:
-        return ""
-    return "memory that was allocated before, such as a buffer of fixed size that is filled"
-
-
-def _of_filled(trend: Trend, what: str) -> Sign:
-    return Sign(
-        certainty="possible",
-        summary=f"The resident set grows by {size(trend.slope)} a step in {what}",
-        since_step=trend.first_step,
-        evidence=(f"it has grown by {size(trend.rise)} since step {trend.first_step}",),
-        fix="Nothing, if that is meant: it ends with the file, or with the buffer.",
-    )
-
-
 def _queues(report: LeakReport, trend: Trend) -> tuple[Finding, ...]:
-    """The collections with a limit that are filling, where they make half of a growth."""
+    """The collections with a limit that are filling, where they make half of a growth.
+
+    None where something else is kept, but for what is little beside them: parts of a batch that was
+    taken out of its queue while it was looked for who has it.
+    """
     found = tuple(one for one in report.findings if one.mistake == "bounded")
     sizes = sum(one.bytes_per_step or 0.0 for one in found)
-    return found if sizes >= _REST * trend.slope else ()
+    others = [one.bytes_per_step for one in report.leaks]
+    is_all = None not in others and sum(filter(None, others)) < _LITTLE * sizes
+    return found if sizes >= REST * trend.slope and (is_all or not others) else ()
 
 
 def _of_queues(name: str, trend: Trend, queues: Sequence[Finding]) -> Sign:
@@ -349,7 +326,9 @@ RULES = (
         " or a look at all tensors graphs of earlier steps that are half of it. Without that only"
         " possible below 256 MiB or a fifth: allocators keep some pieces; and where only pages of"
         " mapped files come (`mapped_bytes`), or what was allocated before (`virtual_bytes`); and"
-        " where a collection with a limit, such as a replay memory, makes half of it.",
+        " where a collection with a limit, such as a replay memory or a queue of batches, makes"
+        f" half of it; and in a process that runs where nobody is seen who keeps it, and it has"
+        f" grown in fewer than {YOUNG} steps.",
         certainty="likely",
         gravity=48,
         fix="Watch more steps: what is kept now and then takes more of them.",
