@@ -16,6 +16,11 @@ pytestmark = pytest.mark.anypython
 CALL = "loss = model(loss)"
 READ = "SocketIO.readinto (/usr/lib/python3.11/socket.py:706)"
 CHILD = "Popen._try_wait (/usr/lib/python3.11/subprocess.py:2000)"
+QUEUE = ("Queue.get (/usr/lib/python3.11/queue.py:171)",
+         "Condition.wait (/usr/lib/python3.11/threading.py:327)")  # fmt: skip
+OLD = ("get (/usr/lib/python3.10/queue.py:171)", "wait (/usr/lib/python3.10/threading.py:320)")
+FUTURE = ("Future.result (/usr/lib/python3.11/concurrent/futures/_base.py:451)", QUEUE[1])
+EVENT = ("Event.wait (/usr/lib/python3.11/threading.py:622)", QUEUE[1])
 LOADER = "_MultiProcessingDataLoaderIter._next_data (/x/site-packages/torch/dataloader.py:9)"
 
 
@@ -24,6 +29,16 @@ LOADER = "_MultiProcessingDataLoaderIter._next_data (/x/site-packages/torch/data
     [
         ((READ,), 0.04, "waits for the network"),
         ((CHILD,), 0.04, "waits for another process"),
+        (QUEUE, 0.04, "waits for a queue that others fill"),
+        (QUEUE[:1], 0.04, "waits for a queue that others fill"),
+        (OLD, 0.04, "waits for a queue that others fill"),
+        (FUTURE, 0.04, "waits for another thread"),
+        (EVENT, 0.04, "waits for another thread"),
+        (("get (/job/cache.py:9)",), 0.04, None),  # a look into the script's own cache
+        (("Cache.get (/x/site-packages/cachetools/lru.py:9)",), 0.04, None),
+        (("Dict.wait_for_nothing (/x/site-packages/a.py:9)",), 0.04, None),
+        ((LOADER, *QUEUE), 0.04, None),
+        (QUEUE, 0.06, None),
         ((LOADER, READ), 0.04, None),  # data have rules of their own
         ((READ,), 0.01, None),  # it is done in a phase that computes
         ((READ,), 0.06, None),  # more than half of a step: `own-code` has it
@@ -44,6 +59,40 @@ def test_a_call_that_waits_for_others(
     assert said in sign.summary
     assert f"records.py:{line(CALL)}" in sign.summary
     assert "40 % of the samples" in sign.summary
+
+
+@pytest.mark.parametrize(
+    ("below", "said", "fix"),
+    [
+        (QUEUE, "The training waits for a queue that others fill at ", "more actors, workers"),
+        (OLD, "The training waits for a queue that others fill at ", "more actors, workers"),
+        (FUTURE, "The training waits for another thread at ", "a step ahead"),
+        ((READ,), "The training waits for the network at ", ""),
+        ((), "60 % of each step is code of the script", ""),  # it computes
+        (("Cache.get (/x/site-packages/cachetools/lru.py:9)",), "60 % of each step is code", ""),
+        ((LOADER, *QUEUE), "60 % of each step is code", ""),  # an iterator that the script drives
+    ],
+)
+def test_a_learner_that_is_starved_is_told_whom_it_waits_for(
+    below: tuple[str, ...], said: str, fix: str
+) -> None:
+    """Most of each step is no code of the script's then, and to do less of it is no advice."""
+    starved = steps(80, other_s=0.06, forward_s=0.01, backward_s=0.02, optimizer_s=0.01)
+    made = facts({"steps": starved}, stacks=[at(CALL, 60, *below), at("", 40)])
+    (sign,) = signs("own-code", made)
+    assert sign.certainty == "possible"
+    assert sign.summary.startswith(said)
+    assert f"records.py:{line(CALL)}" in sign.summary
+    assert fix in sign.fix
+    assert bool(sign.fix) == bool(fix)
+
+
+def test_one_that_waits_now_and_then_is_not_called_starved() -> None:
+    """Its own code is most of what is sampled, and the wait for the queue little."""
+    busy = steps(80, other_s=0.06, forward_s=0.01, backward_s=0.02, optimizer_s=0.01)
+    stacks = [at("os.fsync(loss)", 50), at(CALL, 10, *QUEUE), at("", 40)]
+    (sign,) = signs("own-code", facts({"steps": busy}, stacks=stacks))
+    assert sign.summary.startswith("60 % of each step is code of the script")
 
 
 def holding(

@@ -11,6 +11,7 @@ from . import data, device, failing, machine, piling, setup, shares, speed, stop
 from .memory import frozen, growth, workers
 from .numbers import (
     constant_loss,
+    exploding,
     gradients,
     learning,
     loss_inputs,
@@ -34,6 +35,7 @@ RULES: tuple[Rule, ...] = tuple(
         unlearned,
         learning,
         gradients,
+        exploding,
         updates,
         warned,
         parameters,

@@ -17,9 +17,6 @@ from ...facts import Facts
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from .constant_loss import all_zero
-from .losses import LOSS_QUERY
-from .rates import newest_training
-from .steadier import STEADIER, steadier
 
 Row = dict[str, Any]
 _GRADIENTS = (
@@ -238,27 +235,6 @@ def _whose(older: Sequence[str], found: Mapping[str, Any]) -> str:
     return f"The gradients of {', '.join(named[:MOST_NAMED])}{more}"
 
 
-def _exploding(facts: Facts) -> Iterator[Sign]:
-    """The gradients are far larger than they were."""
-    steps = newest_training(facts).settled()
-    norms = steps.column("grad_norm")
-    known = np.flatnonzero(np.isfinite(norms))
-    if len(known) < 40:
-        return
-    usual, now = (float(np.median(norms[part])) for part in (known[:-10], known[-10:]))
-    if usual <= 0 or now < 100 * usual:
-        return
-    yield Sign(
-        certainty="likely",
-        summary=f"The gradients explode: their norm is {figure(now, 3)} now, and was"
-        f" {figure(usual, 3)}",
-        since_step=steps.numbers[int(known[-10])],
-        weight=0.8,
-        evidence=(f"the median of the last 10 steps beside that of {len(known) - 10} before",),
-        fix=steadier(steps),
-    )
-
-
 def listed(names: Sequence[str]) -> str:
     """The first few names."""
     more = len(names) - MOST_NAMED
@@ -314,17 +290,5 @@ RULES = (
         next="probing ENDPOINT gradients --steps 3",
         look=_not_zeroed,
         cost_s=SAMPLING_S,
-    ),
-    Rule(
-        name="exploding-gradients",
-        group="numbers",
-        subject="gradients",
-        symptom="The norm of the gradients is far larger than it was.",
-        evidence="`grad_norm` of python.steps: the last ten are 100 times what it was.",
-        certainty="likely",
-        gravity=73,
-        fix=STEADIER,
-        next=LOSS_QUERY,
-        look=_exploding,
     ),
 )

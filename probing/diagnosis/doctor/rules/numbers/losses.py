@@ -169,19 +169,19 @@ def _diverging(facts: Facts) -> Iterator[Sign]:
     noise = _noise(losses[: place + 10])
     if now - best[place] < _SPIKE * noise:
         return
-    acts = _acts(facts, steps) or _stands(losses[place:])
+    is_policy = acts(facts, steps) or _stands(losses[place:])
     yield Sign(
-        certainty="possible" if acts else "likely",
+        certainty="possible" if is_policy else "likely",
         summary=f"The loss diverges: {figure(now)} now, {figure(best[place])} at step"
         f" {steps.numbers[place]}",
         since_step=steps.numbers[place],
         weight=0.8,
-        evidence=(*rate_words(steps), *((_POLICY,) if acts else ())),
+        evidence=(*rate_words(steps), *((_POLICY,) if is_policy else ())),
         fix=steadier(steps),
     )
 
 
-def _acts(facts: Facts, steps: Steps) -> bool:
+def acts(facts: Facts, steps: Steps) -> bool:
     """Whether models are asked for what to do: before most steps, or now and then for many.
 
     What is asked now and then for as many samples as a step trains on evaluates: so it is where

@@ -18,9 +18,11 @@ from ...hot_lines import HotLine
 from ..device import explains
 from ..shares import MODULES
 from ..speed import MOST, OWN_PHASES, hot_lines_of, in_words, processor_share
+from .waiting_calls import BESIDE, MORE_ITEMS, QUEUED, waits_for
 
 _SHOWN = 0.01
 _NO_PAUSE = "If the pause is meant, nothing is wrong; else let it wait for what it waits for."
+_FIXES = {QUEUED: MORE_ITEMS, BESIDE: "Have that done before it is needed, a step ahead."}
 _BACK = 1 / 3
 """What has gradients takes as long again on its way back, or twice as long."""
 _CALLS = 1.5
@@ -45,17 +47,19 @@ def _own_code(facts: Facts) -> Iterator[Sign]:
     parts = {p: round(100 * shares[p]) for p in OWN_PHASES if shares[p] >= _SHOWN}
     text = f"{sum(parts.values())} % of each step"  # as the parts are shown
     sleeps = bool(lines) and lines[0].sleeps
+    whom = waits_for(lines[0]) if lines and not sleeps else ""
     where = f", most at {lines[0].place} in {lines[0].func}" if lines else ""
     told = f"{text} is code of the script outside of the model and the optimizer{where}"
-    if sleeps:
+    if sleeps or whom:
+        does = f"training waits for {whom}" if whom else "script sleeps"
         at = f"{lines[0].place} in {lines[0].func}"
-        told = f"The script sleeps at {at}: {text} is outside of the model and the optimizer"
+        told = f"The {does} at {at}: {text} is outside of the model and the optimizer"
     yield Sign(
         certainty="possible",
-        summary=told + (": it mostly waits" if waits and not sleeps else ""),
+        summary=told + (": it mostly waits" if waits and not (sleeps or whom) else ""),
         evidence=(*(f"{p}_s: {part} %" for p, part in parts.items()), *in_words(lines)),
         weight=share,
-        fix=_NO_PAUSE if sleeps else "",
+        fix=_NO_PAUSE if sleeps else _FIXES.get(whom, ""),
     )
 
 
@@ -122,10 +126,11 @@ RULES = (
         subject="speed",
         symptom="The model is small beside what surrounds it.",
         evidence="`other_s`, `loss_s`, `gradients_s` and `to_device_s` of python.steps: half of the"
-        " time. Or half of two seconds' samples are own code of the forward of a module that is"
-        " trained, once for each backward pass, where these take a third of the forward passes or"
-        " less, on a processor: what has gradients takes as long once more. It may be meant: an"
-        " environment that is played, a deliberate pause, positions that only the batch tells.",
+        " time, and whom the commonest line waits for, as `waiting-call` tells it. Or half of two"
+        " seconds' samples are own code of the forward of a module that is trained, once for each"
+        " backward pass, where these take a third of the forward passes or less, on a processor:"
+        " what has gradients takes as long once more. It may be meant: an environment that is"
+        " played, a deliberate pause, positions that only the batch tells.",
         certainty="possible",
         gravity=36,
         fix="Do what needs no result of the step less often, or in another process.",

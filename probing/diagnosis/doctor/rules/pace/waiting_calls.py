@@ -27,6 +27,15 @@ _NETWORK = re.compile(
     r"|getaddrinfo|do_handshake)$"
 )
 _CHILD = re.compile(r"(?:^|\.)(?:_communicate|communicate|_try_wait|_wait|check_output)$")
+_QUEUE = re.compile(r"(?:^|\.)Queue\.get$")
+_GETS, _CONDITION = frozenset({"get", "wait"}), re.compile(r"(?:^|\.)(?:Condition|Event)\.wait$")
+"""Before Python 3.11 functions have no class in their names."""
+QUEUED, BESIDE = "a queue that others fill", "another thread"
+MORE_ITEMS = (
+    "Nothing, where each step needs what has just been made, as on-policy learning does; else have"
+    " more made for it: more actors, workers or processes (threads share one interpreter lock), or"
+    " more steps from what each of them gives."
+)
 _LOADER = re.compile(r"(?:^|\.)(?:_next_data|_try_get_data|recv_bytes)$")
 _LOOK_S, _HZ = 1.0, 50
 _BUSY_ELSEWHERE = 0.3
@@ -43,7 +52,7 @@ def _waiting_call(facts: Facts) -> Iterator[Sign]:
     if not _OF_OWN_CODE <= sum(shares[phase] for phase in OWN_PHASES) < MOST:
         return
     line, whom = next(
-        ((line, whom) for line in facts.hot_lines() if (whom := _waits_for(line))), (None, "")
+        ((line, whom) for line in facts.hot_lines() if (whom := waits_for(line))), (None, "")
     )
     if line is None:
         return
@@ -56,17 +65,22 @@ def _waiting_call(facts: Facts) -> Iterator[Sign]:
             *(f"{p}_s: {percent(shares[p])}" for p in OWN_PHASES if shares[p] >= _SHOWN),
         ),
         weight=line.share,
+        fix=MORE_ITEMS if whom == QUEUED else "",
     )
 
 
-def _waits_for(line: HotLine) -> str:
+def waits_for(line: HotLine) -> str:
     """For whom a line of the script waits; empty where it does not."""
     calls = (*line.below, line.inner)
     if line.share < _WAITING or not line.is_outside or any(map(_LOADER.search, calls)):
         return ""
     if any(map(_NETWORK.search, calls)):
         return "the network"
-    return "another process" if any(map(_CHILD.search, calls)) else ""
+    if any(map(_CHILD.search, calls)):
+        return "another process"
+    if any(map(_QUEUE.search, calls)) or _GETS.issubset(calls):
+        return QUEUED
+    return BESIDE if any(map(_CONDITION.search, calls)) else ""
 
 
 def _competing_thread(facts: Facts) -> Iterator[Sign]:
@@ -142,8 +156,10 @@ RULES = (
         subject="speed",
         symptom="Steps take longer than what they compute, and the processor is idle meanwhile.",
         evidence=f"{percent(_WAITING)} of two seconds' samples are in one line of the script that"
-        f" waits for the network or another process, and {percent(_OF_OWN_CODE)} of a step is code"
-        " of the script. It may be meant, as where an environment is remote.",
+        " waits for the network, another process, an item of a queue (`Queue.get`) or a thread"
+        f" (`Condition.wait`), and {percent(_OF_OWN_CODE)} of a step is code of the script; from"
+        f" {percent(MOST)} on `own-code` tells it. It may be meant, as where an environment is"
+        " remote.",
         certainty="possible",
         gravity=37,
         fix="Do it in a thread of its own, or once in many steps.",
