@@ -11,7 +11,6 @@ from . import data, device, failing, machine, piling, setup, shares, speed, stop
 from .memory import frozen, growth, workers
 from .numbers import (
     constant_loss,
-    exploding,
     gradients,
     learning,
     loss_inputs,
@@ -21,6 +20,7 @@ from .numbers import (
     updates,
     warned,
 )
+from .numbers.not_finite import exploding
 from .pace import long_steps, no_sync, one_parameter, own_code, piled_hooks, waiting_calls
 from .trained import parameters, wrappers
 

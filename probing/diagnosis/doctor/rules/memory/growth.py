@@ -97,9 +97,8 @@ def _growth(
         yield of_filled(trend, what)
         return
     is_filled = sum(one.bytes_per_step or 0.0 for one in leaks) > _FAR_MORE * trend.slope
-    is_kept = is_seen and not is_filled
-    young = "" if is_kept else still_young(facts, rows, trend)
-    is_sure = is_kept or (not young and _is_large(facts, name, trend))
+    young = "" if is_seen and not is_filled else still_young(facts, rows, trend)
+    is_sure = (is_seen and not is_filled) or (not young and _is_large(facts, name, trend))
     yield Sign(
         certainty="likely" if is_sure else "possible",
         summary=_growth_words(name, trend, report, standing),
@@ -107,12 +106,11 @@ def _growth(
         evidence=(
             f"{name} has grown by {size(trend.rise)} since step {trend.first_step}",
             *_leak_words(leaks),
-            *((_FILLED,) if is_filled else (young,) if young else ()),
+            *filter(None, (_FILLED if is_filled else young,)),
             *((standing.evidence,) if standing is not None else (note,) if note else ()),
         ),
         weight=1.0 if is_sure else 0.0,
-        fix=_fix(leaks[0].instead + "." if leaks else standing.fix if standing else "")
-        or LATER * bool(young),
+        fix=_fix(leaks, standing) or LATER * bool(young),
     )
 
 
@@ -167,7 +165,9 @@ def _of_queues(name: str, trend: Trend, queues: Sequence[Finding]) -> Sign:
     )
 
 
-def _fix(text: str) -> str:
+def _fix(leaks: Sequence[Finding], standing: Standing | None) -> str:
+    """What to do about what is kept; empty where nobody was seen who keeps it."""
+    text = leaks[0].instead + "." if leaks else standing.fix if standing else ""
     return text[:1].upper() + text[1:]
 
 

@@ -132,20 +132,8 @@ def _never_trained(facts: Facts) -> Iterator[Sign]:
     if len(facts.steps) < _MANY_STEPS:
         raise NotLookedAt(f"only {len(facts.steps)} steps are on record")
     rows = [row for row in facts.live("parameters") if row["optimizers"] == 1 and row["trainable"]]
-    found: list[Row] = []
-    for name in {row["optimizer"] for row in rows}:
-        own = [row for row in rows if row["optimizer"] == name]
-        versions = [row["version"] for row in own if row["version"] is not None]
-        usual = float(np.median(versions)) if versions else 0.0
-        keeps_state = any(row["has_state"] for row in own)
-        for row in own:
-            is_unchanged = row["version"] is not None and row["version"] <= _NEVER
-            is_stateless = not keeps_state or not row["has_state"]
-            if is_stateless and is_unchanged and usual > 3 * _NEVER:
-                found.append(row)
-        if len(found) == len(rows):
-            found = []
-    unread, found = found, [row for row in found if row["has_gradient"] is False]
+    unread = _never_changed(rows)
+    found = [row for row in unread if row["has_gradient"] is False]
     if not found:
         _need_read(unread)
         return
@@ -169,6 +157,24 @@ def _never_trained(facts: Facts) -> Iterator[Sign]:
         ),
         weight=0.7,
     )
+
+
+def _never_changed(rows: Sequence[Row]) -> list[Row]:
+    """Those that their optimizer has never changed, and for which it keeps no state."""
+    found: list[Row] = []
+    for name in {row["optimizer"] for row in rows}:
+        own = [row for row in rows if row["optimizer"] == name]
+        versions = [row["version"] for row in own if row["version"] is not None]
+        usual = float(np.median(versions)) if versions else 0.0
+        keeps_state = any(row["has_state"] for row in own)
+        for row in own:
+            is_unchanged = row["version"] is not None and row["version"] <= _NEVER
+            is_stateless = not keeps_state or not row["has_state"]
+            if is_stateless and is_unchanged and usual > 3 * _NEVER:
+                found.append(row)
+        if len(found) == len(rows):
+            found = []
+    return found
 
 
 def _uncalled(called: Calls, found: Sequence[Row]) -> list[Row]:

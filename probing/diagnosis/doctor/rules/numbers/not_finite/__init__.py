@@ -1,1 +1,1 @@
-"""Where values are not finite: which are the first, and losses of a step that does not end."""
+"""Where values are not finite, or about to be: the first, those of a step that does not end."""

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .....units import figure
-from ....leaks.series import Point, classify
-from ...facts import Facts, Steps
-from ...findings import Rule, Sign
-from ...series import Floats
-from .losses import LOSS_QUERY, acts
-from .rates import middle_of, newest_training
-from .steadier import STEADIER, steadier
+from ......units import figure
+from .....leaks.series import Point, classify
+from ....facts import Facts, Steps
+from ....findings import Rule, Sign
+from ....series import Floats
+from ..losses import LOSS_QUERY, acts
+from ..rates import middle_of, newest_training
+from ..steadier import STEADIER, steadier
 
 _FEW, _NOW = 40, 10
 _TIMES = 100.0
