@@ -32,11 +32,12 @@ def measure(effort: float) -> Iterator[Measure]:
 
 def _counts() -> Iterator[Measure]:
     """How much of that Python does; the same on a busy machine, and of one process as of three."""
-    with temporary_home() as home:
-        rows = run_program("counted_steps", home).values()
-    for place, what in enumerate(("Python functions called", "bytecode instructions")):
-        yield Measure(
-            what=f"the same, {what} where modules go by Python",
-            unit="",
-            values=(sum(row[place] for row in rows),),
-        )
+    for way, also in (("plain", ""), ("fed", ", with a loader and clipping")):
+        with temporary_home() as home:
+            rows = run_program("counted_steps", home, way=way).values()
+        for place, what in enumerate(("Python functions called", "bytecode instructions")):
+            yield Measure(
+                what=f"the same{also}, {what} where modules go by Python",
+                unit="",
+                values=(sum(row[place] for row in rows),),
+            )

@@ -15,11 +15,12 @@ from typing import Any
 
 from probing.agent import lifecycle
 from probing.settings import Settings
-from tests.benchmarks.programs.small_steps import make_step
+from tests.benchmarks.programs.small_steps import make_fed_step, make_step
 
 STEPS = 64
 _BEFORE = 200
 """Steps that are not counted: what is learned in the first ones is known by then."""
+_WAYS = {"plain": make_step, "fed": make_fed_step}
 
 
 class Counts:
@@ -57,18 +58,22 @@ def _name_of(code: CodeType) -> str:
     return f"{path.lstrip('./')}:{code.co_firstlineno} {name}"
 
 
-def main(steps: int = STEPS) -> dict[str, list[Any]]:
-    """What recording adds to a step, by function: its calls and its instructions."""
+def main(steps: int = STEPS, way: str = "plain") -> dict[str, list[Any]]:
+    """What recording adds to a step, by function: its calls and its instructions.
+
+    Args:
+        way: What makes the steps: `plain`, or `fed`, with a loader and clipping.
+    """
     training = lifecycle.start(Settings.from_env(os.environ)).training
-    step = make_step()
+    step = _WAYS[way]()
     found: dict[str, Counts] = {}
-    for way in ("recorded", "paused"):
-        if way == "paused":
+    for state in ("recorded", "paused"):
+        if state == "paused":
             training.pause()
         for _ in range(_BEFORE):
             step()
-        found[way] = Counts()
-        found[way].count(steps, step)
+        found[state] = Counts()
+        found[state].count(steps, step)
     if training.problems():
         raise RuntimeError(f"the recorder gave up: {training.problems()}")
     recorded, paused = found["recorded"], found["paused"]

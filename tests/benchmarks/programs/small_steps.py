@@ -7,6 +7,7 @@ caches have forgotten what recording needs.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -15,6 +16,7 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from probing.agent import lifecycle
 from probing.settings import Settings
@@ -35,6 +37,23 @@ def make_step() -> Callable[[], None]:
     def step() -> None:
         optimizer.zero_grad()
         model(batch).pow(2).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def make_fed_step() -> Callable[[], None]:
+    """The same with a loader that never ends, and with clipping."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    dataset = TensorDataset(torch.randn(1024, 8))
+    batches = itertools.chain.from_iterable(itertools.repeat(DataLoader(dataset, batch_size=4)))
+
+    def step() -> None:
+        (batch,) = next(batches)
+        optimizer.zero_grad()
+        model(batch).pow(2).mean().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
     return step
