@@ -33,6 +33,7 @@ _PATIENCE_S = 0.05
 """How long a training thread waits at a step's end for others that let go of gradients."""
 _UNASKED = 100
 """After so many slow steps in which nobody has asked, no more are looked at."""
+_GRADIENT = attrgetter("grad")
 _LETS_GO = frozenset({dis.opmap["STORE_ATTR"], dis.opmap["DELETE_ATTR"]})
 
 
@@ -64,8 +65,10 @@ def gradients_of(
     """
     if not leaves:
         return []
+    if recording is None or _trains_alone(recording):  # mostly: twice in every step
+        return list(map(_GRADIENT, leaves))
     return _done_when_safe(
-        lambda: map(attrgetter("grad"), leaves), recording, patience_s, is_still=is_still
+        lambda: map(_GRADIENT, leaves), recording, patience_s, is_still=is_still
     )
 
 
@@ -79,7 +82,7 @@ def let_go_of_gradients(
 
     def held_and_gone() -> Iterable[Any]:
         gone = map(setattr, leaves, repeat("grad"), repeat(None))
-        return chain(map(attrgetter("grad"), leaves), filter(None, gone))
+        return chain(map(_GRADIENT, leaves), filter(None, gone))
 
     return _done_when_safe(held_and_gone, recording, patience_s, is_still=False) is not None
 

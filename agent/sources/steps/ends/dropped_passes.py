@@ -13,7 +13,7 @@ from typing import Any
 
 from ...shared.gradients import gradients_of
 from ...shared.recording import Recording
-from ...shared.versions import Held, held_at_ends, version_of
+from ...shared.versions import Ends, Held, version_of
 from .hand_steps import leaves_of
 
 
@@ -26,8 +26,10 @@ class DroppedPasses:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        # Parameters and their gradients as a pass begins, and how often those were written to.
-        self._before: list[tuple[Held, int, int]] = []
+        self._ends = Ends()
+        self._held: list[Held] = []  # the parameters, as a pass begins
+        # Their gradients then, and how often those were written to.
+        self._before: list[tuple[int, int]] = []
         self._made: list[Held] = []
         self._last: list[tuple[Held, int]] = []  # and their gradients as a pass ended
         self._has_dropped = False
@@ -35,18 +37,23 @@ class DroppedPasses:
     def pass_begins(self) -> None:
         """A backward pass is about to begin: are the gradients of those before it still there?"""
         if self._made:
-            made = [parameter for held in self._made if (parameter := held.find()) is not None]
-            gradients = gradients_of(made, self._recording)
-            if gradients and all(gradient is None for gradient in gradients):
-                self._recording.rows.drop_losses()
-                self._has_dropped = True
-            self._made = []
+            self._find_dropped()
         looked_at = self._looked_at()
-        gradients = gradients_of([parameter for _, parameter in looked_at], self._recording)
+        gradients = gradients_of(looked_at, self._recording)
+        self._held = self._ends.held
         self._before = [
-            (held, id(gradient), -1 if gradient is None else version_of(gradient))
-            for (held, _), gradient in zip(looked_at, gradients or (), strict=False)
+            (id(gradient), -1 if gradient is None else version_of(gradient))
+            for gradient in gradients or ()
         ]
+
+    def _find_dropped(self) -> None:
+        """Another pass begins in the same step."""
+        made = [parameter for held in self._made if (parameter := held.find()) is not None]
+        gradients = gradients_of(made, self._recording)
+        if gradients and all(gradient is None for gradient in gradients):
+            self._recording.rows.drop_losses()
+            self._has_dropped = True
+        self._made = []
 
     def pass_ended(self, losses: Sequence[Any]) -> bool:
         """It has ended: which gradients has it made, or added to?
@@ -58,18 +65,23 @@ class DroppedPasses:
             Whether they are of anything that is trained, as far as is known.
         """
         before, self._before = self._before, []
+        if not before:
+            self._last = []
+            return True
+        held, there = self._held, self._looked_at()
+        if held is not self._ends.held:
+            held, before, there = _still_there(held, before)
         made, last = self._made, []
         count = len(made)
-        there = [(one, found) for one in before if (found := one[0].find()) is not None]
-        gradients = gradients_of([parameter for _, parameter in there], self._recording)
-        for ((held, number, version), _), gradient in zip(there, gradients or (), strict=False):
+        gradients = gradients_of(there, self._recording) or ()
+        for one, (number, version), gradient in zip(held, before, gradients, strict=False):
             if gradient is not None:
                 now = id(gradient)
                 if now != number or version_of(gradient) != version:
-                    made.append(held)
-                last.append((held, now))
+                    made.append(one)
+                last.append((one, now))
         self._last = last
-        return not before or len(made) > count or self._train(losses)
+        return len(made) > count or self._train(losses)
 
     def _train(self, losses: Sequence[Any]) -> bool:
         """Whether losses come from a parameter, or from a tensor that an optimizer has.
@@ -109,10 +121,22 @@ class DroppedPasses:
         (gradient,) = gradients_of([parameter], self._recording) or (None,)
         return gradient is not None and id(gradient) != last[1]
 
-    def _looked_at(self) -> list[tuple[Held, Any]]:
+    def _looked_at(self) -> list[Any]:
         """The first and the last parameter of the optimizer that ends the steps."""
         objects = self._recording.objects
         optimizer = objects.optimizer() if objects.optimizer is not None else None
         if optimizer is None:
             optimizer = next(iter(objects.counted_optimizers(objects.made)), None)
-        return held_at_ends(optimizer)
+        return self._ends.of(optimizer)
+
+
+def _still_there(
+    held: list[Held], states: list[tuple[int, int]]
+) -> tuple[list[Held], list[tuple[int, int]], list[Any]]:
+    """Of some parameters those that are where they were: how they are known, and they."""
+    found = [
+        (one, state, parameter)
+        for one, state in zip(held, states, strict=False)
+        if (parameter := one.find()) is not None
+    ]
+    return [one for one, *_ in found], [state for _, state, _ in found], [p for *_, p in found]
