@@ -56,28 +56,15 @@ class _Pass:
         trains: Whether gradients of parameters come of it, as far as is known.
     """
 
-    __slots__ = (
-        "around",
-        "creates_graph",
-        "floor",
-        "has_phase",
-        "ids",
-        "is_counted",
-        "is_first",
-        "start_ns",
-        "thread",
-        "trains",
-        "word",
-    )
+    # Most of it as it begins stands in the class: every step makes one.
+    start_ns = 0
+    ids = b""
+    word: int | None = None
+    is_first = is_counted = has_phase = creates_graph = trains = False
 
     def __init__(self, thread: ThreadState) -> None:
         self.thread = thread
         self.around, self.floor = thread.passes, thread.floor
-        self.start_ns = 0
-        self.ids = b""
-        self.word: int | None = None
-        self.is_counted = self.is_first = self.has_phase = False
-        self.creates_graph = self.trains = False
 
 
 class BackwardPasses(StandInSource):

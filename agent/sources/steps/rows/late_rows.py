@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .....ring.format import DONE, NULL_FLOAT
 from .....ring.writer import RingWriter
-from ...numbers.number import Missed, known_of
+from ...numbers.number import Missed, Number, known_of
 
 _LONGEST_QUEUE = 2048
 """Some 2 MB, of a training of which the device is hundreds of steps behind. The newest are dropped:
@@ -32,6 +32,15 @@ class Later(Protocol):
 
     def read(self) -> Any:
         """What it is; None while that is not known, which is asked without waiting."""
+
+
+def put(number: Later, place: int, closing: list[Any], later: list[tuple[int, Later]]) -> None:
+    """Fill in a number that is here, as those of the CPU are; others are to come later."""
+    here = number.here if type(number) is Number else None
+    if here is None:
+        later.append((place, number))
+    else:
+        closing[place] = here
 
 
 class _LateRow(NamedTuple):

@@ -12,8 +12,17 @@ from .....messages.frozen import dataclass
 from .....ring.format import NULL_FLOAT, NULL_INT
 from .....ring.writer import RingWriter
 from ...numbers.number import Missed, Number, known_of
-from .late_rows import Later
-from .losses import AreFinite, ClippedNorm, Loss, OneLoss, are_one, loss_of, used_of
+from .late_rows import Later, put
+from .losses import (
+    AreFinite,
+    ClippedNorm,
+    Loss,
+    OneLoss,
+    are_one,
+    clip_factor,
+    loss_of,
+    used_of,
+)
 from .optimizer_rows import OptimizerRows
 
 
@@ -96,42 +105,43 @@ class LossColumns:
         self._at = _Places(*steps.places_of(*_Places.__match_args__))
         self._since = Since()
 
-    def fill(
+    def fill(  # noqa: PLR0917 - once per step
         self,
         closing: list[object],
+        later: list[tuple[int, Later]],
         losses: list[Loss],
         dropped: int,
-        *,
         step: int,
         optimizers: OptimizerRows,
-    ) -> tuple[list[tuple[int, Later]], bool]:
+    ) -> bool:
         """Fill in what is here of the losses of a step's micro-batches.
 
         Args:
+            later: The others with their columns are added to it.
             dropped: How many of them, the first, were of passes whose gradients are gone.
             step: The number of the step.
             optimizers: Those of the step's own optimizers.
 
         Returns:
-            The others with their columns, and whether all of them are of one thing.
+            Whether all of them are of one thing.
         """
         at, have_one = self._at, optimizers.have_one_loss
-        one = losses[0] if len(losses) == 1 else None
-        is_plain = one is not None and one.share is None and not one.parts
-        if is_plain:
+        if len(losses) == 1 and losses[0].share is None and not losses[0].parts:
             is_one, number = have_one and not dropped, losses[0].number
             if type(number) is Missed:
-                return [(at.loss, number)], have_one
+                later.append((at.loss, number))
+                return have_one
             if (value := known_of(number)) is not None:
                 self.fill_plain(closing, value, step=step, is_one=is_one)
-                return [], have_one
+                return have_one
             if not dropped:
                 plain = _PlainLoss(self, closing, number, step, is_one=is_one)
-                return [(at.first_loss, plain)], have_one
+                later.append((at.first_loss, plain))
+                return have_one
         own = [losses[place] for place in used_of(losses, dropped)]
         share = optimizers.windows.seen(0, own)
         are_finite = AreFinite(losses)
-        later: list[tuple[int, Later]] = [
+        later += [
             (at.first_loss, OneLoss(losses, 0, share)),
             (at.last_loss, OneLoss(losses, -1, share)),
             (at.loss_finite, are_finite),
@@ -141,24 +151,33 @@ class LossColumns:
         is_one = have_one and are_one(own)
         if is_one:
             later.append((at.loss, loss_of(own, share)))
-        return later, is_one
+        return is_one
 
     def fill_plain(self, closing: list[object], value: float, *, step: int, is_one: bool) -> None:
         """Fill in what one loss tells that is a step's only one."""
         at = self._at
         closing[at.first_loss] = closing[at.last_loss] = value
-        if value is not NULL_FLOAT:
-            is_finite = math.isfinite(value)
-            closing[at.loss_finite] = int(is_finite)
-            closing[at.not_finite_since] = self._since.at(step, is_finite=is_finite)
+        if math.isfinite(value):
+            closing[at.loss_finite] = 1
+            self._since.at(step, is_finite=True)
+        elif value is not NULL_FLOAT:
+            closing[at.loss_finite] = 0
+            closing[at.not_finite_since] = self._since.at(step, is_finite=False)
         if is_one:
             closing[at.loss] = value
 
-    def norms(self, norm: Number, max_norm: float | None) -> list[tuple[int, Later]]:
-        """The norm of a step's gradients, and what it was clipped to, with their columns."""
+    def norms(
+        self,
+        closing: list[object],
+        later: list[tuple[int, Later]],
+        norm: Number,
+        max_norm: float | None,
+    ) -> None:
+        """Fill in the norm of a step's gradients, and what it was clipped to; or have it later."""
+        put(norm, self._at.grad_norm, closing, later)
         if max_norm is None:
-            return [(self._at.grad_norm, norm)]
-        return [
-            (self._at.grad_norm, norm),
-            (self._at.clipped_norm, ClippedNorm(norm, max_norm)),
-        ]
+            return
+        if later or norm.here is None:
+            later.append((self._at.clipped_norm, ClippedNorm(norm, max_norm)))
+        else:
+            closing[self._at.clipped_norm] = norm.here * clip_factor(norm.here, max_norm)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 
 from .....messages.frozen import dataclass
 from .....ring.format import DONE
 from .....ring.writer import RingWriter
 from ...data.shapes import Size
 from ..phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
-from .late_rows import LateRows
+from .late_rows import Later, LateRows, put
 from .losses import Loss, summed
 from .step_places import columns_of
 
@@ -47,27 +48,23 @@ class MicroBatch:
         has_pass: Whether a backward pass has ended in it.
     """
 
-    __slots__ = (
-        "_given", "_is_unsure", "_others", "_root", "_trains", "before_ns", "by_function",
-        "elements", "has_call", "has_pass", "losses", "samples", "started_ns", "state", "tokens",
-        "word",
-    )  # fmt: skip
+    # Most of it as it begins stands in the class: every step makes one.
+    samples: int | None = None
+    tokens: int | None = None
+    elements: int | None = None
+    state = DONE
+    has_call = has_pass = False
+    by_function: Sequence[Loss] = ()
+    _given: Size | None = None  # of the call that tells how large it is
+    _others = (0, 0)  # samples and tokens of the same root's calls behind it
+    _root = 0
+    _trains = _is_unsure = False
 
     def __init__(self, word: int, started_ns: int, before_ns: list[int]) -> None:
         self.word = word
         self.started_ns = started_ns
         self.before_ns = before_ns  # what the step had spent on each phase
         self.losses: list[Loss] = []
-        self.samples: int | None = None
-        self.tokens: int | None = None
-        self.elements: int | None = None
-        self.state = DONE
-        self.has_call = self.has_pass = False
-        self.by_function: list[Loss] = []
-        self._given: Size | None = None  # of the call that tells how large it is
-        self._others = (0, 0)  # samples and tokens of the same root's calls behind it
-        self._root = 0
-        self._trains = self._is_unsure = False
 
     def came(self, samples: int | None, tokens: int | None) -> None:
         """A batch was waited for: so large it is where no call tells."""
@@ -239,9 +236,11 @@ class MicroBatchRows:
             closing[at.elements] = batch.elements
         losses = batch.losses
         if len(losses) != 1:
-            losses = summed(losses) or batch.by_function
+            losses = summed(losses) or [*batch.by_function]
+        later: list[tuple[int, Later]] = []
         if len(losses) == 1:
-            later = [(at.loss, losses[0].number)]
+            put(losses[0].number, at.loss, closing, later)
+        if later:
             self._late.write(self._ring, batch.word, closing, later, batch.state)
         else:
             self._ring.close_row(batch.word, batch.state, *closing)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .....ring.format import NULL_FLOAT
+from .....ring.format import DONE, NULL_FLOAT
 from .....ring.writer import RingWriter
 from ...numbers.number import Number
-from .late_rows import Later, LateRows
+from .late_rows import Later, LateRows, put
 from .losses import Loss, Windows, loss_of, used_of
 
 Stepped = tuple[Any, int]
@@ -91,20 +91,34 @@ class OptimizerRows:
             dropped: How many of the losses were of passes whose gradients nobody has used.
         """
         who, name, class_name, optimizers, models, lr, numbers = step
-        used, own = self._used, []
-        for place_of_loss in used_of(losses, dropped):
-            loss = losses[place_of_loss]
-            if place_of_loss not in used and (not loss.reached or loss.is_for(numbers)):
-                used.add(place_of_loss)
-                own.append(loss)
+        if len(losses) == 1 and not (dropped or self._used or losses[0].reached):  # as mostly
+            own = losses.copy()
+            self._used.add(0)
+        else:
+            own = self._own_of(losses, dropped, numbers)
         if own:
             self._last, self._share = own, self.windows.seen(who, own)
             self._with_loss.add(who)
         self.count += 1
-        later: list[tuple[int, Later]] = [(_LOSS, loss_of(self._last, self._share))]
-        if norm is not self._norm and norm is not None:
-            later.append((_NORM, norm))
-        self._norm = norm
         closing: list[object]
         closing = [name, class_name, models, optimizers, NULL_FLOAT, lr, NULL_FLOAT]
-        self._late.write(self._ring, self._ring.open_row(*place), closing, later)
+        later: list[tuple[int, Later]] = []
+        put(loss_of(self._last, self._share), _LOSS, closing, later)
+        if norm is not self._norm and norm is not None:
+            put(norm, _NORM, closing, later)
+        self._norm = norm
+        word = self._ring.open_row(*place)
+        if later:
+            self._late.write(self._ring, word, closing, later)
+        else:
+            self._ring.close_row(word, DONE, *closing)
+
+    def _own_of(self, losses: list[Loss], dropped: int, numbers: frozenset[int]) -> list[Loss]:
+        """Those of a step's losses that are an optimizer's own."""
+        used, own = self._used, []
+        for place in used_of(losses, dropped):
+            loss = losses[place]
+            if place not in used and (not loss.reached or loss.is_for(numbers)):
+                used.add(place)
+                own.append(loss)
+        return own

@@ -204,12 +204,13 @@ class StepRows:
         Args:
             closing: Where those are filled in that are here.
         """
-        at = self._at
-        later, is_one = self._losses_at.fill(
-            closing, self._losses, self._dropped, step=self._step, optimizers=self._optimizers
+        later: list[tuple[int, Later]] = []
+        at, losses_at = self._at, self._losses_at
+        is_one = losses_at.fill(
+            closing, later, self._losses, self._dropped, self._step, self._optimizers
         )
         if is_one and self.norm is not None:
-            later += self._losses_at.norms(self.norm, self.max_norm)
+            losses_at.norms(closing, later, self.norm, self.max_norm)
         if self.amp_scale is not None:
             later.append((at.amp_scale, self.amp_scale))
         if self.found_inf is not None:
@@ -336,7 +337,7 @@ class StepRows:
     def lost_in_function(self, loss: Number | None) -> None:
         """The same inside of a function that torch transforms: it counts where no other does."""
         if self._batch is not None and loss is not None:
-            self._batch.by_function.append(Loss(loss, None))
+            self._batch.by_function = (*self._batch.by_function, Loss(loss, None))
 
     def pass_failed(self) -> None:
         """A backward pass has ended by an exception, and with it the micro-batch."""
