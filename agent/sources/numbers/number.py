@@ -19,6 +19,7 @@ from ..torch_types import Node, Tensor
 _SUM = 2
 """How torch writes down that a loss was summed."""
 _MOST_DIVISIONS = 3
+_DIVIDING = frozenset({"DivBackward0", "MulBackward0"})
 _BY_ELEMENT = ("MseLoss", "SmoothL1Loss", "HuberLoss")
 """Losses whose mean is over all elements."""
 
@@ -125,6 +126,8 @@ def share_of(node: Any, accelerator: Accelerator, scaled: Scaled | None = None) 
     Args:
         scaled: What a gradient scaler has multiplied, which is no part for that.
     """
+    if node is None or node.name() not in _DIVIDING:  # as mostly
+        return None
     node, divisor, total = _divided(node, scaled if scaled is not None and scaled.scales else None)
     if total is None and divisor == 1.0:
         return None
@@ -144,7 +147,7 @@ def _divided(node: Any, scaled: Scaled | None) -> tuple[Any, float, Any]:
     divisor, total = 1.0, None
     for _ in range(_MOST_DIVISIONS + (scaled is not None)):
         kind = node.name() if node is not None else ""
-        if kind not in {"DivBackward0", "MulBackward0"}:
+        if kind not in _DIVIDING:
             break
         if scaled is None or scaled.scale_at(node) is None:
             other = saved_by(node, "other")

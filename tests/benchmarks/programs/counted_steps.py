@@ -81,8 +81,9 @@ def main(steps: int = STEPS, way: str = "plain") -> dict[str, list[Any]]:
     for code in recorded.calls | paused.calls:
         calls = recorded.calls[code] - paused.calls[code]
         instructions = recorded.instructions[code] - paused.instructions[code]
-        if calls or instructions:
-            rows[_name_of(code)] = [calls / steps, instructions / steps]
+        if calls or instructions:  # those that make named tuples all have one name
+            before = rows.get(_name_of(code), (0.0, 0.0))
+            rows[_name_of(code)] = [before[0] + calls / steps, before[1] + instructions / steps]
     return dict(sorted(rows.items(), key=lambda row: -row[1][1]))
 
 

@@ -73,14 +73,15 @@ class PassRoots:
     def pass_begins(self) -> bytes | None:
         """The numbers of the roots that it will go through, by those before it; None: the last."""
         self._reached.clear()
-        return self._usual.get(tuple(self._called))
+        return self._usual.get(tuple(self._called)) if self._usual else None
 
     def pass_ended(self) -> bytes | None:
         """Those of the roots that it went through; None where that is not known."""
-        called, is_known, self._is_known = tuple(self._called), self._is_known, True
+        is_known, self._is_known = self._is_known, True
         if not (self._reached and is_known):
             self._called.clear()
             return None
+        called = tuple(self._called)
         # What was called before an earlier pass comes first.
         places = {ids: place for place, ids in enumerate(called)}
         reached = tuple(sorted(self._reached, key=lambda ids: places.get(ids, -1)))

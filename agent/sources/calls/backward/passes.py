@@ -33,9 +33,9 @@ from ..names.module_names import IDS
 from .module_backward import ModuleBackward
 
 BACKWARD_STAGE = STAGES.index("backward")
-_KEEPS_GRAPH, _CREATES_GRAPH = 2, 3
-"""Which argument of the engine says that another pass may go through the same graph, and which
-that results can be differentiated again."""
+_GRAPH = slice(2, 4)
+"""Which arguments of the engine say that another pass may go through the same graph, and that
+results can be differentiated again."""
 _MOST_LOSSES = 64
 """Of how many tensors that one pass begins with the losses are read."""
 
@@ -136,7 +136,8 @@ class BackwardPasses(StandInSource):
     def _enter(self, begun: _Pass) -> None:
         """From now on gradients may change at any moment."""
         recording, thread_id = self._recording, begun.thread.native_id
-        recording.note_trainer(thread_id)
+        if thread_id not in recording.trainers.threads:
+            recording.note_trainer(thread_id)
         begun.is_first = thread_id not in recording.passing
         recording.passing.add(thread_id)
         recording.now.passes = next(self._numbers)  # behind the other: see `NewNodes.hand_over`
@@ -147,12 +148,14 @@ class BackwardPasses(StandInSource):
         recording, thread = self._recording, begun.thread
         if recording.safe_points.closed:  # also one that is not recorded waits
             recording.safe_points.torch_called()
-        if not self._is_admitted(thread):
+        is_in = thread.session == recording.session and not recording.awaits_step
+        if thread.is_agents or not (is_in or self._boundary.admit_pass(thread)):
             return
-        is_outermost = not thread.passes
-        counts = is_outermost and self._progress.counted.passes(thread)
+        is_outermost, progress = not thread.passes, self._progress
+        counts = is_outermost and progress.counted.passes(thread)
         has_optimizer = self._boundary.optimizer_exists or self._boundary.has_optimizer()
-        if counts and self._progress.ends_before_pass(args[0], thread, has_optimizer=has_optimizer):
+        may_end = counts and (progress.hand.is_on or not has_optimizer)
+        if may_end and progress.ends_before_pass(args[0], thread, has_optimizer=has_optimizer):
             recording.safe_points.step_ended()
         clock = recording.costs.clock
         entered, begun.start_ns = clock(), time.perf_counter_ns()
@@ -193,8 +196,7 @@ class BackwardPasses(StandInSource):
     ) -> None:
         """A pass of the training thread's step is about to begin."""
         recording = self._recording
-        creates_graph = len(args) > _CREATES_GRAPH and bool(args[_CREATES_GRAPH])
-        keeps_graph = len(args) > _KEEPS_GRAPH and bool(args[_KEEPS_GRAPH])
+        keeps_graph, creates_graph = map(bool, (*args[_GRAPH], False, False)[:2])
         # `torch.func.grad` always has a graph made, also where nobody differentiates once more.
         is_inside = creates_graph and is_last_pass()
         is_functional = is_inside and not has_optimizer
@@ -228,14 +230,6 @@ class BackwardPasses(StandInSource):
         else:
             recording.rows.lost_in_function(loss)
 
-    def _is_admitted(self, thread: ThreadState) -> bool:
-        """Whether a pass of a thread is recorded."""
-        recording = self._recording
-        if thread.is_agents:
-            return False
-        is_in = thread.session == recording.session and not recording.awaits_step
-        return is_in or self._boundary.admit_pass(thread)
-
     def _note_begin(self, args: tuple[object, ...]) -> None:
         """A pass begins that makes gradients to train with."""
         recording = self._recording
@@ -262,14 +256,10 @@ class BackwardPasses(StandInSource):
                 return
             if recording.carried.is_sum_of_all(tensors):
                 recording.rows.replace_losses()
-        try:
-            loss, *others = tensors
-        except ValueError:  # it begins with nothing
-            return
-        if others:
+        if len(tensors) != 1:
             self._note_losses(tensors)
             return
-        read = self._read(loss)
+        read = self._read(loss := tensors[0])
         if read is not None:
             number, share, is_own = read
             is_known = number.here is not NULL_FLOAT
@@ -282,7 +272,7 @@ class BackwardPasses(StandInSource):
 
         Others are results whose gradients the script gives.
         """
-        if len(tensors) > _MOST_LOSSES:
+        if not 0 < len(tensors) <= _MOST_LOSSES:  # it may begin with nothing
             return
         numbers, shares = [], []
         for loss in tensors:
@@ -311,7 +301,7 @@ class BackwardPasses(StandInSource):
             return None
         node = loss.grad_fn
         share = share_of(node, accelerator, scaler.scaled)
-        if number is not None:
+        if number is not None and scaler.scaled.scales:
             number, is_own = scaler.unscaled(number, node)
         if accelerator.missed != missed:
             number = Missed()

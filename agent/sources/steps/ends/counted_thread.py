@@ -103,7 +103,7 @@ class CountedThread:
             models.
         """
         recording, number = self._recording, thread.native_id
-        if number == recording.training_thread and not self._only_calls(number):
+        if number == recording.training_thread and number in recording.trainers.threads:
             return True
         with self._deciding:
             recording.note_trainer(number)
