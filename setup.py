@@ -50,7 +50,7 @@ class BuildWithPage(build_py):
 
 
 PARTS = (
-    *("_native", "_arrow", "_backward", "_cut_files", "_exits"),
+    *("_native", "_arrow", "_backward", "_cut_files", "_ends", "_exits"),
     *("_reading", "_rows", "_steps", "_terminations"),
 )
 IN_C = Extension(

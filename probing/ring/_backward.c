@@ -847,6 +847,25 @@ static PyObject *backward_costs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED
         (unsigned long long)backward.hooks / TIMED, (long long)backward.timed_ns);
 }
 
+PyDoc_STRVAR(new_backward_costs_doc,
+"new_backward_costs()\n--\n\n"
+"What has come to those since they were last asked for by this.");
+
+static PyObject *new_backward_costs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    static unsigned long long rows, hooks, timed;
+    static long long ns;
+    unsigned long long timed_now = backward.hooks / TIMED;
+    PyObject *costs = Py_BuildValue(
+        "KKKL", backward.rows - rows, backward.hooks - hooks, timed_now - timed,
+        (long long)backward.timed_ns - ns);
+    rows = backward.rows;
+    hooks = backward.hooks;
+    timed = timed_now;
+    ns = backward.timed_ns;
+    return costs;
+}
+
 PyMethodDef backward_functions[] = {
     {"hook_backward", (PyCFunction)(void (*)(void))hook_backward, METH_VARARGS | METH_KEYWORDS,
      hook_backward_doc},
@@ -858,6 +877,7 @@ PyMethodDef backward_functions[] = {
     {"backward_count", backward_count, METH_O, backward_count_doc},
     {"backward_inside", backward_inside, METH_O, backward_inside_doc},
     {"backward_costs", backward_costs, METH_NOARGS, backward_costs_doc},
+    {"new_backward_costs", new_backward_costs, METH_NOARGS, new_backward_costs_doc},
     {NULL, NULL, 0, NULL},
 };
 

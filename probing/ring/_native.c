@@ -522,6 +522,8 @@ static PyMethodDef functions[] = {
     {"changed", changed, METH_NOARGS, changed_doc},
     {"row_cost", row_cost, METH_NOARGS, row_cost_doc},
     {"used", used, METH_NOARGS, used_doc},
+    {"fill_used", fill_used, METH_VARARGS, fill_used_doc},
+    {"ends_of", ends_of, METH_O, ends_of_doc},
     {"protect", protect, METH_VARARGS, protect_doc},
     {"unprotect", unprotect, METH_O, unprotect_doc},
     {"cuts", cuts, METH_O, cuts_doc},

@@ -207,8 +207,9 @@ void free_open(Thread *thread);
 
 /* What _rows.c and _steps.c offer. */
 extern PyType_Spec rows_spec, phases_spec;
-extern const char used_doc[];
+extern const char used_doc[], fill_used_doc[];
 PyObject *used(PyObject *module, PyObject *ignored);
+PyObject *fill_used(PyObject *module, PyObject *args);
 
 /* What _cut_files.c offers. */
 extern const char protect_doc[], unprotect_doc[], cuts_doc[], stand_aside_doc[], stand_before_doc[];
@@ -217,6 +218,10 @@ PyObject *unprotect(PyObject *module, PyObject *address);
 PyObject *cuts(PyObject *module, PyObject *address);
 PyObject *stand_aside(PyObject *module, PyObject *ignored);
 PyObject *stand_before(PyObject *module, PyObject *ignored);
+
+/* What _ends.c offers. */
+extern const char ends_of_doc[];
+PyObject *ends_of(PyObject *module, PyObject *optimizer);
 
 /* What _exits.c offers. */
 extern const char tell_exit_code_doc[], told_exit_doc[], forget_exit_doc[];

@@ -480,3 +480,33 @@ PyObject *used(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
         seconds_of(CLOCK_PROCESS_CPUTIME_ID), counts.ru_minflt, counts.ru_majflt, counts.ru_nvcsw,
         counts.ru_nivcsw);
 }
+
+const char fill_used_doc[] =
+    "fill_used(closing, first, before, gc_s, /)\n--\n\n"
+    "Fill in what the calling thread has used since an earlier reading; returns a new one.";
+
+PyObject *fill_used(PyObject *module, PyObject *args)
+{
+    PyObject *closing;
+    Py_ssize_t first;
+    double gc, cpu, process;
+    unsigned long thread;
+    long counts[4];
+    if (!PyArg_ParseTuple(
+            args, "O!n(kddllll)d", &PyList_Type, &closing, &first, &thread, &cpu, &process,
+            &counts[0], &counts[1], &counts[2], &counts[3], &gc))
+        return NULL;
+    PyObject *now = used(module, NULL);
+    if (now == NULL || thread != PyThread_get_thread_ident())
+        return now;
+    PyObject *columns[7] = {
+        PyFloat_FromDouble(PyFloat_AsDouble(PyTuple_GET_ITEM(now, 1)) - cpu),
+        PyFloat_FromDouble(PyFloat_AsDouble(PyTuple_GET_ITEM(now, 2)) - process),
+        PyFloat_FromDouble(gc)};
+    for (int at = 0; at < 4; at++)
+        columns[3 + at] = PyLong_FromLong(PyLong_AsLong(PyTuple_GET_ITEM(now, 3 + at)) - counts[at]);
+    for (int at = 0; at < 7; at++)
+        if (columns[at] == NULL || PyList_SetItem(closing, first + at, columns[at]) != 0)
+            Py_CLEAR(now);
+    return now;
+}

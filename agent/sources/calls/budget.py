@@ -106,7 +106,6 @@ class Budget:
         self._hook, self._exit = Usual(), Usual()
         self._hooks, self._took = Usual(), Usual()  # of steps in which C hooks graphs
         self._is_usual, self._has_rested = True, False  # the step in progress
-        self._in_c = (0, 0, 0, 0)  # what the C part has counted so far
         self._exits = self._exits_ns = 0
         self._lasted_ns: deque[int] = deque(maxlen=_EVERY)  # of the steps since the last plan
         self._chosen: dict[int, Hooked] = {}
@@ -160,25 +159,25 @@ class Budget:
 
     def _learn_hooks_in_c(self, in_c: Any, took_ns: int) -> None:
         """See what the C part has done since the last step; nothing where hooks have rested."""
-        self._step_hooks_ns, self._backward_calls = 0.0, 0
         if self._has_rested:
+            self._step_hooks_ns, self._backward_calls = 0.0, 0
             return
         self.row_ns = self.row_ns or _CALL_PER_ROW_IN_C * in_c.row_cost()
-        rows, hooks, timed, ns = costs = in_c.backward_costs()
-        rows_before, hooks_before, timed_before, ns_before = self._in_c
-        is_read = self.hooked_every > 1 or self._steps < _READ or self._steps % _READ_EVERY == 0
-        if is_read and timed > timed_before and self._is_usual:
-            self._hook.add(_AROUND_HOOKS_IN_C * (ns - ns_before) / (timed - timed_before))
+        self._backward_calls, hooks, timed, ns = in_c.new_backward_costs()
+        steps, self._steps = self._steps, self._steps + 1
+        is_read = steps % _READ_EVERY == 0 or steps < _READ or self.hooked_every > 1
+        if not (is_read and self._is_usual):
+            self._step_hooks_ns = hooks * self.hook_ns
+            return
+        if timed:
+            self._hook.add(_AROUND_HOOKS_IN_C * ns / timed)
             self.hook_ns = self._hook.value
-        self._in_c, self._backward_calls = costs, rows - rows_before
-        self._step_hooks_ns = (hooks - hooks_before) * self.hook_ns
-        self._steps += 1
-        if is_read and self._is_usual:
-            self._hooks.add(self._step_hooks_ns)
-            self._took.add(took_ns)
-            self.hooked = len(self._backward.hooked)
-            self.hooked_every = self._steps_per_pass() if self._steps >= _SETTLED else 1
-            self.hooks_ns = self._hooks.value / self.hooked_every
+        self._step_hooks_ns = hooks * self.hook_ns
+        self._hooks.add(self._step_hooks_ns)
+        self._took.add(took_ns)
+        self.hooked = len(self._backward.hooked)
+        self.hooked_every = self._steps_per_pass() if self._steps >= _SETTLED else 1
+        self.hooks_ns = self._hooks.value / self.hooked_every
 
     def _steps_per_pass(self) -> int:
         """In how many steps one has the passes of modules on record, where C records."""
@@ -193,10 +192,9 @@ class Budget:
 
     def _rest(self) -> None:
         """Have hooks rest in the step that begins, unless it is one of those that have them."""
-        backward = self._backward
+        backward, every = self._backward, self.hooked_every
         # The device is timed in steps that a power of two divides, never in those before them.
-        number = self._recording.now.step + 1
-        is_resting = self.hooked_every > 1 and number % self.hooked_every != 0
+        is_resting = every > 1 and (self._recording.now.step + 1) % every != 0
         if is_resting != backward.is_resting:
             backward.rest(is_resting=is_resting)
         # One that is timed on the device costs more, and few are.
@@ -206,14 +204,16 @@ class Budget:
 
     def _write(self, first: int, last: int, took_ns: int) -> None:
         """Write down what the step has cost."""
-        rows, overhead = ((last - first) >> 2) - 1, self._overhead
-        calls_ns = self.calls_ns = max(0, rows - self._backward_calls) * self.row_ns
-        cost_s = (calls_ns + self._step_hooks_ns + self.rest_ns) * 1e-9
-        share, thinned = cost_s / (took_ns * 1e-9), 0 if self._is_sample else len(self.thinned)
-        hooked = 0 if self._has_rested else self.hooked
+        rows, overhead = max(0, ((last - first) >> 2) - 1), self._overhead
+        self.calls_ns = max(0, rows - self._backward_calls) * self.row_ns
+        cost_s = (self.calls_ns + self._step_hooks_ns + self.rest_ns) * 1e-9
+        thinned = len(self.thinned) if self.thinned and not self._is_sample else 0
         start_ns = time.perf_counter_ns() - took_ns
         word = overhead.open_row(start_ns, self._recording.now.step - 1)
-        overhead.close_row(word, DONE, cost_s, share, max(0, rows), hooked, thinned, took_ns)
+        overhead.close_row(
+            word, DONE, cost_s, cost_s / (took_ns * 1e-9), rows,
+            0 if self._has_rested else self.hooked, thinned, took_ns,
+        )  # fmt: skip
 
     def _choose(self, first: int, last: int, took_ns: int) -> None:
         """Choose anew, now and then; before that, look at all modules for a step each."""

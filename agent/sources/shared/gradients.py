@@ -65,11 +65,9 @@ def gradients_of(
     """
     if not leaves:
         return []
-    if recording is None or _trains_alone(recording):  # mostly: twice in every step
+    if recording is None or trains_alone(recording):
         return list(map(_GRADIENT, leaves))
-    return _done_when_safe(
-        lambda: map(_GRADIENT, leaves), recording, patience_s, is_still=is_still
-    )
+    return _done_when_safe(lambda: map(_GRADIENT, leaves), recording, patience_s, is_still=is_still)
 
 
 def let_go_of_gradients(
@@ -95,7 +93,7 @@ def _done_when_safe(
     is_still: bool,
 ) -> list[Any] | None:
     """What an iterator that is written in C gives, run where it is safe; None where it is not."""
-    if recording is None or _trains_alone(recording):
+    if recording is None or trains_alone(recording):
         return list(work())
     at_work = recording.safe_points.at_work
 
@@ -114,7 +112,7 @@ def _no_code_of_subclasses() -> AbstractContextManager[Any]:
     return nullcontext() if torch is None else torch._C.DisableTorchFunction()
 
 
-def _trains_alone(recording: Recording) -> bool:
+def trains_alone(recording: Recording) -> bool:
     """Whether the calling thread trains, if any does."""
     thread = recording.threads.state
     return not thread.is_agents and recording.trainers.is_alone(thread.native_id)

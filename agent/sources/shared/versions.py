@@ -82,43 +82,6 @@ def held_at_ends(optimizer: Any) -> list[tuple[Held, Any]]:
     return [(Held(holder, place, id(one)), one) for place, one in places]
 
 
-class Ends:
-    """The first and the last parameter of an optimizer, which mostly are those of the last time.
-
-    Attributes:
-        held: How they are known: the same list for as long as they are the same.
-    """
-
-    def __init__(self) -> None:
-        self.held: list[Held] = []
-        self._holder: weakref.ref[Any] | None = None  # of two that can be known again so
-        self._seen: tuple[int, ...] = ()
-
-    def of(self, optimizer: Any) -> list[Any]:
-        """The parameters themselves, in the order of `held`; none where there is no optimizer."""
-        if optimizer is None:
-            self.held, self._holder = [], None
-            return []
-        try:
-            groups = optimizer.param_groups
-            last = groups[-1]["params"]
-            ends = [groups[0]["params"][0], last[-1]]
-        except (AttributeError, LookupError):  # it has none
-            pass_on()
-            return self._meet(optimizer, ())
-        seen = len(groups), len(last), id(ends[0]), id(ends[1])
-        if seen == self._seen and self._holder is not None and self._holder() is optimizer:
-            return ends
-        return self._meet(optimizer, seen)
-
-    def _meet(self, optimizer: Any, seen: tuple[int, ...]) -> list[Any]:
-        """The same of others than the last time."""
-        found = held_at_ends(optimizer)
-        self.held = [held for held, _ in found]
-        self._holder, self._seen = weakref.ref(optimizer) if seen else None, seen
-        return [one for _, one in found]
-
-
 class AsSeen(NamedTuple):
     """A gradient or parameter as it was once: told from a later one at its place by its storage.
 

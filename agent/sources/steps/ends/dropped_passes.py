@@ -11,9 +11,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ...shared.ends import NO_GRADIENT, Ends, State, states_of
 from ...shared.gradients import gradients_of
 from ...shared.recording import Recording
-from ...shared.versions import Ends, Held, version_of
+from ...shared.versions import Held
 from .hand_steps import leaves_of
 
 
@@ -26,10 +27,9 @@ class DroppedPasses:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._ends = Ends()
+        self._ends = Ends(recording)
         self._held: list[Held] = []  # the parameters, as a pass begins
-        # Their gradients then, and how often those were written to.
-        self._before: list[tuple[int, int]] = []
+        self._before: Sequence[State] = ()  # and their gradients
         self._made: list[Held] = []
         self._last: list[tuple[Held, int]] = []  # and their gradients as a pass ended
         self._has_dropped = False
@@ -38,13 +38,8 @@ class DroppedPasses:
         """A backward pass is about to begin: are the gradients of those before it still there?"""
         if self._made:
             self._find_dropped()
-        looked_at = self._looked_at()
-        gradients = gradients_of(looked_at, self._recording)
+        self._before = self._ends.states(self._optimizer())
         self._held = self._ends.held
-        self._before = [
-            (id(gradient), -1 if gradient is None else version_of(gradient))
-            for gradient in gradients or ()
-        ]
 
     def _find_dropped(self) -> None:
         """Another pass begins in the same step."""
@@ -64,24 +59,33 @@ class DroppedPasses:
         Returns:
             Whether they are of anything that is trained, as far as is known.
         """
-        before, self._before = self._before, []
-        if not before:
-            self._last = []
-            return True
-        held, there = self._held, self._looked_at()
-        if held is not self._ends.held:
-            held, before, there = _still_there(held, before)
-        made, last = self._made, []
-        count = len(made)
-        gradients = gradients_of(there, self._recording) or ()
-        for one, (number, version), gradient in zip(held, before, gradients, strict=False):
-            if gradient is not None:
-                now = id(gradient)
-                if now != number or version_of(gradient) != version:
-                    made.append(one)
-                last.append((one, now))
+        before, self._before = self._before, ()
+        last: list[tuple[Held, int]] = []
         self._last = last
+        if not before:
+            return True
+        made, held = self._made, self._held
+        count, states = len(made), self._ends.states(self._optimizer())
+        if held is not self._ends.held:
+            held, before, states = self._still_there(held, before)
+        for one, old, state in zip(held, before, states, strict=False):
+            if state != NO_GRADIENT:
+                if state != old:
+                    made.append(one)
+                last.append((one, state[0]))
         return len(made) > count or self._train(losses)
+
+    def _still_there(
+        self, held: list[Held], before: Sequence[State]
+    ) -> tuple[list[Held], list[State], list[State]]:
+        """Of some parameters those that are where they were, with their states before and now."""
+        found = [
+            (one, state, parameter)
+            for one, state in zip(held, before, strict=False)
+            if (parameter := one.find()) is not None
+        ]
+        states = states_of([parameter for *_, parameter in found], self._recording)
+        return [one for one, *_ in found], [state for _, state, _ in found], states
 
     def _train(self, losses: Sequence[Any]) -> bool:
         """Whether losses come from a parameter, or from a tensor that an optimizer has.
@@ -121,22 +125,10 @@ class DroppedPasses:
         (gradient,) = gradients_of([parameter], self._recording) or (None,)
         return gradient is not None and id(gradient) != last[1]
 
-    def _looked_at(self) -> list[Any]:
-        """The first and the last parameter of the optimizer that ends the steps."""
+    def _optimizer(self) -> Any:
+        """The optimizer that ends the steps; None where none is there."""
         objects = self._recording.objects
         optimizer = objects.optimizer() if objects.optimizer is not None else None
         if optimizer is None:
             optimizer = next(iter(objects.counted_optimizers(objects.made)), None)
-        return self._ends.of(optimizer)
-
-
-def _still_there(
-    held: list[Held], states: list[tuple[int, int]]
-) -> tuple[list[Held], list[tuple[int, int]], list[Any]]:
-    """Of some parameters those that are where they were: how they are known, and they."""
-    found = [
-        (one, state, parameter)
-        for one, state in zip(held, states, strict=False)
-        if (parameter := one.find()) is not None
-    ]
-    return [one for one, *_ in found], [state for _, state, _ in found], [p for *_, p in found]
+        return optimizer

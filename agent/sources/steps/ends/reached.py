@@ -7,14 +7,13 @@ them, and keeps none alive.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ...shared.gradients import gradients_of
+from ...shared.ends import NO_GRADIENT, State, states_of
 from ...shared.recording import Recording
-from ...shared.versions import Held, held_at_ends, version_of
+from ...shared.versions import Held, held_at_ends
 from .members import Members
 
-_NO_GRADIENT = (0, -1)
 _NOBODY: frozenset[int] = frozenset()
 _MOST = 32
 """Of more optimizers than that none is looked at: each costs time in every pass."""
@@ -25,11 +24,14 @@ class _Before(NamedTuple):
 
     number: int
     parameter: Held
-    gradient: tuple[int, int]
+    gradient: State
 
 
 class Reached:
-    """Compares gradients before and behind a pass."""
+    """Compares gradients before and behind a pass.
+
+    An optimizer may be one of a training in another thread, as long as it has not stepped.
+    """
 
     def __init__(self, recording: Recording, members: Members) -> None:
         self._recording = recording
@@ -62,7 +64,7 @@ class Reached:
             for optimizer in (made if 1 < len(made) <= _MOST else ())
             for end in held_at_ends(optimizer)
         ]
-        states = self._states([parameter for *_, parameter in ends])
+        states = states_of([parameter for *_, parameter in ends], self._recording)
         self._before = [
             _Before(number, held, state)
             for (number, held, _), state in zip(ends, states, strict=False)
@@ -74,17 +76,9 @@ class Reached:
             return _NOBODY
         before, self._before = self._before, []
         found = [(one, p) for one in before if (p := one.parameter.find()) is not None]
-        states = self._states([parameter for _, parameter in found])
+        states = states_of([parameter for _, parameter in found], self._recording)
         return frozenset(
             one.number
             for (one, _), state in zip(found, states, strict=False)
-            if state not in (_NO_GRADIENT, one.gradient)
+            if state not in (NO_GRADIENT, one.gradient)
         )
-
-    def _states(self, parameters: list[Any]) -> list[tuple[int, int]]:
-        """Which gradients parameters have, and how often those were written to; none if not known.
-
-        An optimizer may be one of a training in another thread, as long as it has not stepped.
-        """
-        found = gradients_of(parameters, self._recording) or ()
-        return [_NO_GRADIENT if one is None else (id(one), version_of(one)) for one in found]

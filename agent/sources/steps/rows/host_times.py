@@ -37,6 +37,9 @@ Reading = tuple[Used, int]
 """The same, and how long the collector has run, in nanoseconds."""
 
 
+_Fill = Callable[[list[object], int, Used, float], Used]
+
+
 class HostTimes:
     """Reads the clocks and counters of the training thread, and times Python's collector.
 
@@ -50,7 +53,9 @@ class HostTimes:
         Args:
             in_c: Whether the C part reads the clocks, where it was built.
         """
-        self._used: Callable[[], Used] = IN_C.used if in_c and IN_C is not None else used
+        is_in_c = in_c and IN_C is not None
+        self._used: Callable[[], Used] = IN_C.used if is_in_c else used
+        self._fill: _Fill = IN_C.fill_used if is_in_c else fill_used
         self.guard = Guard("garbage collection", self.stop)
         self._gc_ns = 0
         self._since_ns = 0
@@ -80,20 +85,10 @@ class HostTimes:
         Returns:
             What has been counted so far.
         """
-        used, gc_ns = self._used(), self._gc_ns
-        if before is not None and before[0][0] == used[0]:
-            (_, cpu_s, process_cpu_s, minor, major, voluntary, involuntary), gc_before = before
-            _, cpu_end, process_end, minor_end, major_end, voluntary_end, end = used
-            closing[place] = (
-                cpu_end - cpu_s,
-                process_end - process_cpu_s,
-                (gc_ns - gc_before) * _NS,
-                minor_end - minor,
-                major_end - major,
-                voluntary_end - voluntary,
-                end - involuntary,
-            )
-        return used, gc_ns
+        if before is None:
+            return self.read()
+        gc_ns = self._gc_ns
+        return self._fill(closing, place.start, before[0], (gc_ns - before[1]) * _NS), gc_ns
 
     def _collected(self, phase: str, _: dict[str, Any]) -> None:
         """The collector begins, or has ended."""
@@ -120,3 +115,23 @@ def used() -> Used:
         counts.ru_nvcsw,
         counts.ru_nivcsw,
     )
+
+
+def fill_used(closing: list[object], first: int, before: Used, gc_s: float) -> Used:
+    """Fill in what the calling thread has used since an earlier reading; NULL of another's.
+
+    Args:
+        closing: The closing columns of a row.
+        first: Where in them `COLUMNS` begin.
+        gc_s: How long the collector has run meanwhile.
+
+    Returns:
+        What it has used so far.
+    """
+    now = used()
+    if before[0] == now[0]:
+        cpu_s, process_cpu_s, *counts = [
+            end - start for start, end in zip(before, now, strict=True)
+        ][1:]
+        closing[first : first + len(COLUMNS)] = (cpu_s, process_cpu_s, gc_s, *counts)
+    return now
