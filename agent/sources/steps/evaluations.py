@@ -79,6 +79,7 @@ class Evaluations:
 
     Attributes:
         is_on: Whether the training has not gone on since a call that was evaluation.
+        has_seen: Whether there is anything to forget.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Evaluations:
         self._after: list[Wait] = []
         self._early: _Early | None = None
         self._between_ns = 0
-        self.is_on = False
+        self.is_on = self.has_seen = False
 
     def is_evaluation(self, root: Module, samples: int | None) -> bool:
         """Whether a call without gradients, before any training of the step, is evaluation.
@@ -121,6 +122,7 @@ class Evaluations:
         Args:
             samples: How many it is given, where that is known.
         """
+        self.has_seen = True
         if root.training and self._carried.called(root):
             return False
         is_larger = root.training and _is_more(samples, self._largest)
@@ -188,6 +190,7 @@ class Evaluations:
         Args:
             forward_ns: Tells how long the calls of the step so far took: they were evaluation, too.
         """
+        self.has_seen = True
         now_ns = time.perf_counter_ns()
         self._between_ns += sum(wait.took_ns for wait in self._after)
         self._after.clear()
@@ -223,6 +226,7 @@ class Evaluations:
 
     def data_waited(self, wait: Wait) -> None:
         """A batch has been waited for before any training of the step."""
+        self.has_seen = True
         waits = self._after if self.is_on or self._early else self._before
         waits.append(wait)
         del waits[: max(0, len(waits) - _MOST_WAITS)]

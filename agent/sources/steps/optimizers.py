@@ -48,6 +48,7 @@ class OptimizerSteps:
         self._progress = progress
         self._boundary = boundary
         self._open: dict[int, _Step] = {}  # by id(optimizer)
+        self._class_names: dict[type, int] = {}
         self._in_base: set[int] = set()  # those whose class calls the step of its base
         self._handles: list[Any] = []
         self.is_on = False
@@ -71,6 +72,7 @@ class OptimizerSteps:
         self._errors.stop()
         self._open.clear()
         self._in_base.clear()
+        self._class_names.clear()
         if self._handles and not self._hooks.are_in_use():
             self._remove()
 
@@ -165,7 +167,7 @@ class OptimizerSteps:
 
     def _open_row(self, optimizer: Optimizer, thread: ThreadState, *, is_part: bool) -> None:
         recording, key, number = self._recording, id(optimizer), thread.native_id
-        name = recording.names.intern(type(optimizer).__name__)
+        name = self._class_names.get(type(optimizer)) or self._name_of(type(optimizer))
         if self._in_base:
             self._in_base.discard(key)
         left = self._open.pop(key, None)
@@ -178,9 +180,17 @@ class OptimizerSteps:
         )  # fmt: skip
         self._open[key] = (name, word, start, is_part)
         thread.optimizing = recording.session
-        recording.note_trainer(number)
+        if number not in recording.trainers.threads:
+            recording.note_trainer(number)
         if number == recording.training_thread:
             recording.rows.phases.enter(OPTIMIZER_PHASE, start)
+
+    def _name_of(self, cls: type) -> int:
+        """The number of the name of a class, which is looked up once; 0 (NULL) is none."""
+        number = self._recording.names.intern(cls.__name__)
+        if number:
+            self._class_names[cls] = number
+        return number
 
     def _step_ends(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
@@ -200,7 +210,7 @@ class OptimizerSteps:
         opened = self._open.pop(key, None)
         if opened is None:
             is_part = self._hooks.is_part()
-            name = recording.names.intern(type(optimizer).__name__)
+            name = self._name_of(type(optimizer))
         else:
             name, _, _, is_part = opened
             self._close_row(opened, DONE, recording.now.bytes)

@@ -381,7 +381,8 @@ class Progress:
         recording.safe_points.stepping = True
         rows, training = self._rows, self._trainings.now
         self.is_inference, training.has_stepped = False, True
-        recording.carried.step_ended()
+        if recording.carried.is_called:
+            recording.carried.step_ended()
         first, started_ns = rows.trace_word, rows.started_ns
         models = self._main.trained(training.trained) if models is None else models
         rows.close(ended, thread.native_id, self._main.now(), models)
@@ -395,5 +396,6 @@ class Progress:
         """A step begins."""
         self._has_trained = False
         self._trainings.now.trained.clear()
-        self._evaluations.forget()
+        if self._evaluations.has_seen:
+            self._evaluations.forget()
         self._rows.open(ids, thread.native_id, now_ns)

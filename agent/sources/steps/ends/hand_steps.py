@@ -77,6 +77,9 @@ class HandSteps:
 
     def optimizer_stepped(self) -> None:
         """An optimizer of torch is in use after all."""
+        if self._has_stepped and self._unused == 1 and not self.is_on:  # as after each pass
+            self._unused = 0
+            return
         self.is_on = self.has_passed = False
         self._has_stepped, self._unused = True, 0
         self._first = None

@@ -214,9 +214,9 @@ def add_losses(losses: list[Loss], more: list[Loss], dropped: int) -> int:
         The same of those that are left.
     """
     losses += more
-    surplus = len(losses) - _MOST_LOSSES // 2
     if len(losses) <= _MOST_LOSSES:
         return dropped
+    surplus = len(losses) - _MOST_LOSSES // 2
     del losses[1 : 1 + surplus]
     return max(min(dropped, 1), dropped - surplus)
 
