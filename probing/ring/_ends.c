@@ -1,6 +1,6 @@
 /* The first and the last parameter of an optimizer, and which gradients they have, at one look.
  *
- * Rules of this file: agent/sources/shared/ends.py says what is meant, and looks by itself where
+ * Rules of this file: agent/sources/shared/gradients.py says what is meant, and looks by itself where
  * this gives None: where anything is not as torch makes it. Used under the interpreter lock. */
 
 #include "_native.h"

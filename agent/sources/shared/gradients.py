@@ -15,14 +15,16 @@ from __future__ import annotations
 import dis
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ....ring.native import IN_C
 from ....safety.one_moment import Standing, read_when
-from .versions import version_told
+from .versions import Held, held_at_ends, version_of, version_told
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -35,6 +37,13 @@ _UNASKED = 100
 """After so many slow steps in which nobody has asked, no more are looked at."""
 _GRADIENT = attrgetter("grad")
 _LETS_GO = frozenset({dis.opmap["STORE_ATTR"], dis.opmap["DELETE_ATTR"]})
+
+
+State = tuple[int, int]
+"""Which gradient a parameter has, and how often that was written to."""
+NO_GRADIENT: State = (0, -1)
+_Seen = tuple[tuple[int, ...], tuple[State, ...]]
+"""What both are known again by, and the state of each."""
 
 
 class Gradient(NamedTuple):
@@ -65,7 +74,7 @@ def gradients_of(
     """
     if not leaves:
         return []
-    if recording is None or trains_alone(recording):
+    if recording is None or _trains_alone(recording):
         return list(map(_GRADIENT, leaves))
     return _done_when_safe(lambda: map(_GRADIENT, leaves), recording, patience_s, is_still=is_still)
 
@@ -93,7 +102,7 @@ def _done_when_safe(
     is_still: bool,
 ) -> list[Any] | None:
     """What an iterator that is written in C gives, run where it is safe; None where it is not."""
-    if recording is None or trains_alone(recording):
+    if recording is None or _trains_alone(recording):
         return list(work())
     at_work = recording.safe_points.at_work
 
@@ -112,7 +121,7 @@ def _no_code_of_subclasses() -> AbstractContextManager[Any]:
     return nullcontext() if torch is None else torch._C.DisableTorchFunction()
 
 
-def trains_alone(recording: Recording) -> bool:
+def _trains_alone(recording: Recording) -> bool:
     """Whether the calling thread trains, if any does."""
     thread = recording.threads.state
     return not thread.is_agents and recording.trainers.is_alone(thread.native_id)
@@ -158,6 +167,62 @@ def gradients_there(leaves: Iterable[Any], recording: Recording) -> Iterator[Any
     """The gradients that some leaves have, as far as they are known."""
     found = gradients_of(list(leaves), recording) or ()
     return (gradient for gradient in found if gradient is not None)
+
+
+def _cannot_tell(_: object) -> None:
+    """Stands for the C part where there is none."""
+
+
+class Ends:
+    """The first and the last parameter of an optimizer: which gradients they have.
+
+    The optimizer mostly is that of the last time. Where all is as torch makes it, and no other
+    thread trains, the C part looks; what is meant is said here. No parameter is kept.
+
+    Attributes:
+        held: How the parameters are known: the same list for as long as they are the same.
+    """
+
+    def __init__(self, recording: Recording, *, in_c: bool = True) -> None:
+        """Begin without any.
+
+        Args:
+            in_c: Whether the C part looks, where it was built.
+        """
+        self._recording = recording
+        is_in_c = in_c and IN_C is not None
+        self._look: Callable[[Any], _Seen | None] = IN_C.ends_of if is_in_c else _cannot_tell
+        self.held: list[Held] = []
+        self._holder: weakref.ref[Any] | None = None
+        self._key: tuple[int, ...] = ()
+
+    def states(self, optimizer: Any) -> Sequence[State]:
+        """Their states, in the order of `held`; none where that cannot be known now.
+
+        Args:
+            optimizer: None where there is none.
+        """
+        seen = self._look(optimizer) if _trains_alone(self._recording) else None
+        if seen is None:
+            return self._plain_states(optimizer)
+        key, states = seen
+        holder = self._holder
+        if key != self._key or holder is None or holder() is not optimizer:
+            self.held = [held for held, _ in held_at_ends(optimizer)]
+            self._holder, self._key = weakref.ref(optimizer), key
+        return states
+
+    def _plain_states(self, optimizer: Any) -> Sequence[State]:
+        """The same of whatever optimizer, and where others train, too."""
+        found = held_at_ends(optimizer)
+        self.held, self._holder = [held for held, _ in found], None
+        return states_of([parameter for _, parameter in found], self._recording)
+
+
+def states_of(parameters: Sequence[Any], recording: Recording) -> list[State]:
+    """The states of some parameters; none where they cannot be known now."""
+    found = gradients_of(parameters, recording) or ()
+    return [NO_GRADIENT if one is None else (id(one), version_of(one)) for one in found]
 
 
 class GradientLook:

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from probing.agent.recording.training_thread import Trainers  # noqa: E402
-from probing.agent.sources.shared.ends import NO_GRADIENT, Ends  # noqa: E402
+from probing.agent.sources.shared.gradients import NO_GRADIENT, Ends  # noqa: E402
 from probing.agent.sources.shared.thread_state import ThreadStates  # noqa: E402
 from probing.ring.native import IN_C  # noqa: E402
 

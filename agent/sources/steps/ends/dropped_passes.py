@@ -11,8 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ...shared.ends import NO_GRADIENT, Ends, State, states_of
-from ...shared.gradients import gradients_of
+from ...shared.gradients import NO_GRADIENT, Ends, State, gradients_of, states_of
 from ...shared.recording import Recording
 from ...shared.versions import Held
 from .hand_steps import leaves_of

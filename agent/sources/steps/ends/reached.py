@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...shared.ends import NO_GRADIENT, State, states_of
+from ...shared.gradients import NO_GRADIENT, State, states_of
 from ...shared.recording import Recording
 from ...shared.versions import Held, held_at_ends
 from .members import Members
