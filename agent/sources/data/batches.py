@@ -19,6 +19,8 @@ from ..accelerator import is_in_use
 from ..torch_types import Tensor
 
 _MOST_TENSORS = 32
+_PLACES = tuple([str(place) for place in range(_MOST_TENSORS)])
+_SEQUENCES = frozenset({list, tuple})
 _MOST_ITEMS = 256
 _DEEPEST = 4
 _MOST_KINDS = 512
@@ -151,6 +153,12 @@ def tensors_of(batch: Any, plain: object) -> list[tuple[str, Any]]:
         found = list(batch.items())
         for name, value in found:
             if type(value) is not plain or type(name) is not str:
+                return _search(batch, plain)
+        return found
+    if kind in _SEQUENCES and len(batch) <= _MOST_TENSORS:  # and what most loaders make of pairs
+        found = list(zip(_PLACES, batch, strict=False))
+        for _, value in found:
+            if type(value) is not plain:
                 return _search(batch, plain)
         return found
     return _search(batch, plain)

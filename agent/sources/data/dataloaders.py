@@ -252,7 +252,7 @@ class DataLoaders(PlainSource):
             wait.word = self._ring.open_row(
                 NULL_INT if worker is None else worker,
                 wait.start_ns,
-                recording.step,
+                recording.now.step,
                 feed.loader.number,
                 iterator._num_yielded,
                 thread.native_id,
@@ -306,15 +306,15 @@ class DataLoaders(PlainSource):
         """Complete the row, and tell the phases of the step."""
         if wait.word is None:
             return
+        pinned, tensors, device, samples, tokens, size = facts
         self._ring.close_row(
-            wait.word, state, facts.pinned, is_exhausted, facts.tensors, facts.device,
-            facts.samples, facts.tokens, facts.bytes, took,
-        )  # fmt: skip
+            wait.word, state, pinned, is_exhausted, tensors, device, samples, tokens, size, took
+        )
         self._ring.release_pages(wait.word)
         if not wait.depth and self._is_trainings(wait.thread.native_id):
-            samples, tokens = (None if n == NULL_INT else n for n in (facts.samples, facts.tokens))
             came = state == DONE and not is_exhausted
-            told = Wait(wait.start_ns, took, samples, tokens, came)
+            known = None if samples == NULL_INT else samples
+            told = Wait(wait.start_ns, took, known, None if tokens == NULL_INT else tokens, came)
             if came:  # a loader at its end may end an epoch, of which the script tells then
                 self._recording.ended_step = None
             self._recording.rows.data_waited(told)

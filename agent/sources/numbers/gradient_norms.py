@@ -189,7 +189,7 @@ class GradientNorms(StandInSource):
             return
         if recording.threads.state.native_id != recording.training_thread:
             return
-        if self._apart != recording.step:  # else what there is now has been clipped
+        if self._apart != recording.now.step:  # else what there is now has been clipped
             try:
                 self._consider(optimizer, args, kwargs)
             except Exception:  # noqa: BLE001 - never harm the host
@@ -243,14 +243,18 @@ def has(optimizer: Optimizer, clipped: Any) -> bool:
     if not isinstance(clipped, list) or not clipped:
         return False
     first = clipped[0]
-    return any(parameter is first for parameter in parameters_of(optimizer))
+    for group in optimizer.param_groups:  # mostly it is the first of all
+        for parameter in group["params"]:
+            if parameter is first:
+                return True
+    return False
 
 
 def left_out(clipped: list[Any], optimizer: Optimizer) -> int:
     """How many of an optimizer's gradients are not clipped."""
-    parameters = parameters_of(optimizer)
-    if len(clipped) >= len(parameters):
+    if len(clipped) >= sum([len(group["params"]) for group in optimizer.param_groups]):
         return 0
+    parameters = parameters_of(optimizer)
     return max(0, sum(parameter.grad is not None for parameter in parameters) - len(clipped))
 
 

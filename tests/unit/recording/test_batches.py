@@ -13,7 +13,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="these are facts about its tensors")
 
 from probing.agent.sources.data import label_facts, labels
-from probing.agent.sources.data.batches import NO_FACTS, BatchFacts, BatchKinds
+from probing.agent.sources.data.batches import (
+    NO_FACTS,
+    BatchFacts,
+    BatchKinds,
+    _search,
+    tensors_of,
+)
 from probing.ring.format import NULL_INT, NULL_NAME
 from probing.ring.names import decode_names
 from probing.ring.writer import Names
@@ -78,6 +84,19 @@ CASES = [
 def test_a_batch_is_described(batch: Any, text: str, kinds: Any) -> None:
     """Names, types and sizes of its tensors, without any code of theirs."""
     assert kinds(batch)[0] == text
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [[X, IDS], (X,), [], [X, [IDS]], (X, "a"), [X] * 40, Point(X, IDS), {"x": X, "y": IDS}],
+    ids=lambda batch: f"{type(batch).__name__} of {len(batch)}",
+)
+def test_the_usual_batches_are_looked_through_as_all_others(batch: Any) -> None:
+    """Only at less cost."""
+    found, searched = tensors_of(batch, torch.Tensor), _search(batch, torch.Tensor)
+    assert [(name, id(tensor)) for name, tensor in found] == [
+        (name, id(tensor)) for name, tensor in searched
+    ]
 
 
 def test_what_holds_no_tensor_has_no_facts(kinds: Any) -> None:
