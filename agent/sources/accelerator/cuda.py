@@ -182,7 +182,6 @@ class Accelerator:
         numbers: PendingNumbers | None = pending
         return numbers
 
-    @_noted("device times are NULL")
     def mark(self, device: Device | None = None) -> Any | None:
         """Mark a moment in this thread's queue of a device; None when that cannot be done now.
 
@@ -192,7 +191,12 @@ class Accelerator:
             device: That of some tensor; None for the training's.
         """
         cuda = device_api()
-        if not cuda.is_initialized() or is_capturing():
+        return self._mark(cuda, device) if cuda.is_initialized() else None
+
+    @_noted("device times are NULL")
+    def _mark(self, cuda: Any, device: Device | None) -> Any | None:
+        """The same, where a device is in use."""
+        if is_capturing():
             return None
         index = self._here() if device is None else device.index
         return self._marks.set(cuda, index) if self._has_context(index) else None

@@ -245,7 +245,7 @@ class ModuleCalls:
 
         return call
 
-    def _enter_root(  # noqa: C901 - each call in it would be paid for in every step
+    def _enter_root(  # noqa: C901, PLR0912 - each call in it would be paid for in every step
         self, module: Module, thread: ThreadState, args: tuple[object, ...], kwargs: dict[str, Any]
     ) -> bytes | None:
         """A module is called from outside any other; returns its numbers, unless it is too early.
@@ -253,10 +253,10 @@ class ModuleCalls:
         Nothing is recorded either once recording has stopped, in case that somebody has kept the
         wrapper, or a method bound to it.
         """
-        if thread.session != self._recording.session and not self._boundary.admit(module, thread):
+        recording = self._recording
+        if thread.session != recording.session and not self._boundary.admit(module, thread):
             return None
-        clock = self._recording.costs.clock
-        start = clock()
+        start = (clock := recording.costs.clock)()
         ids = self._names.known.get(id(module))
         if ids is None:
             ids = self._learn_root(module)
@@ -264,7 +264,8 @@ class ModuleCalls:
             return ids
         thread.root = module
         recomputing = (task := self._boundary.task_id()) != -1
-        self._backward.root_called(id(module), thread, task)
+        if recomputing or recording.passing or id(module) not in self._backward.hooked:
+            self._backward.root_called(id(module), thread, task)
         if thread.entered != (recomputing, module.training):
             thread.enter(recomputing=recomputing, training=module.training)
         if thread.fetches and not thread.recomputing:
@@ -273,19 +274,19 @@ class ModuleCalls:
         elif not (thread.recomputing or thread.is_agents):
             call = self._called(module, ids, (size := size_of(args, kwargs))[1])
             if self._progress.ends_before(call, thread):
-                self._recording.safe_points.step_ended()
-            if self._recording.safe_points.waiting:
-                self._recording.safe_points.root_called()
+                recording.safe_points.step_ended()
+            if recording.safe_points.waiting:
+                recording.safe_points.root_called()
                 start = clock()  # that somebody has held the training is no cost
             thread.is_evaluating = self._progress.root_called(call, thread)
             if call.has_parameters:
                 thread.root_ids = IDS.pack(*call.ids)
-            if thread.native_id == self._recording.training_thread and not thread.is_evaluating:
+            if thread.native_id == recording.training_thread and not thread.is_evaluating:
                 self._enter_forward(call, size, args, kwargs)
-            if self._recording.looks.modules is not None:
-                self._recording.looks.modules.root_called(module, self._recording.step)
+            if recording.looks.modules is not None:
+                recording.looks.modules.root_called(module, recording.step)
         if took_ns := clock() - start:
-            self._recording.costs.add("modules", took_ns)
+            recording.costs.add("modules", took_ns)
         return ids
 
     def _learn_root(self, module: Module) -> bytes:
@@ -311,33 +312,35 @@ class ModuleCalls:
         self, call: RootCall, size: Size, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         """The training thread is in the forward pass from now on."""
-        rows, shape = self._recording.rows, size[0]
+        recording, rows, shape = self._recording, self._recording.rows, size[0]
         rows.phases.enter(FORWARD_PHASE, time.perf_counter_ns())
         if shape != rows.shape:
             rows.shape = shape
             self._memory.hurry()
         if call.has_parameters:
-            self._recording.ended_step = None
+            recording.ended_step = None
         rows.called(id(call.root), size, trains=call.has_grad and call.has_parameters)
-        self._recording.objects.inputs.root_called(args, kwargs)
+        recording.objects.inputs.root_called(args, kwargs)
 
     def _leave_root(self, module: Module, thread: ThreadState, result: object) -> None:
         """The call of a root has ended."""
-        clock = self._recording.costs.clock
-        start = clock()
+        recording = self._recording
+        start = (clock := recording.costs.clock)()
         thread.root = None
-        if self._recording.looks.modules is not None:
-            self._recording.looks.modules.root_left(module)
+        if recording.looks.modules is not None:
+            recording.looks.modules.root_left(module)
         if not (thread.recomputing or thread.is_agents or thread.fetches):
-            if thread.native_id == self._recording.training_thread and not thread.is_evaluating:
+            if thread.is_evaluating or thread.native_id != recording.training_thread:
+                self._leave_phase(thread)
+            else:
                 self._backward.roots.root_left(module, result)
-            self._leave_phase(thread)
+                recording.rows.phases.leave(time.perf_counter_ns())
             if self._progress.is_inference:
                 self._progress.root_left(module, thread)
-            if self._recording.collectives is not None:
-                self._recording.collectives.rows.poll_seldom(time.perf_counter_ns())
+            if recording.collectives is not None:
+                recording.collectives.rows.poll_seldom(time.perf_counter_ns())
         if took_ns := clock() - start:
-            self._recording.costs.add("modules", took_ns)
+            recording.costs.add("modules", took_ns)
 
     def _leave_phase(self, thread: ThreadState, *, failed: bool = False) -> None:
         """The training thread is no longer in the forward pass."""

@@ -42,10 +42,10 @@ class Inputs:
         """A root module is about to be called with these."""
         plain = self._plain = self._plain or sys.modules["torch"].Tensor
         given = []
-        for value in (*args, *kwargs.values()):
+        for value in (*args, *kwargs.values()) if kwargs else args:
             if type(value) is plain and value.grad_fn is None:
                 given.append(weakref.ref(value))  # noqa: PERF401 - that is a call more
-        self._given = given[:_MOST_TENSORS]
+        self._given = given if len(given) <= _MOST_TENSORS else given[:_MOST_TENSORS]
         self._latest.append(self._given)
 
     def last_batch(self) -> Any:

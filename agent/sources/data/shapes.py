@@ -21,10 +21,10 @@ def size_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Size:
         all of it while a call is traced: sizes are tensors then, and reading them is traced.
     """
     torch: Any = sys.modules["torch"]
-    if torch._C._get_tracing_state() is not None:
+    core, tensor = torch._C, torch.Tensor
+    if core._get_tracing_state() is not None:
         return None, None, None
-    tensor = torch.Tensor
-    for value in (*args, *kwargs.values()):
+    for value in (*args, *kwargs.values()) if kwargs else args:
         if type(value) is tensor:
             if value.is_nested:  # it has no sizes, and asking for them raises
                 return None, None, None
@@ -34,9 +34,11 @@ def size_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Size:
             is_tokens = len(shape) == _MATRIX and not (
                 value.dtype.is_floating_point or value.dtype.is_complex
             )
-            is_mapped = torch._C._functorch.peek_interpreter_stack() is not None
-            at_once = _mapped(value, torch._C._functorch) if is_mapped else 1
-            return shape, shape[0] * at_once, value.numel() * at_once if is_tokens else None
+            samples, tokens = shape[0], value.numel() if is_tokens else None
+            if core._functorch.peek_interpreter_stack() is None:
+                return shape, samples, tokens
+            at_once = _mapped(value, core._functorch)
+            return shape, samples * at_once, None if tokens is None else tokens * at_once
     return None, None, None
 
 

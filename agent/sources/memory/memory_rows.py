@@ -133,7 +133,9 @@ class MemoryRows(PlainSource):
         if self._sampler.has_grown:
             is_due = True
             self._host.expire()
-        self._is_due = (self.is_on and is_due) or (self._wanted_by is not None and self.is_wanted)
+        if self._wanted_by is not None:
+            is_due = is_due or self.is_wanted
+        self._is_due = is_due and self.is_on
         return self._is_due
 
     def batch_changed(self) -> None:

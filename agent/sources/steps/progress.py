@@ -76,11 +76,7 @@ class Progress:
         self.on_step: Callable[[int, int, int], None] = lambda *_: None
 
     def root_called(self, call: RootCall, thread: ThreadState) -> bool:  # noqa: C901 - one piece
-        """A root module is about to be called, outside of any backward pass.
-
-        Returns:
-            Whether the call is evaluation: then it is no part of a step.
-        """
+        """A root is called, outside of passes; returns whether as evaluation, no part of a step."""
         root, recording, main = call.root, self._recording, self._main
         may_train, has_trained = call.may_train, self._has_trained and not self.is_inference
         if thread.native_id != recording.training_thread and self.counted.is_apart(
@@ -141,6 +137,8 @@ class Progress:
     def ends_before(self, call: RootCall, thread: ThreadState) -> bool:
         """Whether a step has ended before a call of a root, which that or a batch has shown."""
         if thread.native_id != self._recording.training_thread:
+            return False
+        if self._held.step is None and not (self.hand.has_passed or self._has_ended_in_wait):
             return False
         held = None if self._held.step is None else self._held.ended(call)
         if held is None and self.hand.has_passed and self.hand.has_ended():
@@ -288,8 +286,10 @@ class Progress:
             self._notes.last = None
             self._recording.rows.switch(self._trainings.now.number)
             self._members.switch(self._trainings.now.number)
-        if trains and (not self._has_trained or self._evaluations.is_on):
+        if trains and self._evaluations.is_on:
             self._go_on()
+        elif trains:
+            self._has_trained = True
 
     def _evaluate(self, call: RootCall, thread: ThreadState) -> None:
         """A call that is evaluation begins."""
@@ -377,12 +377,10 @@ class Progress:
 
     def _end_step(self, ended: Ended, thread: ThreadState, models: int | None = None) -> None:
         """A step of training ends, and the next one begins; `models` names what it has trained."""
-        recording = self._recording
+        recording, rows, training = self._recording, self._rows, self._trainings.now
         recording.safe_points.stepping = True
-        rows, training = self._rows, self._trainings.now
         self.is_inference, training.has_stepped = False, True
-        if recording.carried.is_called:
-            recording.carried.step_ended()
+        recording.carried.step_ended()
         first, started_ns = rows.trace_word, rows.started_ns
         models = self._main.trained(training.trained) if models is None else models
         rows.close(ended, thread.native_id, self._main.now(), models)

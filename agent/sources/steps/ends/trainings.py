@@ -44,11 +44,12 @@ class Trainings:
     def __init__(self) -> None:
         self.now = Training(0)
         self._all = [self.now]
+        self._asyncio: Any = None  # once it is there as a whole
 
     def come(self) -> bool:
         """Something is trained in the calling thread; returns whether it is another training."""
-        asyncio: Any = sys.modules.get("asyncio")
-        if getattr(asyncio, "_get_running_loop", _no_loop)() is None:
+        asyncio = self._asyncio or self._find_asyncio()
+        if asyncio is None or asyncio._get_running_loop() is None:
             return False
         task = _current_task()
         if task is None:
@@ -62,8 +63,15 @@ class Trainings:
 
     def have_tasks(self) -> bool:
         """Whether the calling thread runs tasks."""
-        asyncio: Any = sys.modules.get("asyncio")
-        return getattr(asyncio, "_get_running_loop", _no_loop)() is not None
+        asyncio = self._asyncio or self._find_asyncio()
+        return asyncio is not None and asyncio._get_running_loop() is not None
+
+    def _find_asyncio(self) -> Any:
+        """asyncio, unless that is not imported, or not yet as a whole."""
+        module = sys.modules.get("asyncio")
+        if hasattr(module, "_get_running_loop"):
+            self._asyncio = module
+        return self._asyncio
 
     @property
     def are_one(self) -> bool:
@@ -107,10 +115,6 @@ def _of(training: Training) -> Any:
 def _has_handed_over(owner: Any, task: Any) -> bool:
     """Whether what a task has trained is trained by another one from now on."""
     return owner is None or owner.done() or getattr(owner, "_fut_waiter", None) is task
-
-
-def _no_loop() -> None:
-    """What stands for asyncio's own where that is not imported, or not yet as a whole."""
 
 
 def _current_task() -> Any:

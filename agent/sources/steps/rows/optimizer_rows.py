@@ -97,7 +97,8 @@ class OptimizerRows:
         else:
             own = self._own_of(losses, dropped, numbers)
         if own:
-            self._last, self._share = own, self.windows.seen(who, own)
+            is_whole = len(own) == 1 and own[0].share is None
+            self._last, self._share = own, None if is_whole else self.windows.seen(who, own)
             self._with_loss.add(who)
         self.count += 1
         closing: list[object]

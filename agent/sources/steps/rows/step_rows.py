@@ -205,21 +205,20 @@ class StepRows:
             closing: Where those are filled in that are here.
         """
         later: list[tuple[int, Later]] = []
-        at, losses_at = self._at, self._losses_at
-        is_one = losses_at.fill(
+        is_one = self._losses_at.fill(
             closing, later, self._losses, self._dropped, self._step, self._optimizers
         )
         if is_one and self.norm is not None:
-            losses_at.norms(closing, later, self.norm, self.max_norm)
+            self._losses_at.norms(closing, later, self.norm, self.max_norm)
         if self.amp_scale is not None:
-            later.append((at.amp_scale, self.amp_scale))
+            later.append((self._at.amp_scale, self.amp_scale))
         if self.found_inf is not None:
-            later.append((at.skipped, Skipped(self.skipped or 0, self.found_inf)))
+            later.append((self._at.skipped, Skipped(self.skipped or 0, self.found_inf)))
         if self._mark is not None:
             first, self._mark = self._mark, self._accelerator.mark()
             between = self._mark and self._accelerator.between(first, self._mark)
             if between is not None:
-                later.append((at.device_s, Number(NULL_FLOAT, between)))
+                later.append((self._at.device_s, Number(NULL_FLOAT, between)))
         return later
 
     def stepped(self, now_ns: int, step: OptimizerStep) -> None:

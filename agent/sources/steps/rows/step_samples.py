@@ -48,16 +48,16 @@ class StepSamples:
     def batch_ended(self, batch: MicroBatch) -> None:
         """A micro-batch has ended: how large is it, and how large the step so far?"""
         batch.settle()
-        trains = not batch.losses
         for loss in batch.losses:
-            trains |= loss.trains
-        if not trains:  # none of its passes has made a gradient of what is trained
-            return
-        samples, tokens = self._both
+            if loss.trains:
+                break
+        else:
+            if batch.losses:  # none of its passes has made a gradient of what is trained
+                return
         if batch.samples is not None:
-            samples.sum = (samples.sum or 0) + batch.samples
+            self.samples.sum = (self.samples.sum or 0) + batch.samples
         if batch.tokens is not None:
-            tokens.sum = (tokens.sum or 0) + batch.tokens
+            self.tokens.sum = (self.tokens.sum or 0) + batch.tokens
 
     def told(self) -> tuple[int | None, int | None]:
         """How many of the step so far; None where nothing is known."""
