@@ -91,7 +91,7 @@ def _growth(
         return
     standing = look(facts, trend) if not leaks else None
     is_seen = bool(leaks) or standing is not None
-    if not is_seen and not trends:
+    if not (is_seen or trends):
         return
     if not is_seen and name == SERIES[RESIDENT] and (what := filled(facts, rows, trend)):
         yield of_filled(trend, what)
@@ -99,16 +99,13 @@ def _growth(
     is_filled = sum(one.bytes_per_step or 0.0 for one in leaks) > _FAR_MORE * trend.slope
     young = "" if is_seen and not is_filled else still_young(facts, rows, trend)
     is_sure = (is_seen and not is_filled) or (not young and _is_large(facts, name, trend))
+    doubt, seen = _FILLED if is_filled else young, standing.evidence if standing else note
+    grown = f"{name} has grown by {size(trend.rise)} since step {trend.first_step}"
     yield Sign(
         certainty="likely" if is_sure else "possible",
         summary=_growth_words(name, trend, report, standing),
         since_step=trend.first_step,
-        evidence=(
-            f"{name} has grown by {size(trend.rise)} since step {trend.first_step}",
-            *_leak_words(leaks),
-            *filter(None, (_FILLED if is_filled else young,)),
-            *((standing.evidence,) if standing is not None else (note,) if note else ()),
-        ),
+        evidence=(grown, *_leak_words(leaks), *filter(None, (doubt, seen))),
         weight=1.0 if is_sure else 0.0,
         fix=_fix(leaks, standing) or LATER * bool(young),
     )
