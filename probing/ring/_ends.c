@@ -40,9 +40,7 @@ static PyObject *parameters_of(PyObject *group)
 /* Which gradient a parameter has, and how often that was written to; NULL where Python raised. */
 static PyObject *state_of(PyObject *parameter)
 {
-    Py_INCREF(parameter);
     PyObject *gradient = PyObject_GetAttr(parameter, name_grad);
-    Py_DECREF(parameter);
     if (gradient == NULL)
         return NULL;
     PyObject *state = NULL;
@@ -65,12 +63,14 @@ static PyObject *seen_in(PyObject *groups)
     PyObject *last = item_of(of_last, 1);
     if (last == NULL)
         return NULL;
+    Py_INCREF(first); /* to make a tuple, or to ask, may run code that lets go of them */
+    Py_INCREF(last);
     PyObject *key = Py_BuildValue(
         "(nnNN)", PyList_GET_SIZE(groups), PyList_GET_SIZE(of_last), PyLong_FromVoidPtr(first),
         PyLong_FromVoidPtr(last));
-    Py_INCREF(last); /* to ask the first may run code */
     PyObject *of_first = key == NULL ? NULL : state_of(first);
     PyObject *of_second = of_first == NULL ? NULL : state_of(last);
+    Py_DECREF(first);
     Py_DECREF(last);
     if (of_second != NULL)
         return Py_BuildValue("(N(NN))", key, of_first, of_second);
