@@ -26,9 +26,8 @@ from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..state import Agent
 from . import own_frames
 from .exception_record import Record, describe, other_threads
-from .exits import Exits
+from .exits import Exits, Terminations
 from .fatal_signals import FatalSignals
-from .terminations import Terminations
 
 _THREADS_EVERY_S = 10.0
 """A thread that fails again and again is written down no more often; the first of a row counts."""

@@ -1,17 +1,24 @@
 """Leaves word in the run folder of how the process exits: who called `sys.exit`, with what code.
 
-Rules of this file: the C part tells of both, and without it nothing is told. `sys.exit` does what
+And of each SIGTERM that it gets, and who sent it.
+
+Rules of this file: the C part tells of all, and without it nothing is told. `sys.exit` does what
 it did, and shows no frame of ours. As in `exception_record`, nothing is imported and no class made
-while the process ends.
+while the process ends. On a SIGTERM the C part stands before the default, or before Python's own
+handler, and does then what those do: `signal.getsignal` and the exit status are as without us.
+Under a handler of other code in C nothing is told. A handler that the program puts in place later
+is stood before at the next look.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import sys
 import threading
 from collections import deque
+from pathlib import Path
 from types import BuiltinFunctionType, FrameType
 from typing import Any
 
@@ -105,3 +112,33 @@ def _frames(frame: FrameType | None) -> list[dict[str, Any]]:
         found.append({"func": name, "file": code.co_filename, "lineno": frame.f_lineno or 0})
         frame = frame.f_back
     return found
+
+
+class Terminations:
+    """What is told of SIGTERM.
+
+    Args:
+        path: The file that tells.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._is_on = False
+
+    def start(self) -> None:
+        """Be told from now on."""
+        self._path.unlink(missing_ok=True)  # by an agent that this process had before
+        self._is_on = IN_C is not None
+        self.look()
+
+    def look(self) -> None:
+        """Stand before what handles the signal now."""
+        if self._is_on:
+            with contextlib.suppress(TypeError, ValueError):  # there are no signals in here
+                IN_C.note_sigterm(self._path, callable(signal.getsignal(signal.SIGTERM)))
+
+    def stop(self) -> None:
+        """Put back what was there; also right in a forked child."""
+        if self._is_on:
+            self._is_on = False
+            IN_C.forget_sigterm()

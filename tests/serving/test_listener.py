@@ -73,6 +73,7 @@ class Place:
         self.problems: list[str] = []
         agent: Any = SimpleNamespace(
             problems=self.problems,
+            chores=[],
             settings=SimpleNamespace(node=False, job_dir=""),
             prune=lambda: None,
             refresh_card=lambda: None,

@@ -132,15 +132,15 @@ def trainers(model: nn.Module) -> Callable[[], None]:
 
 def beginning(model: nn.Module) -> Callable[[], None]:
     """The same, and each pass takes its time between having asked for leave and its beginning."""
-    from probing.agent.sources.calls.backward.passes import BackwardPasses
+    from probing.agent.sources.steps.ends.counted_thread import CountedThread
 
-    admitted: Any = BackwardPasses._is_admitted
+    counted: Any = CountedThread.passes
 
-    def slowly(self: BackwardPasses, thread: Any) -> bool:
+    def slowly(self: CountedThread, thread: Any) -> bool:
         time.sleep(0.01)
-        return bool(admitted(self, thread))
+        return bool(counted(self, thread))
 
-    BackwardPasses._is_admitted = slowly
+    CountedThread.passes = slowly
     return trainers(model)
 
 
