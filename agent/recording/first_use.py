@@ -98,6 +98,7 @@ class _Wire(StandIn):
     def __init__(self, owner: Any, name: str, begin: Callable[[], object]) -> None:
         super().__init__(owner, name, self._called, [self._now, begin])
         self._begin = begin
+        self._made: Wrapper | None = None
 
     def _behind(self, original: Callable[..., object]) -> Callable[..., Any]:
         """What records now, for torch.compile's modules, which keep this function as their own.
@@ -109,7 +110,7 @@ class _Wire(StandIn):
         return now if is_ours(file) else original
 
     def _make(self, original: Callable[..., object]) -> Wrapper:
-        wrapper = super()._make(original)
+        wrapper = self._made = super()._make(original)
         vars(wrapper)[WAY] = self._make_way
         return wrapper
 
@@ -128,8 +129,10 @@ class _Wire(StandIn):
         """The first call, which is to be recorded already."""
         is_outermost = self.wrapper is None or self._now() is self.wrapper
         self._begin()
-        # Another one that lies over ours has called it, and must not be called once more.
-        return (self._now() if is_outermost else original)(*args, **kwargs)
+        now = self._now()
+        # Another one that lies over ours has called it, and must not be called once more; and ours
+        # is still there for a signal's handler that comes as its own thread begins to record.
+        return (now if is_outermost and now is not self._made else original)(*args, **kwargs)
 
     def _now(self) -> Any:
         """What is in the place of the function."""

@@ -84,6 +84,25 @@ def test_a_thread_that_comes_as_the_recording_begins_waits_and_is_recorded() -> 
     assert Owner.call is wanted
 
 
+def test_a_call_in_the_midst_of_the_beginning_goes_to_the_function() -> None:
+    """As one of a signal's handler does, in the thread that begins to record."""
+    begun, found, wanted = list[str](), list[int](), Owner.call
+
+    def begin() -> None:
+        if not begun:
+            begun.append("begun")
+            found.append(Owner.call(3, original=1))
+
+    wire = _Wire(Owner, "call", begin)
+    wire.start()
+    try:
+        assert Owner.call(5, original=1) == 4
+        assert found == [2]
+    finally:
+        wire.stop()
+    assert Owner.call is wanted
+
+
 def test_what_lies_over_the_function_that_waits_stays_there() -> None:
     """It bears whatever marks ours has, and calls it."""
     called, wanted = list[str](), Owner.call
