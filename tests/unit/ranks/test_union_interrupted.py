@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +15,10 @@ import pytest
 
 from probing.cluster.job.interruption import interruptible
 from probing.cluster.job.membership import Member
+from probing.cluster.job.parallel import _Work
 from probing.cluster.union.query import Union
 from probing.messages.rank_paths import endpoint_at
-from tests.harness.targets import DEADLINE_S
+from tests.harness.targets import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.anypython
 
@@ -23,7 +26,7 @@ SQL = "SELECT rank, count(*) AS n FROM python.steps GROUP BY rank"
 
 
 class _Silent:
-    """A node server that takes a question, upon which Ctrl-C comes, and does not answer.
+    """A node server that takes a question and does not answer: Ctrl-C comes as that is waited for.
 
     Attributes:
         has_left: To be set by who asked, once that has gone on.
@@ -39,6 +42,7 @@ class _Silent:
     def serve(self) -> None:
         connection, _ = self._listener.accept()
         with connection:
+            wait_until(_is_waited, "a wait for the answer")
             os.kill(os.getpid(), signal.SIGINT)
             self.was_in_time = self.has_left.wait(DEADLINE_S)
 
@@ -51,6 +55,16 @@ class _Silent:
             )
             for rank in range(2)
         )  # fmt: skip
+
+
+def _is_waited() -> bool:
+    """Whether the main thread is in the midst of waiting for answers."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    codes = []
+    while frame is not None:
+        codes.append(frame.f_code)
+        frame = frame.f_back
+    return (threading.Condition.wait.__code__, _Work.wait.__code__) in itertools.pairwise(codes)
 
 
 @contextmanager
