@@ -22,6 +22,30 @@ static int is_asked;
 
 static PyObject *original, *tell;
 
+char *copy_of_path(PyObject *path)
+{
+    PyObject *bytes;
+    if (!PyUnicode_FSConverter(path, &bytes))
+        return NULL;
+    char *copy = PyMem_RawMalloc((size_t)PyBytes_GET_SIZE(bytes) + 1);
+    if (copy != NULL)
+        memcpy(copy, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes) + 1);
+    else
+        PyErr_NoMemory();
+    Py_DECREF(bytes);
+    return copy;
+}
+
+void leave_word(const char *path, int how, const char *text, size_t length)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | how | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return;
+    if (write(fd, text, length) != (ssize_t)length)
+        unlink(path);
+    close(fd);
+}
+
 #ifdef __GLIBC__
 /* The last word: the exit code as the parent will have it. */
 static void on_end(int status, void *Py_UNUSED(ignored))
@@ -31,12 +55,7 @@ static void on_end(int status, void *Py_UNUSED(ignored))
         return;
     int kept = errno;
     int length = snprintf(text, sizeof text, "%d\n", status & 0xff);
-    int fd = open(told_path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd >= 0) {
-        if (write(fd, text, (size_t)length) != length)
-            unlink(told_path);
-        close(fd);
-    }
+    leave_word(told_path, O_EXCL, text, (size_t)length);
     errno = kept;
 }
 #endif
@@ -48,15 +67,9 @@ const char tell_exit_code_doc[] =
 
 PyObject *tell_exit_code(PyObject *Py_UNUSED(module), PyObject *path)
 {
-    PyObject *bytes;
-    if (!PyUnicode_FSConverter(path, &bytes))
-        return NULL;
-    char *copy = PyMem_RawMalloc((size_t)PyBytes_GET_SIZE(bytes) + 1);
-    if (copy != NULL)
-        memcpy(copy, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes) + 1);
-    Py_DECREF(bytes);
+    char *copy = copy_of_path(path);
     if (copy == NULL)
-        return PyErr_NoMemory();
+        return NULL;
     PyMem_RawFree(told_path);
     told_path = copy;
     told_by = getpid();

@@ -228,6 +228,11 @@ extern const char tell_exit_code_doc[], told_exit_doc[], forget_exit_doc[];
 PyObject *tell_exit_code(PyObject *module, PyObject *path);
 PyObject *told_exit(PyObject *module, PyObject *args);
 PyObject *forget_exit(PyObject *module, PyObject *ignored);
+/* A copy of a path that no object owns; NULL where Python raised. */
+char *copy_of_path(PyObject *path);
+/* Writes a few bytes to a file, all or none, by calls of the kernel alone; `how` is O_EXCL or
+ * O_TRUNC. */
+void leave_word(const char *path, int how, const char *text, size_t length);
 
 /* What _terminations.c offers. */
 extern const char note_sigterm_doc[], forget_sigterm_doc[];

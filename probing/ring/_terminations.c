@@ -28,9 +28,6 @@ static void note(const siginfo_t *info)
     const char *path = noted_path;
     if (path == NULL || getpid() != noted_by)
         return;
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return;
     unsigned sender = info->si_code <= 0 && info->si_pid > 0 ? (unsigned)info->si_pid : 0;
     int count = 0, length = 0;
     do {
@@ -42,9 +39,7 @@ static void note(const siginfo_t *info)
     text[length++] = ' ';
     text[length++] = before.sa_handler == SIG_DFL ? 'd' : 'h';
     text[length++] = '\n';
-    if (write(fd, text, (size_t)length) != length)
-        unlink(path);
-    close(fd);
+    leave_word(path, O_TRUNC, text, (size_t)length);
 }
 
 static void on_terminate(int number, siginfo_t *info, void *Py_UNUSED(context))
@@ -89,19 +84,18 @@ const char note_sigterm_doc[] =
 
 PyObject *note_sigterm(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *bytes;
+    PyObject *path;
     int is_pythons;
     struct sigaction now;
-    if (!PyArg_ParseTuple(args, "O&p", PyUnicode_FSConverter, &bytes, &is_pythons))
+    if (!PyArg_ParseTuple(args, "Op", &path, &is_pythons))
         return NULL;
-    int is_new = noted_path == NULL || strcmp(noted_path, PyBytes_AS_STRING(bytes)) != 0;
-    char *copy = is_new ? PyMem_RawMalloc((size_t)PyBytes_GET_SIZE(bytes) + 1) : noted_path;
-    if (is_new && copy != NULL)
-        memcpy(copy, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes) + 1);
-    Py_DECREF(bytes);
+    char *copy = copy_of_path(path);
     if (copy == NULL)
-        return PyErr_NoMemory();
-    noted_path = copy; /* the one before stays: a handler may be about to read it */
+        return NULL;
+    if (noted_path != NULL && strcmp(noted_path, copy) == 0)
+        PyMem_RawFree(copy);
+    else
+        noted_path = copy; /* the one before stays: a handler may be about to read it */
     noted_by = getpid();
     if (sigaction(SIGTERM, NULL, &now) != 0)
         Py_RETURN_FALSE;

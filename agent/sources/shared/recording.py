@@ -118,8 +118,11 @@ class Recording:
         self.now.step = number
 
     def note_trainer(self, number: int) -> None:
-        """The calling thread trains, by its kernel number; not one of autograd's, within a pass."""
-        if number not in self.trainers.threads and not self.safe_points.at_work.is_here():
+        """The calling thread trains, by its kernel number; not one of autograd's, within a pass.
+
+        Who calls it for each pass or step looks first whether that is known.
+        """
+        if not self.safe_points.at_work.is_here():
             self.trainers.threads.add(number)
 
     @property

@@ -79,13 +79,13 @@ class CountedThread:
         """
         counted = self._recording.training_thread
         if not self._is_other(thread):
-            if has_trained and _is_there(counted):  # its backward pass will show who trains
-                if call.has_parameters:
-                    self._undecided[thread.native_id] = weakref.ref(call.root), call.ids
-                return True
-            if has_trained:
+            if not has_trained:
+                return not call.may_train and self._is_beside(is_main=is_main)
+            if not _is_there(counted):
                 return False
-            return not call.may_train and self._is_beside(is_main=is_main)
+            if call.has_parameters:  # its backward pass will show who trains
+                self._undecided[thread.native_id] = weakref.ref(call.root), call.ids
+            return True
         has_trainer = not self._only_calls(counted)
         if self._follows(thread):
             if not (is_main and has_trainer):
@@ -106,7 +106,8 @@ class CountedThread:
         if number == recording.training_thread and number in recording.trainers.threads:
             return True
         with self._deciding:
-            recording.note_trainer(number)
+            if self._only_calls(number):
+                recording.note_trainer(number)
             recording.training_thread = recording.training_thread or number
             if number == recording.training_thread:
                 return True
@@ -207,11 +208,11 @@ class CountedThread:
         """Another thread is the counted one from now on; the step is of what it has called."""
         self._beside.pop(thread.native_id, None)
         self._counted.clear()
-        reference, ids = self._undecided.get(thread.native_id, (_nobody, (0, 0, 0)))
+        called = self._undecided.get(thread.native_id)
         self._undecided.clear()
         self._members.step_ended()
-        if (root := reference()) is not None:
-            self._members.root_called(root, ids)
+        if called is not None and (root := called[0]()) is not None:
+            self._members.root_called(root, called[1])
         self._elsewhere = 0
         self.inferring, recording = None, self._recording
         if _is_there(recording.training_thread):
@@ -219,10 +220,6 @@ class CountedThread:
             self._passed.add(recording.training_thread)
         recording.objects.beside.clear()
         recording.training_thread = thread.native_id
-
-
-def _nobody() -> None:
-    """It has called no model that is known."""
 
 
 def _is_there(number: int) -> bool:

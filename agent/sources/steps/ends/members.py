@@ -88,8 +88,7 @@ class Members:
     def root_called(self, root: Module, ids: Ids) -> None:
         """A root module is called in the step in progress."""
         self.is_fresh = True
-        known = self.called.get(id(root))
-        if known is None or known[0]() is not root:
+        if not self._is_called(root):
             self.called.pop(id(root), None)
             self.called[id(root)] = (weakref.ref(root), ids)
 
