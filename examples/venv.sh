@@ -1,8 +1,10 @@
 #!/bin/sh
 # Makes the virtual environment that quickstart.sh and tests/run.sh use, or leaves it as it is.
 #
-#   sh examples/venv.sh [EXTRAS]      into .venv: this project with the extras, and torch
+#   sh examples/venv.sh [EXTRAS [FILE ...]]      into .venv: this project with the extras, and torch
 #
+# Where all is new, what the files list is unpacked meanwhile, without what it needs in turn: to
+# install it after that takes less.
 # VENV names another folder, PYTHON the interpreter to make it with. WITHOUT_TORCH=1 leaves torch
 # out. Which build of torch it is, is up to pip's configuration.
 set -eu
@@ -11,6 +13,9 @@ cd "$(dirname "$0")/.."
 VENV=${VENV:-.venv}
 extras=${1:-}
 torch=torch==2.13.0
+[ $# -eq 0 ] || shift
+listed=
+for file; do listed="$listed -r $file"; done
 stamp="$VENV/.installed${extras:+-$extras}"
 
 # Prints the first interpreter that runs and is new enough; one that is only on PATH may do neither.
@@ -41,7 +46,7 @@ if [ ! -e "$stamp" ] || [ -n "$(find $sources probing/ring/*.[ch] -newer "$stamp
     if [ "${WITHOUT_TORCH:-0}" = 0 ] && ! "$VENV/bin/python" -c 'import torch' 2>/dev/null; then
         echo "installing into $VENV: -e $ours $torch"
         # Nothing of ours asks for torch: it is unpacked beside the rest, which takes as long.
-        install --no-deps "$torch" &
+        install --no-deps "$torch" $listed &
         unpacking=$!
         install -e "$ours"
         wait "$unpacking"

@@ -112,7 +112,7 @@ tests() {
         $bin/python -m pytest --collect-only -q -p no:randomly
     } >/dev/null 2>&1 &
     collecting=$!
-    $bin/python -m pip install -qq --disable-pip-version-check --no-compile -r tests/frameworks.txt -r tests/history.txt -r tests/notebooks.txt
+    $bin/python -m pip install -qq --disable-pip-version-check --no-compile $(printf -- '-r %s ' $LISTED)
     wait $collecting || true
     # As they stand: tests/unit comes last, whose files are short, so that no worker is idle. A run
     # that does not come to its end is interrupted: then pytest says what has failed until then.
@@ -128,7 +128,12 @@ counted() {
     $bin/python -m coverage report
 }
 
-sh examples/venv.sh dev
+# What the tests of frameworks, histories and notebooks need beside it.
+LISTED="tests/frameworks.txt tests/history.txt tests/notebooks.txt"
+case "${1:-}" in
+"" | trainings) sh examples/venv.sh dev $LISTED ;;
+*) sh examples/venv.sh dev ;;
+esac
 bin=.venv/bin
 
 case "${1:-}" in

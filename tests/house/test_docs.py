@@ -84,7 +84,7 @@ def _cases() -> Iterator[object]:
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """A training for these tests alone: the blocks stop it, and change what it does."""
     cwd = tmp_path_factory.mktemp("docs")
-    target = start_training("--pause", "0.1", home=cwd / "home", cwd=cwd)
+    target = start_training("--pause", "0.2", home=cwd / "home", cwd=cwd)
     yield target
     target.reap()
 

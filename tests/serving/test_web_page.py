@@ -17,7 +17,7 @@ from probing.profiling import parse_folded
 from tests.harness.browser import CHROMIUM, Browser, browser
 from tests.harness.page import click, drag, view
 from tests.harness.targets import Target, start_program, stop
-from tests.harness.web import Web, needs_page, two_ranks, web
+from tests.harness.web import REST_S, Web, needs_page, two_ranks, web
 
 pytestmark = [
     pytest.mark.torch,
@@ -375,7 +375,9 @@ def test_names_are_text(page: Browser) -> None:
 
 def test_it_acts_and_goes_on_with_the_record(blank: Browser, tmp_path: Path) -> None:
     """It runs code and acts where that is allowed and said twice, and survives the process."""
-    target = start_program("hostile_names", home=tmp_path / "home", cwd=tmp_path, PROBING="1")
+    target = start_program(
+        "hostile_names", str(REST_S), home=tmp_path / "home", cwd=tmp_path, PROBING="1"
+    )
     try:
         target.wait_for_step(50)
         with web(tmp_path / "in", target.home, "--allow-eval") as started:

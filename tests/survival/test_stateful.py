@@ -172,7 +172,7 @@ class Attended(RuleBasedStateMachine):
 @pytest.mark.fault("S1")
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("runs", "steps"), [(2, 25), pytest.param(40, 50, marks=pytest.mark.nightly)]
+    ("runs", "steps"), [(2, 18), pytest.param(40, 50, marks=pytest.mark.nightly)]
 )
 def test_whatever_happens_in_whatever_order(
     runs: int, steps: int, fault: Reached, monkeypatch: pytest.MonkeyPatch

@@ -138,7 +138,7 @@ _HELD = {"figures": 64, "calls": 32}
 
 @pytest.mark.torch
 @pytest.mark.fault("T1")
-@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.nightly)])
 def test_sql_of_a_dead_process_has_what_it_had_committed(
     kills: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Reached
 ) -> None:
