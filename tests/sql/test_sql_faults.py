@@ -57,7 +57,7 @@ def outcome(ask: Callable[[str], Answer], sql: str) -> str:
 @pytest.mark.timeout(900)  # each attack may take its limit, on a machine that is busy
 @pytest.mark.fault("Q1")
 @pytest.mark.parametrize(
-    "bombs", [BOMBS[::3], pytest.param(BOMBS, marks=pytest.mark.nightly)], ids=["some", "all"]
+    "bombs", [BOMBS[::6], pytest.param(BOMBS, marks=pytest.mark.nightly)], ids=["some", "all"]
 )
 def test_no_attack_by_the_agent_does_harm(
     tmp_path: Path, program: Callable[..., Target], fault: Reached, bombs: Sequence[Bomb]

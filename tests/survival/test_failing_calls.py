@@ -76,7 +76,7 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Answ
 
 
 def rounds(whole: Answer, *, every: bool) -> Iterator[str]:
-    """What is to fail: calls of a kind for good, where they may, or each that is made alone, too."""
+    """What is to fail: calls of a kind for good, where they may, or also each that is made."""
     for name, count in whole["calls"].items():
         error = ERRORS.get(name, "EIO")
         if every and name not in NEVER_FAIL:
