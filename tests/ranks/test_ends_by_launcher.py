@@ -56,8 +56,13 @@ def test_a_job_that_was_cancelled_says_so(program: Callable[..., Target]) -> Non
         target.process.send_signal(signal.SIGTERM)
         assert target.process.wait(DEADLINE_S) == -signal.SIGTERM
     said = verdict_on(ranks)
-    assert f"first: it was asked to end by a SIGTERM of process {os.getpid()} at" in said
+    name = Path("/proc/self/comm").read_text().strip()
+    told = f"first: it was asked to end by a SIGTERM of process {os.getpid()} ({name}) at"
+    assert told in said
     assert "without a word" not in said
+    said = " ".join(ranks[0].run("-t", "job:night", "doctor").stdout.split())
+    assert told in said.replace(" certain ", " ")
+    assert "fix: This is no crash: SIGTERM is how a scheduler ends" in said
 
 
 def rank_env(rank: int, folder: Path) -> dict[str, str]:
