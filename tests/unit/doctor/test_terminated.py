@@ -13,7 +13,7 @@ from probing.diagnosis.hang.evidence import RankEvidence, Verdict
 from probing.diagnosis.hang.judging import judge as verdict_of
 from probing.diagnosis.hang.seen.own_ends import told_end
 from probing.postmortem.endings import Ending
-from probing.postmortem.terminations import ASKED, termination_of
+from probing.postmortem.terminations import ASKED, sender_in, termination_of
 from probing.rundir.folders import ProcessFolder
 
 from .made import FINE, facts, signs, steps
@@ -100,3 +100,12 @@ def test_the_words_of_an_end_are_found_again(folder: ProcessFolder) -> None:
     )
     (sign,) = found_in(folder, [], verdict_of([evidence]))
     assert "asked to end by a SIGTERM at 1970" in sign.summary
+
+
+@pytest.mark.parametrize(
+    ("by", "sender"), [(" of process 77 (a b)", "a b"), (" of process 77", "77"), ("", "")]
+)
+def test_who_has_asked_is_found_in_words(by: str, sender: str) -> None:
+    """The name before the pid, which is another one on each machine; empty if unknown."""
+    assert sender_in(f"it was asked to end by a SIGTERM{by} at 2026-12-01 12:00:00") == sender
+    assert sender_in("it ended with RuntimeError: no SIGTERM") is None

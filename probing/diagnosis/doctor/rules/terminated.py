@@ -74,9 +74,9 @@ RULES = (
         certainty="certain",
         gravity=96,
         fix="This is no crash: SIGTERM is how a scheduler ends what is cancelled, preempted or over"
-        " its time limit, as do Kubernetes, docker stop and timeout, and torchrun once it is asked"
-        " to end itself or another rank has failed. Ask whoever sent it for the reason; to lose no"
-        " steps, have a handler of SIGTERM save a checkpoint.",
+        " its time limit, as do Kubernetes, docker stop and timeout, and torchrun and mpirun once"
+        " they are asked to end or another rank has failed. Ask whoever sent it for the reason;"
+        " to lose no steps, have a handler of SIGTERM save a checkpoint.",
         next="probing ENDPOINT backtrace",
         look=_terminated,
     ),
