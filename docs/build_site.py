@@ -87,8 +87,20 @@ def build(folder: Path) -> int:
         app.connect("source-read", _adapt)
         app.build()
         warned: int = app._warncount  # noqa: SLF001  what its own -W goes by
+    shutil.copy(DOCS / "llms.txt", target)
+    (target / "llms-full.txt").write_text(in_one_file(), "utf-8")
     (folder / "index.html").write_text(_MOVED.format(own), "utf-8")
     return warned
+
+
+def in_one_file() -> str:
+    """All pages one after the other, each under its path, for programs that read them."""
+    pages = [DOCS / "index.md"]
+    for patterns in PARTS.values():
+        pages += sorted(page for one in patterns for page in DOCS.glob(f"{one}.md"))
+    return "\n".join(
+        f"<!-- {page.relative_to(DOCS)} -->\n\n{page.read_text('utf-8')}" for page in pages
+    )
 
 
 def _settings(version: str, extras: Path) -> dict[str, object]:

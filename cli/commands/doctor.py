@@ -60,12 +60,16 @@ _LEAST_OF = 0.5
     "--run", "commands", multiple=True, metavar="COMMAND",
     help="With --watch: a command of the shell that gets each event as JSON on its input.",
 )  # fmt: skip
+@click.option(
+    "--standing", metavar="FILE", default="",
+    help="With --watch: a file that has, as JSON, what stands after each look.",
+)  # fmt: skip
 @style_option("text", "json", "markdown")
 @click.pass_context
 def command(
     context: click.Context, *, endpoint: str | None, check: str | None, limit: int,
     against: str | None, watch: bool, every: float, webhooks: tuple[str, ...],
-    variables: tuple[str, ...], commands: tuple[str, ...], style: str,
+    variables: tuple[str, ...], commands: tuple[str, ...], standing: str, style: str,
 ) -> None:  # fmt: skip
     """Say what is wrong with a training, since when, how sure that is, and what to do.
 
@@ -109,15 +113,13 @@ def command(
         wish = Wish(
             every_s=every, least=check or "likely", goes_on="all" in target.endpoints,
             is_json=style == "json", webhooks=webhooks, variables=variables, commands=commands,
+            standing=standing,
         )  # fmt: skip
-        told = watch_and_tell(
-            lambda most_s: look(_whole_s(target, most_s), is_thorough=False), wish
-        )
+        told = watch_and_tell(lambda most: look(_whole_s(target, most), is_thorough=False), wish)
         context.exit(int(told and bool(check)))
     earlier = None if against is None else _member(against, target)  # before the looks take time
-    end = _end(_whole_s(target))
-    within_s = end - time.monotonic()
-    report = look(within_s if earlier is None else _LOOKED * within_s, is_thorough=True)
+    end, part = _end(_whole_s(target)), 1.0 if earlier is None else _LOOKED
+    report = look(part * (end - time.monotonic()), is_thorough=True)
     if earlier is not None and against is not None:
         report = _compared(report, earlier, against, target, end - time.monotonic())
     _show(report, style, limit)
@@ -136,7 +138,7 @@ def _check(context: click.Context, *, watch: bool, against: str | None) -> None:
         raise UsageError("--against compares once, and --watch goes on: use one of them.")
     if watch:
         refuse_file(context, "--watch")
-    elif (option := typed_option(context, "webhooks", "commands", "every")) is not None:
+    elif (option := typed_option(context, "webhooks", "commands", "standing", "every")) is not None:
         raise UsageError(
             f"{option} needs --watch: without it doctor looks once, and tells nobody else."
         )

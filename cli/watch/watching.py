@@ -27,6 +27,7 @@ from ..ask.many import membership_of
 from ..output import terminal
 from .delivery import Delivery, address_in, user_command, webhook
 from .ending import Ending
+from .standing import StandingFile
 
 if TYPE_CHECKING:
     from ...cluster.job.members import Member, Membership
@@ -52,6 +53,7 @@ class Wish:
         webhooks: Addresses.
         variables: Variables of the environment that have an address each.
         commands: Commands of the shell.
+        standing: The file that has what stands, if any.
     """
 
     every_s: float
@@ -61,6 +63,7 @@ class Wish:
     webhooks: tuple[str, ...]
     variables: tuple[str, ...]
     commands: tuple[str, ...]
+    standing: str = ""
 
 
 class Seen:
@@ -157,6 +160,7 @@ class _Telling:
     def __init__(self, wish: Wish, delivery: Delivery) -> None:
         self._wish, self.delivery = wish, delivery
         self._watch = Watch(cast("Certainty", wish.least), every_s=wish.every_s)
+        self._standing = StandingFile(wish.standing, wish.every_s)
         self._left_out: dict[str, None] = {}
         self.has_told = False
 
@@ -172,6 +176,7 @@ class _Telling:
             _show(event, self._wish)
             self.delivery.send(event)
             self.has_told = True
+        self._standing.write(self._watch.standing(now_s), now_s)
 
     def _tell_left_out(self, report: Report) -> None:
         """Say once which rules are not judged here: their silence is no sign of health."""

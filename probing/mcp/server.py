@@ -67,6 +67,11 @@ def make_server(*, allow_eval: bool = False, allow_act: bool = False) -> MCPServ
     server.resource(
         "probing://questions", title="Saved questions", description="What `query` asks by @name."
     )(_questions)
+    server.resource(
+        "probing://findings",
+        title="Findings",
+        description="What each finding of `doctor` looks like, what it follows from, what to do.",
+    )(_findings)
     return server
 
 
@@ -79,6 +84,16 @@ def _tables() -> str:
 
 def _questions() -> str:
     return "\n".join(f"@{one.name}: {one.doc}" for one in all_questions())
+
+
+def _findings() -> str:
+    from ..diagnosis.doctor.report import ALL_RULES  # loads numpy
+
+    return "\n\n".join(
+        f"{rule.name} ({rule.certainty} at most): {rule.symptom}\nBy: {rule.evidence}"
+        + (f"\nFix: {rule.fix}" if rule.fix else "")
+        for rule in ALL_RULES
+    )
 
 
 def _prompt(text: str) -> Any:

@@ -156,11 +156,11 @@ def _ending_of(
     if words is None and word is not None:
         words = word.words
         status = f"Its exit status, which its launcher wrote to {word.path}, is {words}."
-    return replace(
-        ending,
-        certain=(ending.certain[0], status, *ending.certain[1:]),
-        reason=_reason_with(words, ending.reason),
-    )
+    certain = (ending.certain[0], status, *ending.certain[1:])
+    reason = _reason_with(words, ending.reason)
+    if reason == "terminated":
+        return Ending(certain=certain, reason=reason)  # by whom else it may have been ended is moot
+    return replace(ending, certain=certain, reason=reason)
 
 
 def _reason_of(crash: CrashRecord) -> Reason:

@@ -22,8 +22,11 @@ CODE = 128 + 15
 """What shells, and programs like them, exit with for SIGTERM."""
 WORDS = "signal SIGTERM"
 """How an exit status is told that was one."""
-_MAX_BYTES, _MAX_NS = 32, 2**62
-_TEXT = re.compile(rb"(\d{1,10}) ([dh])\n")
+TOLD = re.compile(rf"\b{ASKED[3:]}|\b(?:is|with) {WORDS}\b|\bexit code {CODE}\b")
+"""What the sentences have that tell of an end by one."""
+_SENDER = re.compile(rf"\b{ASKED[3:]}( of process (\d+)( \([^)]*\))?)? at \d")
+_MAX_BYTES, _MAX_NS = 48, 2**62
+_TEXT = re.compile(rb"(\d{1,10}) ([dh])(?: ([ -~]{1,16}))?\n")
 
 
 class Termination(NamedTuple):
@@ -33,19 +36,31 @@ class Termination(NamedTuple):
         when_ns: When, in nanoseconds since the epoch.
         sender: The pid of who sent it; 0 where that is not of its pid namespace.
         is_handled: Whether a handler of its own took it; else it ended the process.
+        name: What the sender called itself, as `bash`; empty where that is not known.
     """
 
     when_ns: int
     sender: int
     is_handled: bool
+    name: str = ""
 
     @property
     def sentence(self) -> str:
         """It in words."""
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.when_ns / 1e9))
-        by = f" of process {self.sender}" if self.sender else ""
+        named = f" ({self.name})" if self.name else ""
+        by = f" of process {self.sender}{named}" if self.sender else ""
         taken = ", which a handler of its own took" if self.is_handled else ""
         return f"{ASKED}{by} at {at}{taken}."
+
+
+def sender_in(text: str) -> str | None:
+    """Who sent it, in sentences that tell of one; None where they do not, empty if not known.
+
+    On several machines one name stands for several processes, so it goes without the pid.
+    """
+    found = _SENDER.search(text)
+    return None if found is None else (found[3] or found[2] or "").strip(" ()")
 
 
 def termination_of(folder: ProcessFolder, ended_ns: int | None) -> Termination | None:
@@ -64,7 +79,8 @@ def termination_of(folder: ProcessFolder, ended_ns: int | None) -> Termination |
     ran_ns = ended_ns if ended_ns is not None else _last_ns(folder)
     if ran_ns > when_ns + GRACE_S * 1e9:
         return None
-    return Termination(when_ns, int(found[1]), found[2] == b"h")
+    name = (found[3] or b"").decode("ascii")
+    return Termination(when_ns, int(found[1]), found[2] == b"h", name)
 
 
 def _last_ns(folder: ProcessFolder) -> int:

@@ -4,8 +4,8 @@
  * schedulers, containers and people send, and no crash. A handler of the program's own may take too
  * long, so that SIGKILL follows.
  *
- * Rules of this file: the handler calls nothing but the kernel, takes no lock and no memory. It
- * stands before the default and before Python's own handler, neither of which calls another; all
+ * Rules of this file: the handler asks the kernel and copies text; it takes no lock and no memory.
+ * It stands before the default and before Python's own handler, neither of which calls another; all
  * others, and a signal that is ignored, are left alone. In a process that was forked since it
  * writes nothing.
  */
@@ -17,27 +17,70 @@
 #include <signal.h>
 #include <unistd.h>
 
+#define MAX_NAME 16 /* and a newline is among them */
+
 static char *noted_path;
 static pid_t noted_by;
 static struct sigaction before;
 
-/* Writes `SENDER d` where the default follows, else `SENDER h`; the sender is 0 if unknown. */
+/* The digits of a number, which end at the end of some room; returns where they begin. */
+static char *digits_of(unsigned number, char *end)
+{
+    *--end = '\0';
+    do {
+        *--end = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    return end;
+}
+
+/* Whether /proc tells of the processes that this one's pids mean. */
+static int is_own_proc(void)
+{
+    char self[12], digits[12];
+    ssize_t length = readlink("/proc/self", self, sizeof self - 1);
+    self[length > 0 ? length : 0] = '\0';
+    return strcmp(self, digits_of((unsigned)noted_by, digits + sizeof digits)) == 0;
+}
+
+/* Copies the name of a process, as its `comm` has it, with ? for what is not printable ASCII. */
+static int name_of(const char *pid, char *text)
+{
+    char path[32] = "/proc/";
+    if (!is_own_proc())
+        return 0;
+    strcat(strcat(path, pid), "/comm");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    int length = (int)read(fd, text, MAX_NAME);
+    close(fd);
+    if (length > 0 && text[length - 1] == '\n')
+        length--;
+    for (int i = 0; i < length; i++)
+        if (text[i] < ' ' || text[i] > '~')
+            text[i] = '?';
+    return length > 0 ? length : 0;
+}
+
+/* Writes `SENDER d NAME` where the default follows, else `SENDER h NAME`; it is 0 if unknown, and
+ * then without a name, as where that cannot be read any more. */
 static void note(const siginfo_t *info)
 {
-    char text[24], digits[16];
+    char text[12 + MAX_NAME + 4], digits[12];
     const char *path = noted_path;
     if (path == NULL || getpid() != noted_by)
         return;
     unsigned sender = info->si_code <= 0 && info->si_pid > 0 ? (unsigned)info->si_pid : 0;
-    int count = 0, length = 0;
-    do {
-        digits[count++] = (char)('0' + sender % 10);
-        sender /= 10;
-    } while (sender > 0);
-    while (count > 0)
-        text[length++] = digits[--count];
+    const char *pid = digits_of(sender, digits + sizeof digits);
+    int length = (int)strlen(strcpy(text, pid));
     text[length++] = ' ';
     text[length++] = before.sa_handler == SIG_DFL ? 'd' : 'h';
+    int named = sender > 0 ? name_of(pid, text + length + 1) : 0;
+    if (named > 0) {
+        text[length] = ' ';
+        length += 1 + named;
+    }
     text[length++] = '\n';
     leave_word(path, O_TRUNC, text, (size_t)length);
 }
@@ -79,7 +122,7 @@ static int may_be_covered(const struct sigaction *action, int is_pythons)
 
 const char note_sigterm_doc[] =
     "note_sigterm($module, path, is_pythons, /)\n--\n\n"
-    "Have each SIGTERM write the pid of its sender to a file; returns whether it will.\n\n"
+    "Have each SIGTERM write who sent it to a file; returns whether it will.\n\n"
     "Args:\n    is_pythons: Whether a handler written in Python is in place.";
 
 PyObject *note_sigterm(PyObject *Py_UNUSED(module), PyObject *args)

@@ -5,6 +5,7 @@
     node.token      the token of its TCP requests
     node.read_token   the one that may only read
     node.log        what went wrong with it
+    node.findings   what the doctor who watches for it has found (`Standing`)
 
 Rules of this file: paths and files only; read by the resolver of endpoints and by the agents that
 may have to start a node server.
@@ -62,6 +63,11 @@ def read_token_path(directory: RunDirectory) -> Path:
 def log_path(directory: RunDirectory) -> Path:
     """The file that one which nobody looks at writes to."""
     return directory.path / "node.log"
+
+
+def findings_path(directory: RunDirectory) -> Path:
+    """The file that holds which findings stand, where somebody watches for it."""
+    return directory.path / "node.findings"
 
 
 def read_node(directory: RunDirectory) -> NodeCard | None:

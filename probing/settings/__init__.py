@@ -212,6 +212,11 @@ class Settings:
         " Prometheus and OpenTelemetry: `val_loss`, `reward/*`, or `*` for all; at most 64 of a"
         " process.",
     )
+    export_findings: bool = _setting(
+        default=False,
+        doc="`1` has a node server give Prometheus and OpenTelemetry what the doctor finds, by its"
+        " name, as `probing -t all doctor --watch` does; in a process of its own.",
+    )
     max_connections: int = _setting(
         64,
         "Connections at once; one more closes the one idle longest. 64 descriptors are left"

@@ -123,9 +123,11 @@ async def nothing_is_written(agent: Agent, pid: str) -> None:
 
 
 async def all_is_described(client: Client) -> None:
-    """Tables and saved questions are resources, and the usual complaints prompts."""
+    """Tables, saved questions and findings are resources, and the usual complaints prompts."""
     found = {str(one.uri) for one in (await client.list_resources()).resources}
-    assert found == {"probing://tables", "probing://questions"}
+    assert found == {"probing://tables", "probing://questions", "probing://findings"}
+    findings = (await client.read_resource("probing://findings")).contents[0]
+    assert "terminated (certain at most): There is no" in str(getattr(findings, "text", ""))
     tables = (await client.read_resource("probing://tables")).contents[0]
     assert "python.steps: step, duration, loss" in str(getattr(tables, "text", ""))
     prompts = {one.name for one in (await client.list_prompts()).prompts}

@@ -18,6 +18,7 @@ from probing.history.query import source_of
 from probing.history.stores.address import is_url, s3_endpoint
 from probing.history.stores.objects import unreachable
 from probing.history.stores.place import place_of
+from probing.rundir.folders import RunDirectory
 from probing.settings import Settings
 
 MEANT = {
@@ -81,7 +82,7 @@ def test_whoever_takes_an_address_refuses_one_that_is_mistyped(
         lambda: source_of(typed),
         lambda: place_of(typed, {}),
         lambda: place_of("s3://bucket", {"PROBING_HISTORY_SPOOL": typed}),
-        lambda: Beside(settings, print),
+        lambda: Beside(settings, RunDirectory(tmp_path), print),
     ):
         with pytest.raises(UsageError):
             take()

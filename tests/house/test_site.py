@@ -48,6 +48,16 @@ def test_every_page_is_in_it(site: Path) -> None:
     assert "nccl" in found["terms"]
 
 
+def test_programs_find_all_pages_in_one_file(site: Path) -> None:
+    """Each under its path, and the list of them in the form of llmstxt.org."""
+    whole = (site / "llms-full.txt").read_text()
+    pages = [page for page in DOCS.rglob("*.md") if "changes" not in page.parts]
+    assert whole.count("\n# ") >= len(pages)
+    for page in pages:
+        assert f"<!-- {page.relative_to(DOCS)} -->\n\n{page.read_text()}" in whole
+    assert (site / "llms.txt").read_text() == (DOCS / "llms.txt").read_text()
+
+
 def test_nothing_comes_from_elsewhere(site: Path) -> None:
     """A machine without a way out shows it whole."""
     loaded = re.compile(r'<(?:script|img|link|iframe)\b[^>]*(?:src|href)="([^"]*)"')

@@ -74,6 +74,11 @@ def sigterm_and_exit() -> None:
     sys.exit(1)
 
 
+def own_sigterm_that_raises() -> None:
+    """A handler of the program's own, as of one that means to be unwound."""
+    signal.signal(signal.SIGTERM, lambda *_: exception())
+
+
 def sigterm_long_before() -> None:
     """A SIGTERM that nobody minded; an hour later something else."""
     os.kill(os.getpid(), signal.SIGTERM)

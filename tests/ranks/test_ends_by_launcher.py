@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -56,8 +57,33 @@ def test_a_job_that_was_cancelled_says_so(program: Callable[..., Target]) -> Non
         target.process.send_signal(signal.SIGTERM)
         assert target.process.wait(DEADLINE_S) == -signal.SIGTERM
     said = verdict_on(ranks)
-    assert f"first: it was asked to end by a SIGTERM of process {os.getpid()} at" in said
-    assert "without a word" not in said
+    name = Path("/proc/self/comm").read_text().strip()
+    sender = f"process {os.getpid()} ({name})"
+    told = f"All 2 ranks have ended: each was asked to end by a SIGTERM of {sender} at"
+    assert told in said
+    assert "victims" not in said
+    said = " ".join(ranks[0].run("-t", "job:night", "doctor").stdout.split())
+    assert told in said.replace(" certain ", " ")
+    assert "fix: This is no crash: SIGTERM is how a scheduler ends" in said
+
+
+@pytest.mark.skipif(IN_C is None, reason="only the C part is told of SIGTERM")
+def test_who_was_asked_by_another_is_told_apart(program: Callable[..., Target]) -> None:
+    """One rank got SIGTERM from somebody else than the others, as from a user."""
+    ranks = [
+        program("idle", PROBING="all", RANK=str(n), WORLD_SIZE="2", TORCHELASTIC_RUN_ID="night")
+        for n in range(2)
+    ]
+    for target in ranks:
+        target.wait_for_output("ready")
+        target.wait_for_agent()
+    with subprocess.Popen(["bash", "-c", f"kill {ranks[1].pid}; read"], stdin=subprocess.PIPE):
+        assert ranks[1].process.wait(DEADLINE_S) == -signal.SIGTERM  # it has a name until it ends
+    ranks[0].process.send_signal(signal.SIGTERM)
+    assert ranks[0].process.wait(DEADLINE_S) == -signal.SIGTERM
+    said = verdict_on(ranks)
+    assert "All ranks have ended, rank 1 first: it was asked to end by a SIGTERM of" in said
+    assert "(bash) at" in said
 
 
 def rank_env(rank: int, folder: Path) -> dict[str, str]:

@@ -145,5 +145,5 @@ def test_a_task_of_an_array_is_asked_by_its_name(cluster: slurm.Slurm) -> None:
         told = cluster.run("probing", *asked.split())
         return " ".join((told.stdout + told.stderr).split())
 
-    wait_until(lambda: "asked to end by a SIGTERM of process" in said(), said(), DEADLINE_S)
+    wait_until(lambda: "(slurmstepd) at" in said(), said(), DEADLINE_S)
     (cluster.folder / "stop").touch()

@@ -19,6 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from probing.rundir.folders import RunDirectory
 from probing.rundir.node_card import read_token_path
+from probing.stacks.work_done import children_of
 from tests.harness.targets import DEADLINE_S, ROOT, Target, wait_until
 
 pytestmark = pytest.mark.torch
@@ -29,9 +30,9 @@ RULES = ROOT / "examples" / "prometheus"
 class Node:
     """A node server of the training's run directory."""
 
-    def __init__(self, training: Target, folder: Path) -> None:
+    def __init__(self, training: Target, folder: Path, **env: str) -> None:
         argv = [sys.executable, "-m", "probing", "serve", "--listen", "127.0.0.1:0"]
-        self.target = Target(argv, training.home, folder)
+        self.target = Target(argv, training.home, folder, **env)
         self.target.wait_for_output("listening on")
         found = re.search(r"listening on 127.0.0.1:(\d+);", self.target.output)
         assert found is not None
@@ -114,6 +115,28 @@ def test_a_crash_and_an_orderly_end_differ(program: Callable[..., Target], tmp_p
         assert f'probing_up{{job="exits",pid="{crashed.pid}"}} 0.0' in node.get(node.token)[2]
     finally:
         node.target.reap()
+
+
+def test_what_the_doctor_finds_is_there_where_it_is_asked_for(
+    program: Callable[..., Target], tmp_path: Path
+) -> None:
+    """By its rule, and how sure it is; the watch ends with the node server."""
+    crashed = program("exits", "exception")
+    crashed.process.wait(DEADLINE_S)
+    (tmp_path / "node").mkdir()
+    node = Node(crashed, tmp_path / "node", PROBING_EXPORT_FINDINGS="1")
+    labels = f'certainty="certain",job="exits",pid="{crashed.pid}",rule="ended"'
+    try:
+        wait_until(
+            lambda: f"probing_finding{{{labels}}} 1.0" in node.get(node.token)[2],
+            "the finding", 3 * DEADLINE_S,
+        )  # fmt: skip
+        (watching,) = children_of(node.target.pid)
+    finally:
+        node.target.process.terminate()
+        node.target.process.wait(DEADLINE_S)
+        node.target.reap()
+    wait_until(lambda: not Path(f"/proc/{watching}").exists(), "the end of the watch")
 
 
 def expressions() -> dict[str, list[str]]:

@@ -17,6 +17,7 @@ from typing import get_args
 import pytest
 from hypothesis import given, strategies as st
 
+import probing
 from probing.cluster.node.figures import Figures
 from probing.cluster.node.roster import Roster
 from probing.messages.codec import encode
@@ -145,6 +146,7 @@ REASONS = [
             ("sigterm_and_sigkill before:own_sigterm_that_goes_on", "terminated"),
             ("sigterm_and_exit before:own_sigterm_that_goes_on", "terminated"),
             ("sigterm_and_exit after:own_sigterm_that_goes_on after:looked_again", "terminated"),
+            ("sigterm before:own_sigterm_that_raises", "terminated"),
             ("sigterm_long_before before:own_sigterm_that_goes_on", "exception"),
             ("sigterm_and_exit before:ignores_sigterm", "exit_code"),
             ("segv before:own_sigterm_that_goes_on", "signal"),
@@ -205,12 +207,18 @@ def test_who_asked_it_to_end_is_told(tmp_path: Path) -> None:
     ending = ending_of(end(tmp_path / "1", "sigterm").folder, ())
     assert ending is not None
     (told,) = ending.sentences
-    assert re.match(r"It was asked to end by a SIGTERM of process \d+ at \d{4}-[^,]*\.$", told)
+    assert re.match(
+        r"It was asked to end by a SIGTERM of process \d+ \(python[\d.]*\) at \d{4}-[^,]*\.$", told
+    )
     words = ("sigterm_and_sigkill", "before:own_sigterm_that_goes_on")
     ending = ending_of(end(tmp_path / "2", *words).folder, ())
     assert ending is not None
     assert ending.certain[0].endswith(", which a handler of its own took.")
     assert ending.certain[1].startswith("It ended without a word")
+    raised = end(tmp_path / "4", "sigterm", "before:own_sigterm_that_raises")
+    said = probing.connect(str(raised.folder.path)).hang().headline
+    assert "has ended: it was asked to end by a SIGTERM" in said
+    assert "which a handler of its own took. It ended with an unhandled" in said
     assert not end(tmp_path / "3", "sigterm", "in_fork").folder.terminated.exists()
 
 

@@ -12,7 +12,7 @@ from ..text import escape_controls, plural, wrap_sentence
 _WIDEST = 100
 _COLORS = {"certain": "\x1b[31m", "likely": "\x1b[33m", "possible": "\x1b[36m"}
 _RESET = "\x1b[0m"
-_ENDED = "ended"
+_ENDED = frozenset({"ended", "terminated"})
 _MOST_EVIDENCE = 4
 _MOST_MISSED = 6
 
@@ -61,7 +61,7 @@ def _since(finding: Finding) -> list[str]:
     step = finding.since_step
     if not step or re.search(rf"\b{step:,}\b|\b{step}\b", finding.summary):
         return []
-    return [f"{'in' if finding.rule == _ENDED else 'since'} step {step}"]
+    return [f"{'in' if finding.rule in _ENDED else 'since'} step {step}"]
 
 
 def _rest(report: Report, room: int) -> list[str]:

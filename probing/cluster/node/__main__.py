@@ -105,7 +105,7 @@ def _serve(options: argparse.Namespace) -> None:
         if options.until_idle:  # another agent was quicker
             return
         raise _runs_already(directory, options, settings)
-    beside = Beside(settings, _say)
+    beside = Beside(settings, directory, _say)
     server = NodeServer(settings, directory, node_tokens(settings, directory), _say)
     if settings.otel:
         server.send(wanted_in(os.environ))

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from ...errors import UsageError
 from ...history.stores.address import check_place
 from ...linux import process
+from ...rundir.folders import RunDirectory
+from ...rundir.node_card import findings_path
 from ...safety.guard import try_each
 from ...safety.off_switch import without_agent
 from ...settings import Settings, find
@@ -43,10 +45,13 @@ class Beside:
         UsageError: A setting is not what it should be.
     """
 
-    def __init__(self, settings: Settings, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, settings: Settings, directory: RunDirectory, tell: Callable[[str], None]
+    ) -> None:
         env = _environment(os.environ) | {_WATCH: settings.watch}
         self._all = [
-            _Companion(name, words, env, tell) for name, words in _commands(settings).items()
+            _Companion(name, words, env, tell)
+            for name, words in _commands(settings, directory).items()
         ]
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._look_after, daemon=True)
@@ -140,19 +145,24 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
             one.wait()
 
 
-def _commands(settings: Settings) -> dict[str, list[str]]:
+def _commands(settings: Settings, directory: RunDirectory) -> dict[str, list[str]]:
     """What each is to do, by its name.
 
     Raises:
         UsageError: A setting is not what it should be.
     """
     found = {}
+    watching = []
     if settings.watch:
         if not settings.watch.startswith(("http://", "https://")):
             text = "PROBING_WATCH is not an address that begins with http:// or https://."
             raise UsageError(text)
         # Its address may be a secret, and other users can read a command line.
-        found["the watch (doctor --watch)"] = ["doctor", "--watch", "--webhook-env", _WATCH]
+        watching += ["--webhook-env", _WATCH]
+    if settings.export_findings:
+        watching += ["--standing", str(findings_path(directory))]
+    if watching:
+        found["the watch (doctor --watch)"] = ["doctor", "--watch", *watching]
     if settings.history:
         check_place(settings.history)
         found["the keeper of the history (export --every)"] = _keeping(settings)

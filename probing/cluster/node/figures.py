@@ -3,8 +3,8 @@
 Rules of this file: all comes from the records, so that no process is asked and none is held up, in
 whatever state it is. A figure is declared once, with its name in each of the two conventions. A
 process has one series per figure, and one more per phase, so that what a machine adds is bounded by
-its processes. Of one that has ended there is one more: how. What scripts tell is there where it is
-asked for.
+its processes. Of one that has ended there is one more: how. What scripts tell, and what the doctor
+finds, is there where it is asked for.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...client.recent_steps import Pace, Row, last_ended, last_known, pace_of, steps_in
@@ -26,6 +27,7 @@ from ...ring.format import OPEN
 from ...ring.peek import RingPeek
 from ...rundir.folders import ProcessFolder
 from ...rundir.project import project_of
+from ...rundir.standing import findings_of, standing_in
 
 if TYPE_CHECKING:
     from ...messages.about.job import NodeMember
@@ -98,6 +100,11 @@ PHASE = Figure(
 TOLD = Figure("metric", "", "metric", "", "The last value that the script told by a name.")
 
 
+FINDING = Figure(
+    "finding", "", "finding", "", "1 for what the doctor finds wrong, by its rule, while it stands."
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """A process that is there, and its figures.
@@ -108,6 +115,7 @@ class Found:
         phases: Seconds of a step by phase.
         ended: How it has ended, if it has.
         told: What its script told, by name.
+        findings: How sure each finding of the doctor is that stands, by its rule.
     """
 
     member: NodeMember
@@ -116,6 +124,7 @@ class Found:
     phases: Mapping[str, float]
     ended: Reason | None = None
     told: Mapping[str, float] = field(default_factory=dict)
+    findings: Mapping[str, str] = field(default_factory=dict)
 
 
 class Figures:
@@ -123,10 +132,12 @@ class Figures:
 
     Args:
         told: The names of what scripts tell that are among them, as the setting has them.
+        findings: The file in which a doctor leaves what it finds, if one watches.
     """
 
-    def __init__(self, roster: Roster, told: str = "") -> None:
+    def __init__(self, roster: Roster, told: str = "", findings: Path | None = None) -> None:
         self._roster = roster
+        self._findings = findings
         self._told = ScriptFigures(told)
         self._known: dict[str, Sequence[Row]] = {}
         self._scripts: dict[str, str] = {}
@@ -138,7 +149,11 @@ class Figures:
         with self._lock:
             members = self._roster.members(with_states=False).members
             kills = functools.cache(logged_kills)  # read once for all, if at all
-            found = [self._look(member, kills) for member in members]
+            standing = standing_in(self._findings)
+            found = [
+                replace(self._look(member, kills), findings=findings_of(member, standing))
+                for member in members
+            ]
             alive = {member.key for member in members if member.is_alive}
             self._known = {key: rows for key, rows in self._known.items() if key in alive}
             self._told.keep(alive)

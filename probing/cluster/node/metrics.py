@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingLibrary
-from .figures import ENDED, FIGURES, PHASE, TOLD, UP, Figure, Figures, Found, measured
+from .figures import ENDED, FIGURES, FINDING, PHASE, TOLD, UP, Figure, Figures, Found, measured
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -65,6 +65,7 @@ class Metrics:
         yield family(PHASE, (({**_labels(one), "phase": phase}, s) for one, phase, s in phases))
         told = ((one, name, value) for one in found for name, value in one.told.items())
         yield family(TOLD, (({**_labels(one), "name": name}, value) for one, name, value in told))
+        yield family(FINDING, ((labels, 1.0) for one in found for labels in _findings(one)))
 
 
 def _one_of_each(found: Iterable[Found]) -> list[Found]:
@@ -76,6 +77,12 @@ def _one_of_each(found: Iterable[Found]) -> list[Found]:
     for one in sorted(found, key=lambda one: (one.member.is_alive, one.member.started_ns)):
         chosen[tuple(_labels(one).items())] = one
     return [*chosen.values()]
+
+
+def _findings(one: Found) -> Iterator[Labels]:
+    """The labels of each finding."""
+    for rule, certainty in one.findings.items():
+        yield {**_labels(one), "rule": rule, "certainty": certainty}
 
 
 def _labels(one: Found) -> Labels:

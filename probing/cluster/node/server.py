@@ -27,6 +27,7 @@ from ...messages.routes import NODE_ROUTES, RANK_ROUTES, ROUTES, ROUTES_BY_NAME
 from ...rundir.folders import ProcessFolder, RunDirectory, write_private
 from ...rundir.node_card import (
     NodeCard,
+    findings_path,
     forget_node,
     lock_path,
     read_token_path,
@@ -97,7 +98,11 @@ class NodeServer:
         self._is_over = threading.Event()
         self._next_prune = 0.0
         self._unions: Unions | None = None
-        self._figures = Figures(self._roster, settings.export_metrics)
+        self._figures = Figures(
+            self._roster,
+            settings.export_metrics,
+            findings_path(directory) if settings.export_findings else None,
+        )
         self._for_prometheus: Metrics | None = None
         self._sender: Sender | None = None
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
+from ...postmortem.terminations import sender_in
 from .case import Case
 from .evidence import RankEvidence, Verdict
 from .seen.work import is_at_work
@@ -36,6 +37,10 @@ def judge_ends(case: Case) -> Verdict:
     confidence = _BY_RECORD
     headline = wording.ended_before
     if not causes:
+        senders = {sender_in(e.ending or "") for e in dead}
+        if len(senders) == 1 and None not in senders:
+            text = wording.all_asked(case, dead)
+            return Verdict(kind="ended", is_hang=False, has_ended=True, headline=text)
         causes = first_dead(dead)
         others = [e for e in dead if e.rank not in causes]
         are_victims = bool(others) and all(e.died_of_peers for e in others)

@@ -668,6 +668,7 @@ CASES = (
 )  # fmt: skip
 ELSEWHERE = {
     "hang", "waits", "stands-still", "ended", "ended-quietly",  # test_examine.py: of verdicts
+    "terminated",  # test_terminated.py
     # test_doctor.py of tests/cli: they look at the living process
     "zero-gradients", "vanishing-gradients", "reseeded",
     "descriptors", "threads", "processes", "shared-memory-files",

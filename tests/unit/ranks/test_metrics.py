@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from probing.client.script_figures import MOST_NAMES
-from probing.cluster.node.figures import Figures, Found
+from probing.cluster.node.figures import FIGURES, Figures, Found
 from probing.cluster.node.metrics import Metrics
 from probing.cluster.node.roster import Roster
 from probing.messages.about.job import MembersAnswer, NodeMember
@@ -22,7 +22,7 @@ from probing.postmortem.endings import Reason
 from probing.ring.format import NULL_FLOAT
 from probing.ring.peek import RingPeek
 from probing.rundir.folders import ProcessFolder, RunDirectory
-from probing.tables import METRICS, STEPS
+from probing.tables import METRICS, STEP_PHASES, STEPS
 from tests.harness.cards import card_of
 from tests.harness.name_lists import encode_names
 from tests.harness.ring_writer import RingWriter
@@ -85,6 +85,29 @@ def test_processes_of_the_same_labels_are_one_series() -> None:
     assert up == {"0": 1, "1": 0, "2": 1}
     steps = {one.labels["rank"]: one.value for one in samples if one.name == "probing_step"}
     assert steps == {"0": 2, "2": 6}
+
+
+def test_a_thousand_ranks_have_few_series_each() -> None:
+    """One per figure, phase and finding, told apart by labels of few values beside the rank."""
+    told = [
+        replace(
+            found(n + 1, n, is_alive=True),
+            values={figure.name: 1.0 for figure in FIGURES},
+            phases=dict.fromkeys((*STEP_PHASES, "gradient_sync"), 0.1),
+            findings={"data-wait": "likely", "straggler": "certain"},
+        )
+        for n in range(1000)
+    ]
+    text = Metrics(cast("Figures", Told(told))).text().decode()
+    samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
+    assert len(samples) == 1000 * (1 + len(FIGURES) + len(STEP_PHASES) + 1 + 2)
+    values: dict[str, set[str]] = {}
+    for one in samples:
+        for name, value in one.labels.items():
+            values.setdefault(name, set()).add(value)
+    assert {name: len(of) for name, of in values.items()} == {
+        "job": 1, "pid": 1, "rank": 1000, "phase": len(STEP_PHASES) + 1, "rule": 2, "certainty": 2,
+    }  # fmt: skip
 
 
 def labels_of(text: str, name: str) -> list[dict[str, str]]:
@@ -243,6 +266,16 @@ def test_otlp_has_what_scripts_tell_by_an_attribute() -> None:
     (gauge,) = [made for made in data._metrics(one, 1) if made.name == "probing.metric"]
     told = {one.attributes["probing.metric.name"]: one.value for one in gauge.data.data_points}
     assert told == one.told
+
+
+def test_otlp_has_what_the_doctor_finds_by_an_attribute() -> None:
+    """How sure it is is another one, as the labels of Prometheus have it."""
+    data = pytest.importorskip("probing.cluster.node.otel.data", exc_type=ImportError)
+    one = replace(found(1, 0, is_alive=True), findings={"hang": "certain"})
+    (gauge,) = [made for made in data._metrics(one, 1) if made.name == "probing.finding"]
+    (point,) = gauge.data.data_points
+    assert point.attributes["probing.finding.rule"] == "hang"
+    assert point.attributes["probing.finding.certainty"] == "certain"
 
 
 def test_a_ring_that_cannot_be_read_leaves_no_descriptor() -> None:

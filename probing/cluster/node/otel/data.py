@@ -20,7 +20,7 @@ from opentelemetry.sdk.metrics.export import (
     ScopeMetrics,
 )
 
-from ..figures import ENDED, FIGURES, PHASE, TOLD, UP, Figure, Found
+from ..figures import ENDED, FIGURES, FINDING, PHASE, TOLD, UP, Figure, Found
 from .resources import SCOPE, Resources
 
 if TYPE_CHECKING:
@@ -63,6 +63,12 @@ def _metrics(one: Found, now_ns: int) -> Iterator[Metric]:
     if one.told:
         points = [({**who, "probing.metric.name": name}, v) for name, v in one.told.items()]
         yield _gauge(TOLD, points, now_ns)
+    if one.findings:
+        points = [
+            ({**who, "probing.finding.rule": rule, "probing.finding.certainty": certainty}, 1)
+            for rule, certainty in one.findings.items()
+        ]
+        yield _gauge(FINDING, points, now_ns)
 
 
 def _gauge(figure: Figure, points: Sequence[_Point], now_ns: int) -> Metric:

@@ -7,7 +7,7 @@ needs of the `Facts` of a process, and never asks the process itself.
 from __future__ import annotations
 
 from ..findings import Rule
-from . import data, device, failing, machine, piling, setup, shares, speed, stops
+from . import data, device, failing, machine, piling, setup, shares, speed, stops, terminated
 from .memory import frozen, growth, workers
 from .numbers import (
     constant_loss,
@@ -28,6 +28,7 @@ RULES: tuple[Rule, ...] = tuple(
     rule
     for room in (
         stops,
+        terminated,
         failing,
         losses,
         constant_loss,

@@ -39,6 +39,9 @@ def how_ended(
     if process.folder is not None:
         crash = read_crash(process.folder)
         if crash is not None and (state != "dead" or crash.kind != THREAD_EXCEPTION):
+            asked = ending_of(process.folder, ()) if state == "dead" else None
+            if asked is not None and asked.reason == "terminated":  # and it raised on its way out
+                return told_end(asked, None)
             text = describe(crash)
             if state != "dead":
                 text = _of_living(crash)

@@ -38,6 +38,13 @@ def all_ended(case: Case) -> str:
     return f"All {len(case.ranks)} ranks have ended; none of them left word of why."
 
 
+def all_asked(case: Case, dead: Sequence[RankEvidence]) -> str:
+    """All ranks have ended since one sender asked them to; when, is told of the first."""
+    first = min(dead, key=lambda one: one.ended_ns or 0)
+    words = (first.ending or "").partition(". ")[0].removeprefix("it ")
+    return f"All {len(case.ranks)} ranks have ended: each {words}."
+
+
 def ended_well(case: Case) -> str:
     """All ranks have ended, as they should, as far as anything tells."""
     untold = [rank for rank, evidence in case.ranks.items() if evidence.is_untold]

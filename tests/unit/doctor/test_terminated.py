@@ -1,0 +1,111 @@
+"""What the doctor says of who was asked to end by a SIGTERM."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+from probing.diagnosis.doctor.findings import Sign
+from probing.diagnosis.hang.evidence import RankEvidence, Verdict
+from probing.diagnosis.hang.judging import judge as verdict_of
+from probing.diagnosis.hang.seen.own_ends import told_end
+from probing.postmortem.endings import Ending
+from probing.postmortem.terminations import ASKED, sender_in, termination_of
+from probing.rundir.folders import ProcessFolder
+
+from .made import FINE, facts, signs, steps
+
+pytestmark = pytest.mark.anypython
+
+_S = 10**9
+ENDED = dataclasses.replace(FINE, kind="ended", has_ended=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ProcessFolder:
+    """What a process has left that is no more, and of which nothing else is known."""
+    return ProcessFolder(path=tmp_path, pid=2**22 + 1, start_time=1)
+
+
+def asked_at(folder: ProcessFolder, when_ns: int, words: bytes = b"77 d slurmstepd\n") -> None:
+    """It got a SIGTERM."""
+    folder.terminated.write_bytes(words)
+    os.utime(folder.terminated, ns=(when_ns, when_ns))
+
+
+def found_in(folder: ProcessFolder, rows: list[dict[str, object]], verdict: Verdict) -> list[Sign]:
+    """What the rule says, and that the rule about crashes says nothing."""
+    of = facts({"steps": rows}, verdict=verdict, is_alive=False)
+    of.process.folder = folder  # type: ignore[misc]
+    assert signs("ended", of) == []
+    return signs("terminated", of)
+
+
+def test_a_sigterm_is_told_with_its_sender_and_as_no_crash(folder: ProcessFolder) -> None:
+    """Certain, with the step; that it was in this for long only if it was."""
+    rows = steps(40)
+    open_ns = rows[-1]["start_ns"] + _S
+    rows.append({"step": 40, "start_ns": open_ns, "duration": None})
+    for after_s, is_long in ((1, False), (900, True)):
+        asked_at(folder, open_ns + after_s * _S)
+        asked = termination_of(folder, None)
+        assert asked is not None
+        assert asked.sentence.startswith(f"{ASKED} of process 77 (slurmstepd) at ")
+        headline = f"Process 1 has ended: it was {asked.sentence[7:]}"
+        (sign,) = found_in(folder, rows, dataclasses.replace(ENDED, headline=headline))
+        assert (sign.certainty, sign.since_step, sign.summary) == ("certain", 40, headline)
+        assert ["it may have hung" in line for line in sign.evidence] == [True] * is_long
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "it was asked to end by a SIGTERM at 2026-12-01 12:00:00",
+        "it ended without a word. Its exit status, which its parent has not taken yet, is signal"
+        " SIGTERM",
+        "it left by itself with exit code 143, by sys.exit(143)",
+    ],
+)
+def test_an_exit_status_tells_it_too(words: str, folder: ProcessFolder) -> None:
+    """Where the sender is not known, and of a process without a step."""
+    verdict = dataclasses.replace(ENDED, headline=f"Process 1 has ended: {words}.")
+    (sign,) = found_in(folder, [], verdict)
+    assert (sign.since_step, sign.evidence) == (None, ())
+
+
+@pytest.mark.parametrize(
+    "words", ["it left by itself with exit code 1430", "it ended with RuntimeError: no SIGTERM"]
+)
+def test_other_ends_are_told_as_such(words: str) -> None:
+    """An error that has the word in it, or a similar code."""
+    verdict = dataclasses.replace(ENDED, headline=f"Process 1 has ended: {words}.")
+    of = facts({"steps": steps(40)}, verdict=verdict, is_alive=False)
+    assert signs("terminated", of) == []
+    assert [sign.summary for sign in signs("ended", of)] == [verdict.headline]
+
+
+def test_the_words_of_an_end_are_found_again(folder: ProcessFolder) -> None:
+    """What tells of an end says so in words that the rule knows, behind any name."""
+    asked_at(folder, _S, b"0 h\n")
+    asked = termination_of(folder, None)
+    assert asked is not None
+    ending = Ending(certain=(asked.sentence,), reason="terminated")
+    text, ended_ns, is_own = told_end(ending, None)
+    assert not is_own
+    evidence = RankEvidence(
+        rank=None, host="h", pid=7, endpoint="7", state="dead", ending=text, ended_ns=ended_ns
+    )
+    (sign,) = found_in(folder, [], verdict_of([evidence]))
+    assert "asked to end by a SIGTERM at 1970" in sign.summary
+
+
+@pytest.mark.parametrize(
+    ("by", "sender"), [(" of process 77 (a b)", "a b"), (" of process 77", "77"), ("", "")]
+)
+def test_who_has_asked_is_found_in_words(by: str, sender: str) -> None:
+    """The name before the pid, which is another one on each machine; empty if unknown."""
+    assert sender_in(f"it was asked to end by a SIGTERM{by} at 2026-12-01 12:00:00") == sender
+    assert sender_in("it ended with RuntimeError: no SIGTERM") is None
