@@ -174,17 +174,16 @@ NIGHTLY = tuple(
 )
 """How the names of tests begin that run only at night."""
 LONGEST = (
+    "tests/house/test_docs.py",
     "tests/sql/test_sql_faults.py",
     "tests/sql/test_sql_worker.py",
-    "tests/recording/test_failing_hooks.py",
-    "tests/survival/test_failing_calls.py",
-    "tests/history/test_compacted_stores.py",
-    "tests/house/test_packaging.py",
+    "tests/evaluating/test_eval.py",
     "tests/serving/test_web_page.py",
-    "tests/house/test_docs.py",
+    "tests/evaluating/test_eval_faults.py",
+    "tests/survival/test_failing_calls.py",
+    "tests/house/test_packaging.py",
 )
-"""The files that take a minute or more, the one with the longest test first; none with a test that
-waits until it is alone."""
+"""The files that take longest; none with a test that waits until it is alone."""
 _COLLECTION_S = 600.0
 _LATE = pytest.StashKey[bool]()
 _LATE_IN_A_ROW = pytest.StashKey[int]()
