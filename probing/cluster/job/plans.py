@@ -100,7 +100,7 @@ def plan_of(
         hosts, way_out = slurm_hosts(rest, env)
         return Plan(word=word, addresses=hosts, no_server=way_out, is_whole=True)
     if kind in {"k8s", "dns"}:
-        found = named_hosts(rest, resolve=resolver) if resolver else named_hosts(rest)
+        found = named_hosts(rest, kind=kind, resolve=resolver)
         return Plan(word=word, told=found, no_server=_NO_SERVER, is_whole=True)
     if kind == "ray":
         return Plan(word=word, told=ray_hosts(rest), no_server=_NO_SERVER, is_whole=True)

@@ -15,11 +15,14 @@ from .addresses import NODE_PORT, is_port, with_port
 Resolver = Callable[..., Sequence[tuple[Any, ...]]]
 
 
-def named_hosts(word: str, *, resolve: Resolver = socket.getaddrinfo) -> tuple[str, ...]:
+def named_hosts(
+    word: str, *, kind: str = "dns", resolve: Resolver | None = None
+) -> tuple[str, ...]:
     """Every address that a name stands for, as host:port.
 
     Args:
         word: NAME or NAME:PORT.
+        kind: What the user has typed before it.
 
     Raises:
         BadEndpoint: There is no name.
@@ -27,10 +30,10 @@ def named_hosts(word: str, *, resolve: Resolver = socket.getaddrinfo) -> tuple[s
     """
     name, _, port = word.partition(":")
     if not name or (port and not is_port(port)):
-        raise BadEndpoint(f"dns:{word}", "it must be a name, or name:port")
+        raise BadEndpoint(f"{kind}:{word}", "it must be a name, or name:port")
     number = int(port) if port else NODE_PORT
     try:
-        found = resolve(name, number, type=socket.SOCK_STREAM)
+        found = (resolve or socket.getaddrinfo)(name, number, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):  # the latter of a name that can be none, as `a..b`
         raise NotProbing(word, "the host name is not known") from None
     addresses = dict.fromkeys(str(entry[4][0]) for entry in found)
