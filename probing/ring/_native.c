@@ -39,8 +39,8 @@ static _Thread_local struct {
 } here;
 
 static PyObject *name_call_impl, *name_compiled;
-static PyTypeObject *moment_type, *rows_type, *phases_type;
-PyTypeObject *thread_type, *words_type;
+static PyTypeObject *moment_type, *rows_type, *batches_type;
+PyTypeObject *thread_type, *words_type, *phases_type;
 
 /* Whether what is raised is meant for the program; -1 where that has failed, or was interrupted:
  * then what is raised now stands in the place of the other. */
@@ -664,7 +664,7 @@ static PyType_Spec thread_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, thread_slots};
 
 /* Of what this module offers, as native.py has it: raised with each change of it. */
-enum { VERSION = 12 };
+enum { VERSION = 13 };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "probing.ring._native", "The hot path of the recorder in C.", -1,
@@ -694,6 +694,7 @@ PyMODINIT_FUNC PyInit__native(void)
         || add_type(module, &thread_spec, &thread_type) != 0
         || add_type(module, &rows_spec, &rows_type) != 0
         || add_type(module, &phases_spec, &phases_type) != 0
+        || add_type(module, &batches_spec, &batches_type) != 0
         || PyModule_AddIntConstant(module, "VERSION", VERSION) != 0) {
         Py_XDECREF(module);
         return NULL;

@@ -99,7 +99,7 @@ typedef struct {
 } Hot;
 
 extern Hot hot;
-extern PyTypeObject *thread_type, *words_type;
+extern PyTypeObject *thread_type, *words_type, *phases_type;
 
 static inline int64_t clock_ns(void)
 {
@@ -205,8 +205,14 @@ int attach_call(
     int64_t now);
 void free_open(Thread *thread);
 
-/* What _rows.c and _steps.c offer. */
-extern PyType_Spec rows_spec, phases_spec;
+/* What _rows.c, _steps.c and _batches.c offer. */
+#define PHASE_COUNT 9
+extern PyType_Spec rows_spec, phases_spec, batches_spec;
+/* Of a clock of phases: what has been spent on each; NULL, and an exception, where it is none. */
+const int64_t *spent_in(PyObject *phases);
+/* The micro-batch in progress, if any, has ended; one is in progress now; -1: Python raised. */
+int finish_batch_of(PyObject *phases);
+int ensure_batch_of(PyObject *phases, int64_t now);
 extern const char used_doc[], fill_used_doc[];
 PyObject *used(PyObject *module, PyObject *ignored);
 PyObject *fill_used(PyObject *module, PyObject *args);
@@ -222,6 +228,27 @@ PyObject *stand_before(PyObject *module, PyObject *ignored);
 /* What _ends.c offers. */
 extern const char ends_of_doc[];
 PyObject *ends_of(PyObject *module, PyObject *optimizer);
+
+/* A loss, as the named tuple of Python has it. */
+enum { LOSS_NUMBER, LOSS_SHARE, LOSS_REACHED, LOSS_TRAINS, LOSS_PARTS, LOSS_FIELDS };
+
+/* Whether an object is a plain number that is here, which is a new reference then: 0 where not, or
+ * not yet; -1: Python raised. */
+static inline int here_of(PyObject *number, PyObject *type, PyObject **here)
+{
+    *here = NULL;
+    if ((PyObject *)Py_TYPE(number) != type)
+        return 0;
+    Py_INCREF(number);
+    *here = PyObject_GetAttrString(number, "here");
+    Py_DECREF(number);
+    if (*here == NULL)
+        return -1;
+    if (!Py_IsNone(*here))
+        return 1;
+    Py_CLEAR(*here);
+    return 0;
+}
 
 /* What _exits.c offers. */
 extern const char tell_exit_code_doc[], told_exit_doc[], forget_exit_doc[];

@@ -319,7 +319,7 @@ class ModuleCalls:
             self._memory.hurry()
         if call.has_parameters:
             recording.ended_step = None
-        rows.called(id(call.root), size, trains=call.has_grad and call.has_parameters)
+        rows.called(id(call.root), size, call.has_grad and call.has_parameters)
         recording.objects.inputs.root_called(args, kwargs)
 
     def _leave_root(self, module: Module, thread: ThreadState, result: object) -> None:
