@@ -39,7 +39,7 @@ static _Thread_local struct {
 } here;
 
 static PyObject *name_call_impl, *name_compiled;
-static PyTypeObject *moment_type, *rows_type, *batches_type;
+static PyTypeObject *moment_type, *rows_type, *batches_type, *optimizer_rows_type;
 PyTypeObject *thread_type, *words_type, *phases_type;
 
 /* Whether what is raised is meant for the program; -1 where that has failed, or was interrupted:
@@ -695,6 +695,7 @@ PyMODINIT_FUNC PyInit__native(void)
         || add_type(module, &rows_spec, &rows_type) != 0
         || add_type(module, &phases_spec, &phases_type) != 0
         || add_type(module, &batches_spec, &batches_type) != 0
+        || add_type(module, &optimizer_rows_spec, &optimizer_rows_type) != 0
         || PyModule_AddIntConstant(module, "VERSION", VERSION) != 0) {
         Py_XDECREF(module);
         return NULL;

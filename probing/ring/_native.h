@@ -205,9 +205,9 @@ int attach_call(
     int64_t now);
 void free_open(Thread *thread);
 
-/* What _rows.c, _steps.c and _batches.c offer. */
+/* What _rows.c, _steps.c, _batches.c and _optimizer_rows.c offer. */
 #define PHASE_COUNT 9
-extern PyType_Spec rows_spec, phases_spec, batches_spec;
+extern PyType_Spec rows_spec, phases_spec, batches_spec, optimizer_rows_spec;
 /* Of a clock of phases: what has been spent on each; NULL, and an exception, where it is none. */
 const int64_t *spent_in(PyObject *phases);
 /* The micro-batch in progress, if any, has ended; one is in progress now; -1: Python raised. */

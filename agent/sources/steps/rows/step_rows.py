@@ -22,7 +22,7 @@ from .host_times import COLUMNS as HOST_COLUMNS, HostTimes, Reading
 from .late_rows import Later, LateRows
 from .loss_columns import LossColumns
 from .losses import Loss, Skipped
-from .optimizer_rows import OptimizerRows, OptimizerStep
+from .optimizer_rows import OptimizerRows, OptimizerStep, new_optimizer_rows
 from .step_batches import StepBatches, new_step_batches
 from .step_places import StepEnd, StepPlaces
 from .step_watch import DeviceTimer, MemoryMoments
@@ -83,7 +83,9 @@ class StepRows:
         self._batches = new_step_batches(batches, self.late, steps, in_c=in_c)
         self.phases = self._batches.phases
         self._share(self._batches)
-        self._new_optimizers = functools.partial(OptimizerRows, optimizers, self.late)
+        self._new_optimizers = functools.partial(
+            new_optimizer_rows, optimizers, self.late, in_c=in_c
+        )
         self._optimizers = self._new_optimizers()
         self._others: dict[int, tuple[list[Loss], int, OptimizerRows]] = {}
         self._at = StepPlaces(*steps.places_of(*StepPlaces.__match_args__))
