@@ -229,6 +229,11 @@ PyObject *stand_before(PyObject *module, PyObject *ignored);
 extern const char ends_of_doc[];
 PyObject *ends_of(PyObject *module, PyObject *optimizer);
 
+/* What _inputs.c offers. */
+extern const char size_of_doc[], references_doc[];
+PyObject *size_of(PyObject *module, PyObject *const *args, Py_ssize_t given);
+PyObject *references(PyObject *module, PyObject *const *args, Py_ssize_t given);
+
 /* A loss, as the named tuple of Python has it. */
 enum { LOSS_NUMBER, LOSS_SHARE, LOSS_REACHED, LOSS_TRAINS, LOSS_PARTS, LOSS_FIELDS };
 
