@@ -524,6 +524,7 @@ static PyMethodDef functions[] = {
     {"used", used, METH_NOARGS, used_doc},
     {"fill_used", fill_used, METH_VARARGS, fill_used_doc},
     {"ends_of", ends_of, METH_O, ends_of_doc},
+    {"note_ends", (PyCFunction)(void (*)(void))note_ends, METH_FASTCALL, note_ends_doc},
     {"size_of", (PyCFunction)(void (*)(void))size_of, METH_FASTCALL, size_of_doc},
     {"references", (PyCFunction)(void (*)(void))references, METH_FASTCALL, references_doc},
     {"protect", protect, METH_VARARGS, protect_doc},

@@ -226,8 +226,9 @@ PyObject *stand_aside(PyObject *module, PyObject *ignored);
 PyObject *stand_before(PyObject *module, PyObject *ignored);
 
 /* What _ends.c offers. */
-extern const char ends_of_doc[];
+extern const char ends_of_doc[], note_ends_doc[];
 PyObject *ends_of(PyObject *module, PyObject *optimizer);
+PyObject *note_ends(PyObject *module, PyObject *const *args, Py_ssize_t given);
 
 /* What _inputs.c offers. */
 extern const char size_of_doc[], references_doc[];
