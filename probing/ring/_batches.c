@@ -257,12 +257,17 @@ static int settle(Batch *batch)
 
 /* --- calls ahead --- */
 
+/* Lets go of the last of them. */
+static void drop_ahead(Batches *self)
+{
+    PyObject *size = self->ahead[(self->first_ahead + --self->count_ahead) % MOST_CALLS];
+    Py_DECREF(size); /* numbers only: runs no code */
+}
+
 static void forget_ahead(Batches *self)
 {
-    while (self->count_ahead > 0) {
-        PyObject *size = self->ahead[(self->first_ahead + --self->count_ahead) % MOST_CALLS];
-        Py_DECREF(size); /* numbers only: runs no code */
-    }
+    while (self->count_ahead > 0)
+        drop_ahead(self);
 }
 
 static int call_ahead(Batches *self, PyObject *root, PyObject *size)
@@ -698,7 +703,7 @@ static PyObject *batches_call_failed(PyObject *object, PyObject *Py_UNUSED(ignor
 {
     Batches *self = (Batches *)object;
     if (self->count_ahead > 0)
-        Py_DECREF(self->ahead[(self->first_ahead + --self->count_ahead) % MOST_CALLS]);
+        drop_ahead(self);
     if (self->now != NULL) { /* it may be done again, in smaller parts */
         self->now->is_unsure = 1;
         self->now->elements = unknown;

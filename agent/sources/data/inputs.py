@@ -21,11 +21,11 @@ _CALLS = 8
 _MOST_TENSORS = 32
 
 
-_References = Callable[[type, int, tuple[Any, ...], dict[str, Any]], "list[weakref.ref[Any]]"]
+_References = Callable[[Any, int, tuple[Any, ...], dict[str, Any]], "list[weakref.ref[Any]]"]
 
 
 def references(
-    plain: type, most: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+    plain: Any, most: int, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[weakref.ref[Any]]:
     """Weak references to the plain tensors among arguments that nothing has made, so many at most.
 

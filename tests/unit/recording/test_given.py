@@ -123,7 +123,12 @@ def test_nothing_is_kept_of_what_was_given() -> None:
 
 def test_calls_that_are_none_of_ours_are_refused() -> None:
     """They raise."""
-    for arguments in ((), (torch.Tensor, 1, [], {}), (torch.Tensor, "many", (), {})):
+    refused: list[tuple[Any, ...]] = [
+        (),
+        (torch.Tensor, 1, [], {}),
+        (torch.Tensor, "many", (), {}),
+    ]
+    for arguments in refused:
         with pytest.raises(TypeError):
             native.IN_C.references(*arguments)
         with pytest.raises(TypeError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +103,45 @@ def test_both_ways_write_the_same_rows(tmp_path: Path) -> None:
         assert found[0] == found[1], seed
 
 
+def test_nothing_is_left_of_steps(tmp_path: Path) -> None:
+    """Of thousands of steps, no object for each."""
+    ring, late = RingWriter(tmp_path / "rows", OPTIMIZER_STEPS, 64), LateRows()
+    rows = new_optimizer_rows(ring, late)
+    made = OptimizerStep(1000, 2000, 3000, 4000, 5000, 0.25, frozenset({1000}))
+
+    def step() -> None:
+        rows.forget()
+        for share in (None, Number(0.5)):
+            losses = [Loss(Number(1.5), share)] * 2
+            rows.write((123456, 2345, 7890), made, losses[:1], Number(3.5), 0)
+            rows.write((123456, 2345, 7890), made, losses, None, 1)
+
+    for _ in range(100):
+        step()
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for _ in range(2000):
+        step()
+    gc.collect()
+    assert sys.getallocatedblocks() - before < 1000
+    ring.close()
+
+
 def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
     """It raises, and the next step is written whole."""
     ring = RingWriter(tmp_path / "rows", OPTIMIZER_STEPS, 64)
     rows: Any = new_optimizer_rows(ring, LateRows())
+    much: Any = "much"
     good = OptimizerStep(1, 1, 2, 3, 4, 0.5, frozenset({1}))
-    for bad in (good._replace(lr="much"), good._replace(name=-1)):
+    for bad in (good._replace(lr=much), good._replace(name=-1)):
         with pytest.raises((TypeError, OverflowError)):
             rows.write((0, 1, 7), bad, [Loss(Number(1.0), None)], None, 0)
-    for arguments in (((), ()), ((0, 1, 7), good, (), None, 0), ((0, 1, 7), (1,), [], None, 0)):
+    refused: list[tuple[Any, ...]] = [
+        ((), ()),
+        ((0, 1, 7), good, (), None, 0),
+        ((0, 1, 7), (1,), [], None, 0),
+    ]
+    for arguments in refused:
         with pytest.raises(TypeError):
             rows.write(*arguments)
     rows.forget()

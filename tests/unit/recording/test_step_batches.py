@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
+import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,38 @@ def test_what_cannot_be_written_is_told(tmp_path: Path, in_c: bool) -> None:
             batches.called(5, (sizes, sizes[0], None), True)
             batches.phases.end_batch()
     assert told.rows()[-1].values["elements"] == 6
+    told.close()
+
+
+def test_nothing_is_left_of_steps(tmp_path: Path) -> None:
+    """Of thousands of steps, no object for each."""
+    told = Told(tmp_path / "told", in_c=True)
+    batches = told.batches
+
+    def step() -> None:
+        batches.begin(12345, 7000)
+        batches.phases.begin(10000)
+        for _ in range(2):
+            batches.called(1 << 60, ((2000, 3000), 2000, 6000000), True)
+            batches.pass_begins(20000, True, False)
+            batches.lost(Number(1.5), None)
+            batches.lost_in_function(Number(2.5))
+            batches.reached(frozenset({1000}), False)
+            with pytest.raises(TypeError):
+                batches.called(5, ((2,), "two", None), True)  # type: ignore[arg-type]
+            batches.phases.end_batch()
+            batches.exchange(*batches.exchange([], 0))
+        told.end(99999)
+        told.told.clear()
+
+    for _ in range(100):
+        step()
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for _ in range(2000):
+        step()
+    gc.collect()
+    assert sys.getallocatedblocks() - before < 1000
     told.close()
 
 
