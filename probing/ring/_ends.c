@@ -98,3 +98,45 @@ PyObject *ends_of(PyObject *Py_UNUSED(module), PyObject *optimizer)
     }
     Py_RETURN_NONE;
 }
+
+/* Notes one of both, by how it is held, with the state before and now; -1 where Python raised. */
+static int note_end(PyObject *held, PyObject *before, PyObject *now, PyObject *const *args)
+{
+    int is_there = PyObject_RichCompareBool(now, args[3], Py_NE);
+    int is_made = is_there > 0 ? PyObject_RichCompareBool(now, before, Py_NE) : is_there;
+    if (is_made < 0 || (is_made > 0 && PyList_Append(args[4], held) != 0))
+        return -1;
+    PyObject *gradient = is_there ? PySequence_GetItem(now, 0) : NULL;
+    if (gradient == NULL)
+        return is_there ? -1 : 0;
+    PyObject *entry = Py_BuildValue("(ON)", held, gradient);
+    int told = entry == NULL ? -1 : PyList_Append(args[5], entry);
+    Py_XDECREF(entry);
+    return told;
+}
+
+const char note_ends_doc[] =
+    "note_ends(held, before, states, no_gradient, made, last, /)\n--\n\n"
+    "Add those whose gradients a pass has made to one list, and those that have some to another.";
+
+PyObject *note_ends(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
+{
+    if (given != 6 || !PyList_Check(args[4]) || !PyList_Check(args[5]))
+        return PyErr_Format(PyExc_TypeError, "note_ends() takes states, and two lists");
+    PyObject *held = PySequence_Tuple(args[0]); /* of our own: nobody changes them meanwhile */
+    PyObject *before = held == NULL ? NULL : PySequence_Tuple(args[1]);
+    PyObject *states = before == NULL ? NULL : PySequence_Tuple(args[2]);
+    int told = states == NULL ? -1 : 0;
+    for (Py_ssize_t at = 0; told == 0 && at < PyTuple_GET_SIZE(held)
+             && at < PyTuple_GET_SIZE(before) && at < PyTuple_GET_SIZE(states);
+         at++)
+        told = note_end(
+            PyTuple_GET_ITEM(held, at), PyTuple_GET_ITEM(before, at), PyTuple_GET_ITEM(states, at),
+            args);
+    Py_XDECREF(held);
+    Py_XDECREF(before);
+    Py_XDECREF(states);
+    if (told != 0)
+        return NULL;
+    Py_RETURN_NONE;
+}

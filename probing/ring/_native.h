@@ -87,6 +87,7 @@ typedef struct {
     PyObject *known;       /* dict: id(module) -> bytes */
     PyObject *state_of_thread;
     PyObject *sample, *failed, *fault;
+    PyObject *entered, *left; /* what is told of roots; NULL where Python records those */
     PyObject *is_programs; /* of an exception: bool; kept as well */
     Words *words;
     Moment *now;
@@ -99,7 +100,7 @@ typedef struct {
 } Hot;
 
 extern Hot hot;
-extern PyTypeObject *thread_type, *words_type;
+extern PyTypeObject *thread_type, *words_type, *phases_type;
 
 static inline int64_t clock_ns(void)
 {
@@ -200,13 +201,20 @@ int add_backward_types(PyObject *module);
 void leave_backward(void);
 int is_hooking(void);
 int is_attaching(void);
+int has_hooks(PyObject *module); /* known to be hooked; runs no Python */
 int attach_call(
     PyObject *const *args, size_t nargsf, PyObject *kwnames, PyObject *result, Py_ssize_t depth,
     int64_t now);
 void free_open(Thread *thread);
 
-/* What _rows.c and _steps.c offer. */
-extern PyType_Spec rows_spec, phases_spec;
+/* What _rows.c, _steps.c, _batches.c and _optimizer_rows.c offer. */
+#define PHASE_COUNT 9
+extern PyType_Spec rows_spec, phases_spec, batches_spec, optimizer_rows_spec;
+/* Of a clock of phases: what has been spent on each; NULL, and an exception, where it is none. */
+const int64_t *spent_in(PyObject *phases);
+/* The micro-batch in progress, if any, has ended; one is in progress now; -1: Python raised. */
+int finish_batch_of(PyObject *phases);
+int ensure_batch_of(PyObject *phases, int64_t now);
 extern const char used_doc[], fill_used_doc[];
 PyObject *used(PyObject *module, PyObject *ignored);
 PyObject *fill_used(PyObject *module, PyObject *args);
@@ -220,8 +228,35 @@ PyObject *stand_aside(PyObject *module, PyObject *ignored);
 PyObject *stand_before(PyObject *module, PyObject *ignored);
 
 /* What _ends.c offers. */
-extern const char ends_of_doc[];
+extern const char ends_of_doc[], note_ends_doc[];
 PyObject *ends_of(PyObject *module, PyObject *optimizer);
+PyObject *note_ends(PyObject *module, PyObject *const *args, Py_ssize_t given);
+
+/* What _inputs.c offers. */
+extern const char size_of_doc[], references_doc[];
+PyObject *size_of(PyObject *module, PyObject *const *args, Py_ssize_t given);
+PyObject *references(PyObject *module, PyObject *const *args, Py_ssize_t given);
+
+/* A loss, as the named tuple of Python has it. */
+enum { LOSS_NUMBER, LOSS_SHARE, LOSS_REACHED, LOSS_TRAINS, LOSS_PARTS, LOSS_FIELDS };
+
+/* Whether an object is a plain number that is here, which is a new reference then: 0 where not, or
+ * not yet; -1: Python raised. */
+static inline int here_of(PyObject *number, PyObject *type, PyObject **here)
+{
+    *here = NULL;
+    if ((PyObject *)Py_TYPE(number) != type)
+        return 0;
+    Py_INCREF(number);
+    *here = PyObject_GetAttrString(number, "here");
+    Py_DECREF(number);
+    if (*here == NULL)
+        return -1;
+    if (!Py_IsNone(*here))
+        return 1;
+    Py_CLEAR(*here);
+    return 0;
+}
 
 /* What _exits.c offers. */
 extern const char tell_exit_code_doc[], told_exit_doc[], forget_exit_doc[];

@@ -14,6 +14,8 @@ static const char *const phase_names[COUNT] = {
     "data_wait", "to_device", "forward",   "loss", "backward",
     "gradients", "optimizer", "other",     "gradient_sync"};
 
+_Static_assert(COUNT == PHASE_COUNT, "others know how many phases there are");
+
 typedef struct {
     PyObject_HEAD
     PyObject *batch_began, *batch_ended, *watch;
@@ -232,14 +234,41 @@ static PyObject *phases_leave(PyObject *object, PyObject *args, PyObject *kwargs
     return none_or_raise(divides ? tell_watch(self, "left", phase) : 0);
 }
 
+/* A clock of ours; NULL, and an exception, where it is none. */
+static Phases *clock_of(PyObject *phases)
+{
+    if (phases != NULL && Py_IS_TYPE(phases, phases_type))
+        return (Phases *)phases;
+    PyErr_SetString(PyExc_RuntimeError, "the recording has ended");
+    return NULL;
+}
+
+const int64_t *spent_in(PyObject *phases)
+{
+    const Phases *self = clock_of(phases);
+    return self == NULL ? NULL : self->spent_ns;
+}
+
+int finish_batch_of(PyObject *phases)
+{
+    Phases *self = clock_of(phases);
+    return self == NULL ? -1 : finish_batch(self);
+}
+
+int ensure_batch_of(PyObject *phases, int64_t now)
+{
+    Phases *self = clock_of(phases);
+    if (self == NULL)
+        return -1;
+    return self->is_on && !self->in_batch && may_divide(self) ? start_batch(self, now) : 0;
+}
+
 static PyObject *phases_ensure_batch(PyObject *object, PyObject *now)
 {
-    Phases *self = (Phases *)object;
     int64_t begun = PyLong_AsLongLong(now);
     if (begun == -1 && PyErr_Occurred())
         return NULL;
-    int begins = self->is_on && !self->in_batch && may_divide(self);
-    return none_or_raise(begins ? start_batch(self, begun) : 0);
+    return none_or_raise(ensure_batch_of(object, begun));
 }
 
 static PyObject *phases_end_batch(PyObject *object, PyObject *Py_UNUSED(ignored))

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-_VERSION = 12
+_VERSION = 13
 """Of what the C part offers, as `_native.c` has it: raised with each change of it."""
 IN_C: Any
 """The C part; None where it was not built for this Python, or is of another version than this."""

@@ -19,7 +19,7 @@ from ....ring.format import DONE, FAILED, HEADER_SIZE
 from ....ring.rows import PlainRows
 from ....safety.guard import Guard, pass_on
 from ....script.marks import HAS_ENOUGH
-from ..data.shapes import Size, size_of
+from ..data.shapes import Size, new_size_of
 from ..memory.sampler import MemorySampler
 from ..shared.recording import Recording, RootCall
 from ..shared.thread_state import CLOSE_ROW, COLUMNS, MAX_DEPTH, OPEN_ROW, ThreadState
@@ -69,7 +69,7 @@ class ModuleCalls:
         self._memory = memory
         self._boundary = boundary
         self._names = names
-        self._called = RootCalls(names, boundary).called
+        self._called, self._size_of = RootCalls(names, boundary).called, new_size_of(in_c=in_c)
         self._backward = backward
         self._set_timer: Callable[[DeviceTimes | None], None] = lambda _: None
         self._native = NativeCalls(recording, memory, names, backward, is_wanted=in_c)
@@ -95,6 +95,7 @@ class ModuleCalls:
                     is_direct=self._original.__code__.co_names == _DIRECT_CALL,
                     failed=self._failed_in_c,
                     fault=self._fault,
+                    roots=(self._enter_root, self._leave_root),
                 )
             self._wrapper = module_class.__call__ = self._made
 
@@ -272,7 +273,7 @@ class ModuleCalls:
             self._enter_fetched(module)
             start = clock()
         elif not (thread.recomputing or thread.is_agents):
-            call = self._called(module, ids, (size := size_of(args, kwargs))[1])
+            call = self._called(module, ids, (size := self._size_of(args, kwargs))[1])
             if self._progress.ends_before(call, thread):
                 recording.safe_points.step_ended()
             if recording.safe_points.waiting:
@@ -319,7 +320,7 @@ class ModuleCalls:
             self._memory.hurry()
         if call.has_parameters:
             recording.ended_step = None
-        rows.called(id(call.root), size, trains=call.has_grad and call.has_parameters)
+        rows.called(id(call.root), size, call.has_grad and call.has_parameters)
         recording.objects.inputs.root_called(args, kwargs)
 
     def _leave_root(self, module: Module, thread: ThreadState, result: object) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
+from ....ring.native import IN_C
 from ..storage.living import whole
 from .batches import tensors_of
 
@@ -19,11 +21,36 @@ _CALLS = 8
 _MOST_TENSORS = 32
 
 
+_References = Callable[[Any, int, tuple[Any, ...], dict[str, Any]], "list[weakref.ref[Any]]"]
+
+
+def references(
+    plain: Any, most: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[weakref.ref[Any]]:
+    """Weak references to the plain tensors among arguments that nothing has made, so many at most.
+
+    The C part does the same; a test compares the two.
+    """
+    given = []
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if type(value) is plain and value.grad_fn is None:
+            given.append(weakref.ref(value))  # noqa: PERF401 - that is a call more
+    return given if len(given) <= most else given[:most]
+
+
 class Inputs:
     """Remembers the tensors that came in last."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_c: bool = True) -> None:
+        """Begin without any.
+
+        Args:
+            in_c: Whether the C part looks at what a model is given, where it was built.
+        """
         self._plain: Any = None
+        self._references: _References = references
+        if in_c and IN_C is not None:
+            self._references = IN_C.references
         self._latest: deque[list[weakref.ref[Any]]] = deque(maxlen=_CALLS)
         self._batches: deque[list[tuple[str, weakref.ref[Any]]]] = deque(maxlen=_CALLS)
         self._fetched: list[weakref.ref[Any]] = []
@@ -41,11 +68,7 @@ class Inputs:
     def root_called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A root module is about to be called with these."""
         plain = self._plain = self._plain or sys.modules["torch"].Tensor
-        given = []
-        for value in (*args, *kwargs.values()) if kwargs else args:
-            if type(value) is plain and value.grad_fn is None:
-                given.append(weakref.ref(value))  # noqa: PERF401 - that is a call more
-        self._given = given if len(given) <= _MOST_TENSORS else given[:_MOST_TENSORS]
+        self._given = self._references(plain, _MOST_TENSORS, args, kwargs)
         self._latest.append(self._given)
 
     def last_batch(self) -> Any:

@@ -1,12 +1,17 @@
 """How much a model is given at once.
 
-Rules of this file: looks at shapes and dtypes only, never at data, and keeps nothing.
+Rules of this file: looks at shapes and dtypes only, never at data, and keeps nothing. The C part
+has a `size_of`, too; what is meant is said here, and a test compares the two.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from typing import Any
+
+from ....ring.native import IN_C
 
 _MATRIX = 2
 Size = tuple[tuple[int, ...] | None, int | None, int | None]
@@ -51,3 +56,14 @@ def _mapped(tensor: Any, functorch: Any) -> int:
             count *= inner.shape[functorch.maybe_get_bdim(tensor)]
         tensor = inner
     return count
+
+
+def new_size_of(*, in_c: bool = True) -> Callable[[tuple[Any, ...], dict[str, Any]], Size]:
+    """`size_of`: that of the C part, where it was built and may be used."""
+    if not in_c or IN_C is None:
+        return size_of
+    torch: Any = sys.modules["torch"]
+    core, functorch = torch._C, torch._C._functorch
+    stack = functorch.peek_interpreter_stack
+    mapped = functools.partial(_mapped, functorch=functorch)
+    return functools.partial(IN_C.size_of, torch.Tensor, core._get_tracing_state, stack, mapped)

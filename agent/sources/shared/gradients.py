@@ -167,6 +167,30 @@ def gradients_there(leaves: Iterable[Any], recording: Recording) -> Iterator[Any
     return (gradient for gradient in found if gradient is not None)
 
 
+def note_ends(  # noqa: PLR0917 - as in C
+    held: Iterable[Held],
+    before: Iterable[State],
+    states: Iterable[State],
+    no_gradient: State,
+    made: list[Held],
+    last: list[tuple[Held, int]],
+) -> None:
+    """Note what a pass has made of gradients.
+
+    Args:
+        held: Some parameters.
+        before: Their states as it began.
+        states: The same now.
+        made: Those are added to it whose gradients it has made, or added to.
+        last: Those are added to it that have any, with the identity of that.
+    """
+    for one, old, state in zip(held, before, states, strict=False):
+        if state != no_gradient:
+            if state != old:
+                made.append(one)
+            last.append((one, state[0]))
+
+
 def _cannot_tell(_: object) -> None:
     """Stands for the C part where there is none."""
 
@@ -179,6 +203,7 @@ class Ends:
 
     Attributes:
         held: How the parameters are known: the same list for as long as they are the same.
+        note: `note_ends`, or what does the same in C.
     """
 
     def __init__(self, recording: Recording, *, in_c: bool = True) -> None:
@@ -190,6 +215,7 @@ class Ends:
         self._recording = recording
         is_in_c = in_c and IN_C is not None
         self._look: Callable[[Any], _Seen | None] = IN_C.ends_of if is_in_c else _cannot_tell
+        self.note = IN_C.note_ends if is_in_c else note_ends
         self.held: list[Held] = []
         self._holder: weakref.ref[Any] | None = None
         self._key: tuple[int, ...] = ()

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ....ring.native import IN_C
 from ....tables import STEP_PHASES
 
 DATA, TO_DEVICE, FORWARD, LOSS, BACKWARD, GRADIENTS, OPTIMIZER, OTHER, GRADIENT_SYNC = range(9)
@@ -225,13 +224,3 @@ class Phases:
             self.spent_ns[phase] -= waited_ns
         self.spent_ns[phase] += now_ns - self._since_ns
         self._since_ns = now_ns
-
-
-def new_phases(
-    batch_began: Callable[[int], None], batch_ended: Callable[[int], None], *, in_c: bool = True
-) -> Phases:
-    """A clock of phases: that of the C part, where it was built and may be used."""
-    if not in_c or IN_C is None:
-        return Phases(batch_began, batch_ended)
-    phases: Phases = IN_C.Phases(batch_began, batch_ended, PHASES)
-    return phases

@@ -194,7 +194,7 @@ class Progress:
         """It has ended; returns whether that ended a training step."""
         self._passes = max(0, self._passes - 1)
         trains = self._dropped.pass_ended(losses) or not trains
-        self._recording.rows.reached(self._reached.pass_ended(), trains=trains)
+        self._recording.rows.reached(self._reached.pass_ended(), trains)
         self.hand.pass_ended(self._main.now(), creates_graph=creates_graph)
         has_ended = bool(self._pending) and self._settle(thread)
         if self._is_mark_pending:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,3 +91,21 @@ def test_what_is_not_as_torch_makes_it_is_left_to_python(optimizer: Any) -> None
     assert IN_C.ends_of(optimizer) is None
     assert list(in_c.states(optimizer)) == list(plain.states(optimizer))
     assert in_c.held == plain.held
+
+
+def test_what_a_pass_has_made_is_noted_alike() -> None:
+    """Gradients that came, went, stayed or were written to, whatever the states are kept in."""
+    states = [NO_GRADIENT, (7, 0), (7, 1), (8, 0)]
+    held: list[Any] = ["first", "last"]
+    for before in itertools.product(states, repeat=2):
+        for now in itertools.product(states, repeat=2):
+            for kind, count in itertools.product((list, tuple), range(3)):
+                found: list[Any] = []
+                for ends in _both():
+                    made: list[Any] = ["earlier"]
+                    last: list[Any] = []
+                    ends.note(held, kind(before[:count]), now, NO_GRADIENT, made, last)
+                    found.append((made, last))
+                assert found[0] == found[1]
+    with pytest.raises(TypeError):
+        IN_C.note_ends([], [], [], NO_GRADIENT, (), [])

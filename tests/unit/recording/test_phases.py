@@ -6,15 +6,7 @@ import random
 
 import pytest
 
-from probing.agent.sources.steps.phases import (
-    BACKWARD,
-    FORWARD,
-    LOSS,
-    OPTIMIZER,
-    PHASES,
-    Phases,
-    new_phases,
-)
+from probing.agent.sources.steps.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER, PHASES, Phases
 from probing.ring import native
 
 pytestmark = pytest.mark.anypython
@@ -28,7 +20,11 @@ class Told:
         self.watched: list[tuple[str, int]] = []
         self._before = [0] * len(PHASES)
         self._began = 0
-        self.phases = new_phases(self._begin, self._end, in_c=in_c)
+        self.phases: Phases = (
+            native.IN_C.Phases(self._begin, self._end, PHASES)
+            if in_c
+            else Phases(self._begin, self._end)
+        )
 
     def _begin(self, now_ns: int) -> None:
         self._began, self._before = now_ns, self.phases.spent_ns.copy()

@@ -207,7 +207,7 @@ class BackwardPasses(StandInSource):
         )
         is_by_hand = self._progress.hand.is_on and not creates_graph
         begun.trains = is_functional or bool(kwargs.get("accumulate_grad")) or is_by_hand
-        recording.rows.pass_begins(begun.start_ns, trains=begun.trains, keeps_graph=keeps_graph)
+        recording.rows.pass_begins(begun.start_ns, begun.trains, keeps_graph)
         if recording.looks.memory is not None:
             self._look_at_memory(recording.looks.memory, args)
         if is_inside:

@@ -67,11 +67,7 @@ class DroppedPasses:
         count, states = len(made), self._ends.states(self._optimizer())
         if held is not self._ends.held:
             held, before, states = self._still_there(held, before)
-        for one, old, state in zip(held, before, states, strict=False):
-            if state != NO_GRADIENT:
-                if state != old:
-                    made.append(one)
-                last.append((one, state[0]))
+        self._ends.note(held, before, states, NO_GRADIENT, made, last)
         return len(made) > count or self._train(losses)
 
     def _still_there(

@@ -192,14 +192,26 @@ class CallsAhead:
         self._root, self._has_passed, self._has_freed = 0, False, False
 
 
+def micro_batch_columns(
+    ring: RingWriter,
+) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+    """Where what a micro-batch's end fills in is, as `_Places` has it, and where its phases."""
+    return tuple(ring.places_of(*_Places.__match_args__)), columns_of(ring, _PHASES)
+
+
+def told_of(losses: list[Loss], by_function: Sequence[Loss]) -> list[Loss]:
+    """The losses of a micro-batch, of passes that began with several, or with none."""
+    return summed(losses) or [*by_function]
+
+
 class MicroBatchRows:
     """Opens and completes the rows."""
 
     def __init__(self, ring: RingWriter, late: LateRows) -> None:
         self._ring = ring
         self._late = late
-        self._at = _Places(*ring.places_of(*_Places.__match_args__))
-        self._phases = columns_of(ring, _PHASES)
+        places, self._phases = micro_batch_columns(ring)
+        self._at = _Places(*places)
         self._spare: int | None = None  # the row of one that has turned out to be none
 
     def open(
@@ -236,7 +248,7 @@ class MicroBatchRows:
             closing[at.elements] = batch.elements
         losses = batch.losses
         if len(losses) != 1:
-            losses = summed(losses) or [*batch.by_function]
+            losses = told_of(losses, batch.by_function)
         later: list[tuple[int, Later]] = []
         if len(losses) == 1:
             put(losses[0].number, at.loss, closing, later)

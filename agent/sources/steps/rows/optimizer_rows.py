@@ -1,14 +1,16 @@
 """Writes the rows of python.optimizer_steps, and tells whose a step's losses were.
 
 Rules of this file: used by the training thread only, once per step of an optimizer. A number that
-is still on its way from the device is written into its row later.
+is still on its way from the device is written into its row later. The C part does the same; what is
+meant is said here, and a test compares the two.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from .....ring.format import DONE, NULL_FLOAT
+from .....ring.native import IN_C
 from .....ring.writer import RingWriter
 from ...numbers.number import Number
 from .late_rows import Later, LateRows, put
@@ -95,7 +97,7 @@ class OptimizerRows:
             own = losses.copy()
             self._used.add(0)
         else:
-            own = self._own_of(losses, dropped, numbers)
+            own = own_of(self._used, losses, dropped, numbers)
         if own:
             is_whole = len(own) == 1 and own[0].share is None
             self._last, self._share = own, None if is_whole else self.windows.seen(who, own)
@@ -114,12 +116,36 @@ class OptimizerRows:
         else:
             self._ring.close_row(word, DONE, *closing)
 
-    def _own_of(self, losses: list[Loss], dropped: int, numbers: frozenset[int]) -> list[Loss]:
-        """Those of a step's losses that are an optimizer's own."""
-        used, own = self._used, []
-        for place in used_of(losses, dropped):
-            loss = losses[place]
-            if place not in used and (not loss.reached or loss.is_for(numbers)):
-                used.add(place)
-                own.append(loss)
-        return own
+
+def own_of(used: set[int], losses: list[Loss], dropped: int, numbers: frozenset[int]) -> list[Loss]:
+    """Those of a step's losses that are an optimizer's own.
+
+    Args:
+        used: The places of those that others have used; its own are added.
+        numbers: The optimizer's.
+    """
+    own = []
+    for place in used_of(losses, dropped):
+        loss = losses[place]
+        if place not in used and (not loss.reached or loss.is_for(numbers)):
+            used.add(place)
+            own.append(loss)
+    return own
+
+
+def new_optimizer_rows(ring: RingWriter, late: LateRows, *, in_c: bool = True) -> OptimizerRows:
+    """What writes the rows: the C part, where it was built and may be used."""
+    if not in_c or IN_C is None:
+        return OptimizerRows(ring, late)
+    ring.require_closing(_CLOSING)
+    made: Any = IN_C.OptimizerRows(
+        ring=ring,
+        late=late.write,
+        windows=Windows(),
+        loss=Loss,
+        number=Number,
+        own_of=own_of,
+        loss_of=loss_of,
+        null=NULL_FLOAT,
+    )
+    return cast("OptimizerRows", made)

@@ -39,14 +39,8 @@ class StepEnd(NamedTuple):
 
 @dataclass(slots=True)
 class StepPlaces:
-    """Where the columns of python.steps are that a step's end fills in, beside those of phases."""
+    """Where the columns of python.steps are that few steps fill in as they end."""
 
-    duration_ns: int
-    allocated_bytes: int
-    optimizer: int
-    lr: int
-    micro_batches: int
-    samples: int
     tokens: int
     tokens_per_s: int
     flops: int
@@ -55,6 +49,3 @@ class StepPlaces:
     amp_scale: int
     device_s: int
     host_bound: int
-    other_s: int
-    optimizer_steps: int
-    model: int

@@ -10,24 +10,21 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .....ring.format import DONE, FAILED, NULL_FLOAT, NULL_INT, NULL_NAME
+from .....ring.format import DONE, NULL_FLOAT, NULL_NAME
 from .....ring.writer import RingWriter
 from ...accelerator import Accelerator
 from ...calls.names.class_names import parameters_in
-from ...data.shapes import Size
 from ...model.model_flops import ModelFlops, autocast_type
 from ...numbers.number import Number
 from ...torch_types import Module
 from ..evaluations import Wait
-from ..phases import PHASES, new_phases
 from .host_times import COLUMNS as HOST_COLUMNS, HostTimes, Reading
 from .late_rows import Later, LateRows
 from .loss_columns import LossColumns
-from .losses import CommonShare, Loss, Skipped, Total, add_losses
-from .micro_batch_rows import CallsAhead, MicroBatch, MicroBatchRows
-from .optimizer_rows import OptimizerRows, OptimizerStep
-from .step_places import StepEnd, StepPlaces, columns_of
-from .step_samples import StepSamples
+from .losses import Loss, Skipped
+from .optimizer_rows import OptimizerRows, OptimizerStep, new_optimizer_rows
+from .step_batches import StepBatches, new_step_batches
+from .step_places import StepEnd, StepPlaces
 from .step_watch import DeviceTimer, MemoryMoments
 
 _NS = 1e-9
@@ -38,6 +35,7 @@ class StepRows:
 
     Attributes:
         phases: The clock of the phases, told by the sources.
+        called: See `StepBatches`, as of what else is taken from that: at no cost of a call of ours.
         amp_scale: The scale of the last loss that was scaled.
         skipped: Optimizer steps that a gradient scaler has left out in this step.
         norm: The norm of this step's gradients.
@@ -76,31 +74,40 @@ class StepRows:
         self.last_read: Reading | None = None
         self._flops = ModelFlops()
         self._mark: Any = None
-        self.phases = new_phases(self._begin_batch, self._end_batch, in_c=in_c)
         self._memory: MemoryMoments | None = None
         self._due_memory: MemoryMoments | None = None  # the same, in steps that get such rows
         self._device_times: DeviceTimer | None = None
         self.used: Callable[[], object] = bool
         self._steps = steps
         self.late = LateRows()
-        self._batches = MicroBatchRows(batches, self.late)
-        self._new_optimizers = functools.partial(OptimizerRows, optimizers, self.late)
+        self._batches = new_step_batches(batches, self.late, steps, in_c=in_c)
+        self.phases = self._batches.phases
+        self._share(self._batches)
+        self._new_optimizers = functools.partial(
+            new_optimizer_rows, optimizers, self.late, in_c=in_c
+        )
         self._optimizers = self._new_optimizers()
         self._others: dict[int, tuple[list[Loss], int, OptimizerRows]] = {}
         self._at = StepPlaces(*steps.places_of(*StepPlaces.__match_args__))
         self._host_at = steps.piece_of(*HOST_COLUMNS)
         self._losses_at = LossColumns(steps)
-        self._phases_at = columns_of(steps, range(len(PHASES)))
         self._word: int | None = None
-        self._batch: MicroBatch | None = None
         self._training = self._step = self._thread_id = self.took_ns = 0
         self.has_stepped = self.by_hand = self.on_device = False
         self.autocast: Any = None
         self.shape: tuple[int, ...] | None = None
         self.before_wait: Callable[[Wait], bool] = lambda _: False
-        self._ended: tuple[int, MicroBatch | None] | None = None
-        self._ahead, self._sizes = CallsAhead(), StepSamples()
+        self._ended: int | None = None
         self._forget()
+
+    def _share(self, batches: StepBatches) -> None:
+        """What is asked of the micro-batches alone is asked without a call in between."""
+        self.lost, self.lost_in_function = batches.lost, batches.lost_in_function
+        self.called, self.call_failed = batches.called, batches.call_failed
+        self.pass_begins, self.pass_failed = batches.pass_begins, batches.pass_failed
+        self.reached, self.evaluation_begins = batches.reached, batches.evaluation_begins
+        self.drop_losses, self.keep_losses = batches.drop_losses, batches.keep_losses
+        self.replace_losses = batches.replace_losses
 
     def watch_memory(self, memory: MemoryMoments) -> None:
         """Have the rows of python.memory written at the same moments."""
@@ -123,13 +130,8 @@ class StepRows:
 
     def _forget(self) -> None:
         """A new step knows nothing of the one before."""
-        self._ahead.forget()
-        self._losses: list[Loss] = []
-        # How many of them, the first, were of passes whose gradients are gone.
-        self._count = self._dropped = 0
-        self._last_batch: MicroBatch | None = None
+        self._batches.begin(self._step, self._thread_id)
         self._optimizers.forget()
-        self._sizes.begin()
         self.norm: Number | None = None
         self.amp_scale: Number | None = None
         self.found_inf: Number | None = None
@@ -150,7 +152,7 @@ class StepRows:
         self.on_device = self._mark is not None
         memory = self._memory
         self._due_memory = memory if memory is not None and memory.step_began(step) else None
-        self.phases.watch = self._due_memory
+        self.phases.watch = self._batches.memory = self._due_memory
         if self.on_device and self._device_times is not None:
             self.used()
             self._device_times.step_began(step)
@@ -158,38 +160,30 @@ class StepRows:
 
     def close(self, now_ns: int, ended: StepEnd) -> None:
         """The step has ended."""
-        took_ns, memory_bytes, optimizer, lr, model, models = ended
-        self.has_stepped, self.took_ns = True, took_ns
-        self.by_hand = optimizer == NULL_NAME
+        self.has_stepped, self.took_ns = True, (took_ns := ended.took_ns)
+        self.by_hand = ended.optimizer == NULL_NAME
         self.phases.end(now_ns)
         word, late = self._word, self.late
         if word is None:
             return
-        at, closing = self._at, self._steps.no_closing()
-        closing[at.other_s] = 0.0
-        self.phases.fill_seconds(closing, self._phases_at)
-        closing[at.duration_ns], closing[at.allocated_bytes] = took_ns, memory_bytes
-        closing[at.optimizer], closing[at.lr], closing[at.model] = optimizer, lr, models
-        closing[at.micro_batches] = self._count
-        closing[at.optimizer_steps] = self._optimizers.count or NULL_INT
+        at, closing, batches = self._at, self._steps.no_closing(), self._batches
         self.last_read = self.host.fill(closing, self._host_at, self._read)
-        samples, tokens = self._sizes.told()
-        closing[at.samples] = NULL_INT if samples is None else samples
+        loss = batches.fill_end(closing, ended, self._optimizers.count)
         if self.skipped is not None:
             closing[at.skipped] = self.skipped
         if self._mark is not None:
             closing[at.host_bound] = int(self._mark.is_here())
-        if tokens is not None:
+        if (tokens := batches.tokens) is not None:
             closing[at.tokens] = tokens
             if took_ns > 0:
                 took_s = took_ns * _NS
                 closing[at.tokens_per_s] = tokens / took_s
-                closing[at.flops], closing[at.mfu] = self._arithmetic(model, tokens, took_s)
-        if later := self._later(closing):
+                closing[at.flops], closing[at.mfu] = self._arithmetic(ended.model, tokens, took_s)
+        if later := self._later(closing, loss):
             late.write(self._steps, word, closing, later)
         else:
             self._steps.close_row(word, DONE, *closing)
-        self._ended, self._word = (word, self._last_batch), None
+        self._ended, self._word = word, None
         if late.waiting:
             late.flush()
         memory = self._memory
@@ -198,16 +192,22 @@ class StepRows:
         if self.on_device and self._device_times is not None:
             self._device_times.step_ended(took_ns)
 
-    def _later(self, closing: list[object]) -> list[tuple[int, Later]]:
+    def _later(self, closing: list[object], loss: float | None) -> list[tuple[int, Later]]:
         """The columns of a step that may still be on their way from a device.
 
         Args:
             closing: Where those are filled in that are here.
+            loss: That of the step, where it is plain and here.
         """
         later: list[tuple[int, Later]] = []
-        is_one = self._losses_at.fill(
-            closing, later, self._losses, self._dropped, self._step, self._optimizers
-        )
+        batches, is_one = self._batches, self._optimizers.have_one_loss
+        if loss is not None:  # as mostly on a CPU
+            is_own = is_one and not batches.dropped
+            self._losses_at.fill_plain(closing, loss, step=self._step, is_one=is_own)
+        else:
+            is_one = self._losses_at.fill(
+                closing, later, batches.losses, batches.dropped, self._step, self._optimizers
+            )
         if is_one and self.norm is not None:
             self._losses_at.norms(closing, later, self.norm, self.max_norm)
         if self.amp_scale is not None:
@@ -227,7 +227,8 @@ class StepRows:
         self.phases.end_batch()
         if self._word is not None:
             place = (now_ns, self._step, self._thread_id)
-            self._optimizers.write(place, step, self._losses, self.norm, self._dropped)
+            batches = self._batches
+            self._optimizers.write(place, step, batches.losses, self.norm, batches.dropped)
 
     def restart(self, start_ns: int, thread_id: int) -> None:
         """What the step has done so far was no part of it: it begins now, in this thread."""
@@ -237,9 +238,7 @@ class StepRows:
         self._forget()
         self._read = self.host.read()
         self._steps.reopen_row(self._word, start_ns, self._step, self._thread_id)
-        if self._batch is not None:
-            self._batches.take_back(self._batch)
-            self._batch = None
+        self._batches.take_back()
         if self.on_device:
             self._mark = self._accelerator.mark()
         self.phases.begin(start_ns)
@@ -248,13 +247,9 @@ class StepRows:
         """The step that was completed last, one of inference, is not over after all."""
         if self._ended is None:
             return
-        self._word, batch = self._ended
+        self._word = self._ended
         self._steps.reopen_row(self._word, start_ns, self._step, self._thread_id)
-        self.phases.resume(in_batch=batch is not None)
-        if batch is not None:
-            self._batch = batch
-            self._sizes.begin()
-            self._count -= 1
+        self.phases.resume(in_batch=self._batches.resume())
 
     def _arithmetic(self, model: Module, tokens: int, took_s: float) -> tuple[float, float]:
         """The columns of arithmetic done, for what was trained on tokens."""
@@ -267,17 +262,18 @@ class StepRows:
     @property
     def micro_batch(self) -> int | None:
         """The number of the micro-batch in progress; None between two of them."""
-        return None if self._batch is None else self._count
+        return self._batches.micro_batch
 
     @property
     def has_passes(self) -> bool:
         """Whether a backward pass of the step in progress has ended."""
-        return self._count > 0 or (self._batch is not None and self._batch.has_pass)
+        return self._batches.has_passes
 
     def abandon(self) -> None:
         """Recording stops: the rows in progress stay open."""
         self.phases.is_on = False
-        self._word = self._batch = self._mark = self.last_read = None
+        self._batches.abandon()
+        self._word = self._mark = self.last_read = None
 
     def data_waited(self, wait: Wait) -> None:
         """A loader has been waited for."""
@@ -287,113 +283,13 @@ class StepRows:
     def count_wait(self, wait: Wait) -> None:
         """The same, of a batch that is known to be the step's own."""
         self.phases.data_waited(wait.start_ns, wait.took_ns, wait.has_batch)
-        if self._batch is not None and wait.has_batch:
-            self._batch.came(wait.samples, wait.tokens)
-
-    def called(self, root: int, size: Size, *, trains: bool) -> None:
-        """A root is called in the step: the first tensor that it is given tells how large that is.
-
-        Args:
-            root: Its identity.
-            trains: Whether a backward pass may come of it.
-        """
-        if self._batch is not None:
-            self._batch.called(root, size, trains=trains)
-        if trains:
-            self._ahead.called(root, size)
-
-    def call_failed(self) -> None:
-        """It has ended by an exception."""
-        self._ahead.call_failed()
-        if self._batch is not None:
-            self._batch.call_failed()
-
-    def pass_begins(self, now_ns: int, *, trains: bool, keeps_graph: bool) -> None:
-        """A backward pass begins: one of a call that was made ahead begins a micro-batch."""
-        size = self._ahead.pass_begins(keeps_graph=keeps_graph) if trains else None
-        if size is not None and self._batch is not None and self._batch.has_pass:
-            self._batch.is_one_of_several()
-            self.phases.end_batch()
-        self.phases.ensure_batch(now_ns)
-        if size is not None and self._batch is not None:
-            self._batch.called(0, size, trains=True)
-
-    def evaluation_begins(self) -> None:
-        """What is called now is no part of the step: nor were batches that were waited for last."""
-        batch = self._batch
-        if batch is None or (batch.has_call and not batch.has_pass):
-            return
-        if not batch.has_pass:
-            self._batches.take_back(batch)
-            self._batch = None
-        self.phases.end_batch()
-
-    def lost(self, loss: Number | Total | None, share: Number | CommonShare | None) -> None:
-        """A backward pass begins with a loss."""
-        if self._batch is not None and loss is not None:
-            self._batch.losses.append(Loss(loss, share))
-
-    def lost_in_function(self, loss: Number | None) -> None:
-        """The same inside of a function that torch transforms: it counts where no other does."""
-        if self._batch is not None and loss is not None:
-            self._batch.by_function = (*self._batch.by_function, Loss(loss, None))
-
-    def pass_failed(self) -> None:
-        """A backward pass has ended by an exception, and with it the micro-batch."""
-        if self._batch is not None:
-            self._batch.state, self._batch.has_pass = FAILED, True
-            self.phases.end_batch()
-
-    def reached(self, optimizers: frozenset[int], *, trains: bool) -> None:
-        """A backward pass has ended that made gradients for these optimizers, or for none."""
-        if self._batch is not None:
-            self._batch.reached(optimizers, trains=trains)
+        if wait.has_batch:
+            self._batches.came(wait.samples, wait.tokens)
 
     def switch(self, training: int) -> None:
         """Another training goes on, in the same step: the losses of each are its own."""
-        if self._batch is not None and self._batch.losses:
-            self.phases.end_batch()
-        self._others[self._training] = (self._losses, self._dropped, self._optimizers)
-        self._training = training
         kept = self._others.pop(training, None)
-        self._losses, self._dropped, self._optimizers = kept or ([], 0, self._new_optimizers())
-
-    def drop_losses(self) -> None:
-        """The gradients of all passes of the step so far were thrown away."""
-        self._dropped = len(self._losses)
-        self._sizes.drop()
-
-    def keep_losses(self) -> None:
-        """The script had put them aside, and they are used after all."""
-        self._dropped = 0
-        self._sizes.keep()
-
-    def replace_losses(self) -> None:
-        """The losses of the step so far were parts of the one that comes now."""
-        self._dropped = len(self._losses)
-        if self._batch is not None:
-            self._batch.losses.clear()
-
-    def _begin_batch(self, now_ns: int) -> None:
-        if self._due_memory is not None:
-            self._due_memory.batch_changed()
-        self._batch = self._batches.open(
-            now_ns, self._step, self._count, self._thread_id, self.phases.spent_ns
-        )
-
-    def _end_batch(self, now_ns: int) -> None:
-        """The micro-batch has ended: its row is complete, and the step knows of it."""
-        batch = self._batch
-        if batch is None:
-            return
-        self._batch = None
-        if self._count and not (batch.has_pass or batch.has_call or batch.losses):
-            self._batches.take_back(batch)  # what it was fetched for comes in the next step
-            return
-        self._last_batch = batch
-        self._count += 1
-        if self._due_memory is not None:
-            self._due_memory.batch_changed()
-        self._sizes.batch_ended(batch)
-        more = self._batches.close(batch, now_ns, self.phases)
-        self._dropped = add_losses(self._losses, more, self._dropped)
+        losses, dropped, optimizers = kept or ([], 0, self._new_optimizers())
+        before = self._batches.exchange(losses, dropped)
+        self._others[self._training] = (*before, self._optimizers)
+        self._training, self._optimizers = training, optimizers
