@@ -28,9 +28,9 @@ from .label_facts import Pair, answer_about
 
 DEFAULT_LIMIT_S = 30.0
 _MOST_ELEMENTS = 1 << 20
-_CALLER, _ENTERS = "/agent/sources/calls/modules.py", "_enter_root"
+_CALLER = "/agent/sources/calls/modules.py"
 _NEAR = 8
-"""How many frames above that which enters a root may be."""
+"""How many frames above the module wrapper's may be."""
 _ROUNDS = 3
 """How often one place may be seen without labels before there are taken to be none."""
 _INPUTS = ("input_ids", "inputs", "input", "tokens", "token_ids", "ids", "idx", "x", "src", "text")
@@ -108,7 +108,7 @@ class _Look:
         for _ in range(_NEAR):
             if frame is None:
                 return
-            if frame.f_code.co_filename.endswith(_CALLER) and frame.f_code.co_name == _ENTERS:
+            if frame.f_code.co_filename.endswith(_CALLER) and frame.f_code.co_name == "call":
                 if not self.came.is_set():
                     self._guard.run(self._read_call, frame)
                 return
@@ -132,7 +132,7 @@ class _Look:
     def _read_call(self, frame: FrameType) -> None:
         """Look at the arguments of the call in progress, by the names that `forward` gives them."""
         values = frame.f_locals
-        module, args, kwargs = values["module"], values["args"], values["kwargs"]
+        module, args, kwargs = values["self"], values["args"], values["kwargs"]
         if type(values) is dict and frame.f_trace is None:
             values.clear()  # before 3.13 a copy, which the frame would keep
         code = getattr(getattr(type(module), "forward", None), "__code__", None)
