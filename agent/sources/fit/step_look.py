@@ -25,7 +25,7 @@ from .loss_graph import RESULT, LossPlan, address_of, chain_of, labels_of, read_
 from .plain_copies import object_with
 from .stepped_in_pass import SteppedInPass
 
-_CALLER, _ENTERS = "/agent/sources/calls/modules.py", "_enter_root"
+_CALLER = "/agent/sources/calls/modules.py"
 _NEAR = 8
 _LONG_NS = 4_000_000_000
 _OFTEN = 8
@@ -204,13 +204,13 @@ class StepLook:
         for _ in range(_NEAR):
             if frame is None:
                 return
-            if frame.f_code.co_filename.endswith(_CALLER) and frame.f_code.co_name == _ENTERS:
+            if frame.f_code.co_filename.endswith(_CALLER) and frame.f_code.co_name == "call":
                 break
             frame = frame.f_back
-        if frame is None or frame.f_code.co_name != _ENTERS:
+        if frame is None or frame.f_code.co_name != "call":
             return
         local = frame.f_locals
-        root, args, kwargs = local["module"], local["args"], local["kwargs"]
+        root, args, kwargs = local["self"], local["args"], local["kwargs"]
         parameters = [p for p in root.parameters() if p.requires_grad]
         self._has_closed = self._has_closed or (bool(parameters) and self._is_closed(root))
         if not parameters or self._is_closed(root):
