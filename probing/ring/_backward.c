@@ -589,16 +589,6 @@ static Hooked *hooked_of(PyObject *module)
     return (Hooked *)found;
 }
 
-int has_hooks(PyObject *module)
-{
-    PyObject *key = is_hooking() ? PyLong_FromVoidPtr(module) : NULL;
-    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(backward.hooked, key);
-    int is_hooked = found != NULL && PyObject_TypeCheck(found, hooked_type);
-    Py_XDECREF(key);
-    PyErr_Clear();
-    return is_hooked;
-}
-
 /* Whether a mode of torch would see what is asked of a tensor; -1 where Python raised. */
 static inline int sees_mode(void)
 {

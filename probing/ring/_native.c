@@ -3,9 +3,8 @@
  * Rules of this file: optional, with Python alone everything works as well, only slower. It stands
  * behind a Python function, as that function's vectorcall: torch.compile, inspect and other tools
  * see the Python function, whose code does the same and writes the same rows; what is run is this.
- * Whatever is rare (a module that is met for the first time, a step that is timed on the device, a
- * thread that is traced) is left to the Python function; what a root's call means for the step is
- * asked of Python before and behind it. It holds the interpreter lock from end to
+ * Whatever is rare (the call of a root, a module that is met for the first time, a step that is
+ * timed on the device, a thread that is traced) is left to the Python function. It holds the interpreter lock from end to
  * end, keeps no reference longer than a call but those that `install` was given, and whatever goes
  * wrong in it, the user's module is called exactly once, and its result or exception passed on.
  */
@@ -286,87 +285,6 @@ static inline int complete(
     return 0;
 }
 
-/* Tells Python that a root is about to be called; its numbers go to `ids`.
- *
- * Returns whether the call is recorded; -1 where Python raised. */
-static int enter_root(
-    Thread *thread, PyObject *const *args, size_t nargsf, PyObject *kwnames, uint8_t *ids)
-{
-    PyObject *rest, *named;
-    if (pack_arguments(args, nargsf, kwnames, &rest, &named) != 0)
-        return -1;
-    PyObject *enter = Py_NewRef(hot.entered); /* it may stop the recording */
-    PyObject *found = PyObject_CallFunctionObjArgs(
-        enter, args[0], (PyObject *)thread, rest, named, NULL);
-    Py_DECREF(enter);
-    Py_DECREF(rest);
-    Py_DECREF(named);
-    if (found == NULL)
-        return -1;
-    int is_bytes = PyBytes_CheckExact(found);
-    int is_recorded = is_bytes && PyBytes_GET_SIZE(found) == IDS_SIZE;
-    if (is_recorded)
-        memcpy(ids, PyBytes_AS_STRING(found), IDS_SIZE);
-    int is_known = is_recorded || Py_IsNone(found) || (is_bytes && PyBytes_GET_SIZE(found) == 0);
-    Py_DECREF(found);
-    if (is_known && (!is_recorded || facts_at(thread->facts, 0) != NULL))
-        return is_recorded;
-    PyErr_SetString(PyExc_TypeError, "a root, or a thread, is none of ours");
-    return -1;
-}
-
-/* The root has returned: completes its row, and tells Python; -1 where an interrupt has come. */
-static int leave_root(
-    Thread *thread, PyObject *const *args, size_t nargsf, PyObject *kwnames, PyObject *result,
-    uint64_t installed, uint64_t word, int64_t start)
-{
-    int64_t now = clock_ns();
-    if (now > hot.now->due_ns && take_sample() != 0)
-        return -1;
-    if (goes_on(installed))
-        close_row(word, now - start);
-    if (is_attaching() && has_hooks(args[0])
-        && attach_call(args, nargsf, kwnames, result, 0, now) != 0)
-        return -1;
-    if (!goes_on(installed))
-        return 0;
-    PyObject *left = Py_NewRef(hot.left);
-    PyObject *done = PyObject_CallFunctionObjArgs(left, args[0], (PyObject *)thread, result, NULL);
-    Py_DECREF(left);
-    Py_XDECREF(done);
-    return done == NULL ? note_fault() : 0;
-}
-
-/* A module is called from outside of any other. */
-static PyObject *call_root(
-    Thread *thread, PyObject *const *args, size_t nargsf, PyObject *kwnames)
-{
-    uint8_t ids[IDS_SIZE];
-    uint64_t installed = hot.installed;
-    int is_recorded = enter_root(thread, args, nargsf, kwnames, ids);
-    if (is_recorded < 0) {
-        if (goes_on(installed))
-            note_failure(0, 0, 0); /* with the fault in hand */
-        if (note_fault() != 0)
-            return NULL;
-    }
-    if (is_recorded <= 0 || !goes_on(installed))
-        return call_module(args, nargsf, kwnames);
-    const char *facts = facts_at(thread->facts, 0);
-    uint64_t word = next_word();
-    int64_t start = clock_ns();
-    open_row(word, start, ids, facts);
-    thread->depth = 1;
-    PyObject *result = call_module(args, nargsf, kwnames);
-    thread->depth = 0;
-    if (result != NULL && goes_on(installed)
-        && leave_root(thread, args, nargsf, kwnames, result, installed, word, start) != 0)
-        Py_CLEAR(result);
-    if (result == NULL && goes_on(installed))
-        note_failure(0, word, start);
-    return result;
-}
-
 static PyObject *call(
     PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -379,12 +297,6 @@ static PyObject *call(
     Thread *thread = this_thread(state);
     if (thread == NULL && PyErr_Occurred())
         return NULL;
-    if (thread != NULL && thread->depth == 0 && hot.entered != NULL) {
-        Py_INCREF(thread);
-        PyObject *result = call_root(thread, args, nargsf, kwnames);
-        Py_DECREF(thread);
-        return result;
-    }
     if (thread == NULL || thread->depth <= 0)
         return hot.python(function, args, nargsf, kwnames);
     const Known *known = find(args[0]);
@@ -480,8 +392,6 @@ static void leave(void)
     Py_CLEAR(hot.sample);
     Py_CLEAR(hot.failed);
     Py_CLEAR(hot.fault);
-    Py_CLEAR(hot.entered);
-    Py_CLEAR(hot.left);
     Py_CLEAR(hot.words);
     Py_CLEAR(hot.now);
     Py_CLEAR(hot.function);
@@ -538,25 +448,6 @@ static PyObject *install(PyObject *Py_UNUSED(module), PyObject *args, PyObject *
     states++;
     hot.installed++;
     hot.is_installed = 1;
-    Py_RETURN_NONE;
-}
-
-PyDoc_STRVAR(record_roots_doc,
-"record_roots(entered, left, /)\n--\n\n"
-"Have this module record roots, too, once it records calls; until then Python does.\n\n"
-"Each call of one is told before and behind it: `entered` with the module, the thread, a tuple and\n"
-"a dictionary of arguments, which gives its numbers, and `left` with the module, the thread and the\n"
-"result.");
-
-static PyObject *record_roots(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    PyObject *entered, *left;
-    if (!PyArg_ParseTuple(args, "OO", &entered, &left))
-        return NULL;
-    if (hot.is_installed) {
-        Py_XSETREF(hot.left, Py_NewRef(left));
-        Py_XSETREF(hot.entered, Py_NewRef(entered));
-    }
     Py_RETURN_NONE;
 }
 
@@ -627,7 +518,6 @@ static PyObject *row_cost(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignor
 static PyMethodDef functions[] = {
     {"install", (PyCFunction)(void (*)(void))install, METH_VARARGS | METH_KEYWORDS, install_doc},
     {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS, run_doc},
-    {"record_roots", record_roots, METH_VARARGS, record_roots_doc},
     {"uninstall", uninstall, METH_NOARGS, uninstall_doc},
     {"changed", changed, METH_NOARGS, changed_doc},
     {"row_cost", row_cost, METH_NOARGS, row_cost_doc},

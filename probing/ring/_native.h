@@ -87,7 +87,6 @@ typedef struct {
     PyObject *known;       /* dict: id(module) -> bytes */
     PyObject *state_of_thread;
     PyObject *sample, *failed, *fault;
-    PyObject *entered, *left; /* what is told of roots; NULL where Python records those */
     PyObject *is_programs; /* of an exception: bool; kept as well */
     Words *words;
     Moment *now;
@@ -201,7 +200,6 @@ int add_backward_types(PyObject *module);
 void leave_backward(void);
 int is_hooking(void);
 int is_attaching(void);
-int has_hooks(PyObject *module); /* known to be hooked; runs no Python */
 int attach_call(
     PyObject *const *args, size_t nargsf, PyObject *kwnames, PyObject *result, Py_ssize_t depth,
     int64_t now);

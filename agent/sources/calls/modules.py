@@ -95,7 +95,6 @@ class ModuleCalls:
                     is_direct=self._original.__code__.co_names == _DIRECT_CALL,
                     failed=self._failed_in_c,
                     fault=self._fault,
-                    roots=(self._enter_root, self._leave_root),
                 )
             self._wrapper = module_class.__call__ = self._made
 

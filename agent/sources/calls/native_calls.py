@@ -1,8 +1,8 @@
 """Has module calls recorded by the C part: another way to the same rows.
 
 Rules of this file: may refuse; then calls are recorded in Python, and `way` says why. What the C
-part does not take (modules that are not known yet, all calls while they are timed on the device) it
-leaves to the wrapper in Python; what the call of a root means for the step it asks of that, too.
+part does not take (roots, modules that are not known yet, all calls while they are timed on the
+device) it leaves to the wrapper in Python.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ class NativeCalls:
         is_direct: bool,
         failed: Callable[[int, int, int], None],
         fault: Callable[[], None],
-        roots: tuple[Callable[..., bytes | None], Callable[..., None]],
     ) -> None:
         """Run a wrapper from now on, in the place of one that led elsewhere.
 
@@ -65,7 +64,6 @@ class NativeCalls:
             is_direct: Whether the original is torch's own, whose frame is saved.
             failed: Called where a recorded call has ended by an exception.
             fault: Called where the C part has made a mistake.
-            roots: Called before and behind the call of a root; see `record_roots` in C.
         """
         if self._part is None:
             return
@@ -92,7 +90,6 @@ class NativeCalls:
             self._part, self._why_python = None, str(error)
         else:
             self._has_handed = True
-            self._part.record_roots(*roots)
             self._names.on_change = self._part.changed
             self._backward.hand_to_c(self._part)
             self.run(is_on=True)
