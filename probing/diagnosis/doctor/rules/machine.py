@@ -18,7 +18,7 @@ from ....units import size
 from ..facts import LEAST_STEPS, Facts, percent
 from ..findings import Rule, Sign
 from ..not_looked_at import NotLookedAt
-from .speed import processor_share
+from .pace.of_machine import processor_share
 
 _LOOK_S = 1.0
 _ROBBED = 1 / 3

@@ -22,20 +22,15 @@ from ..not_looked_at import NotLookedAt
 from ..series import last_change
 from .pace.device_causes import NO_CAUSE, device_cause
 from .pace.grown_modules import Grown, grown_module, where_most
-from .pace.of_machine import is_lasting, words_of_all_alike
+from .pace.of_machine import OWN, crowd_words, is_lasting, own_words, words_of_all_alike
 from .pace.unfrozen_parts import unfrozen_part
 
 _LEAST_SLOWER = 1.3
 _SURELY_SLOWER = 1.5
-_OWN = 3.0
-"""Caches and processors that others share make the same work longer, and not by so much."""
 _COMPUTED = frozenset({"forward", "backward", "loss", "gradients", "optimizer"})
 OWN_PHASES = ("other", "loss", "gradients", "to_device")
 """What the script's own code does between the model and the optimizer."""
 _WAITS = frozenset({"data_wait", "gradient_sync"})
-_PREEMPTED_PER_S = 20.0
-"""So often a thread is preempted that has its processor to itself but for what the kernel does."""
-_SWITCHES = ("involuntary_switches", "voluntary_switches")
 _LEAST_GROWTH = 0.3
 _OWN_GROWTH = 1.0
 """The same of processor time, which others that share caches and processors change, too."""
@@ -82,7 +77,7 @@ def _own_change(steps: Steps) -> int | None:
     used = steps.column("cpu_s")
     if not len(used) or np.isnan(used).any():
         return None
-    change = last_change(used, least_ratio=_OWN)
+    change = last_change(used, least_ratio=OWN)
     if change is None:
         return None
     before = float(np.median(steps.column("duration")[: change.place]))
@@ -96,11 +91,11 @@ def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
     ratio = after.median_s / before.median_s
     if ratio < _LEAST_SLOWER:
         return None
-    phase, share = _most_grown(before, after)
+    phase, share = most_grown(before, after)
     explained, words = _by_batch(facts, before, after)
     computes = phase in _COMPUTED or by == "cpu_s"
-    own = _own_words(_computes_more(before, after)) if computes else ()
-    robbed = "" if own else _crowd_words(before, after)
+    own = own_words(before, after) if computes else ()
+    robbed = "" if own else crowd_words(before, after)
     crowd = robbed or ("" if own else facts.crowd)
     if crowd and computes and not (robbed and ratio >= _SURELY_SLOWER):
         return None  # it computes no more than it did: others on the machine make that longer
@@ -109,7 +104,7 @@ def _since(facts: Facts, steps: Steps, place: int, *, by: str) -> Sign | None:
     is_plain = computes and not (explained or crowd or cause.words)
     module = grown_module(facts, before, after.last()) if is_plain else None
     where = where_most(phase, module) if (share >= MOST or module) and not cause.words else ""
-    alike = "" if own or module or not is_plain else words_of_all_alike(before, after)
+    alike = "" if module or not is_plain else words_of_all_alike(before, after)
     why = words if explained else crowd or cause.words or alike
     begun, meant = ("", "") if why or phase == "data_wait" else unfrozen_part(facts, since)
     changed = _what_changed(facts, steps.rows[place]["start_ns"])
@@ -143,23 +138,6 @@ def _is_asked(changed: tuple[str, ...]) -> bool:
     return any(_OF_ARMS in line for line in changed)
 
 
-def _own_words(more: float) -> tuple[str, ...]:
-    """That the thread itself computes longer by more than others can make it; none else."""
-    words = f"the training thread computes {more:.1f} times as long in each"
-    return (words,) if more >= _OWN else ()
-
-
-def _computes_more(before: Steps, after: Steps) -> float:
-    """How many times the processor time of the training thread in a step is what it was.
-
-    Others on its processors make a step longer, and leave that as it was.
-    """
-    old, new = (part.column("cpu_s") for part in (before, after))
-    if np.isnan(old).all() or np.isnan(new).all() or not np.nanmedian(old):
-        return 1.0
-    return float(np.nanmedian(new) / np.nanmedian(old))
-
-
 def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
     steps = facts.steps.settled()
     found, measure = _trend(steps, is_crowded=bool(facts.crowd))
@@ -171,7 +149,7 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
     growth = _median(late, measure) / _median(early, measure) - 1
     if growth < (_LEAST_GROWTH if measure == "duration" else _OWN_GROWTH) or (found.r2 or 0) < MOST:
         return
-    phase, share = _most_grown(early, late)
+    phase, share = most_grown(early, late)
     explained, words = _by_batch(facts, early, late)
     module = grown_module(facts, early, late) if phase in _COMPUTED and not explained else None
     is_weak = explained or measure == "cpu_s" or not is_lasting(Steps(since))
@@ -235,7 +213,7 @@ def _growth_fix(phase: str, early: Steps, late: Steps, *, explained: bool) -> st
     return "Do not go through all of the past in each step: keep a running sum, or the last N."
 
 
-def _most_grown(before: Steps, after: Steps) -> tuple[str, float]:
+def most_grown(before: Steps, after: Steps) -> tuple[str, float]:
     """The phase in which most of the difference is, and its part of it."""
     phases = (*STEP_PHASES, "gradient_sync")
     grown = {p: after.seconds(p) / len(after) - before.seconds(p) / len(before) for p in phases}
@@ -267,33 +245,6 @@ def _sizes(facts: Facts, name: str, before: Steps, after: Steps) -> tuple[float,
     except NotLookedAt:
         return 0.0, 0.0
     return row["old"] or 0.0, row["new"] or 0.0
-
-
-def _crowd_words(before: Steps, after: Steps) -> str:
-    """That the training thread gets less of a processor than it did; empty where it does not."""
-    old, new = processor_share(before), processor_share(after)
-    taken, given = (float(after.column(name, missing=0.0).sum()) for name in _SWITCHES)
-    per_s = taken / after.total_s if after.total_s else 0.0
-    if new < 0.9 * old and per_s > 2 * _PREEMPTED_PER_S and taken > given:
-        return (
-            f"others use its cores: the training thread had a processor for {percent(old)} of the"
-            f" time and has it for {percent(new)}, and is preempted {per_s:.0f} times a second"
-        )
-    return ""
-
-
-def processor_share(steps: Steps) -> float:
-    """For what part of the phases in which it computes the training thread has a processor.
-
-    At most that: in the others it may wait or sleep of its own will, but what it computes in them
-    counts. 1 where that was not measured.
-    """
-    used = steps.column("cpu_s")
-    waits = sum(steps.seconds(phase) for phase in ("data_wait", "gradient_sync", "other"))
-    whole = steps.total_s - waits
-    if whole <= 0 or np.isnan(used).any():
-        return 1.0
-    return min(1.0, float(used.sum()) / whole)
 
 
 def _what_changed(facts: Facts, start_ns: int) -> tuple[str, ...]:
@@ -357,8 +308,10 @@ RULES = (
         " in them, have grown as much, where other programs use the machine, or where `version` of"
         " python.parameters has parts that began to be trained then, as unfrozen ones."
         " What others make longer in the phases that"
-        f" compute, where the thread's own processor time is not {_OWN:.0f} times what it was, is"
-        f" told from {_SURELY_SLOWER} on, where it gets less of a processor and is preempted."
+        f" compute, where the thread's own processor time is not {OWN:.0f} times what it was, is"
+        f" told from {_SURELY_SLOWER} on, where it gets less of a processor and is preempted. That"
+        " time is believed by steps in which the thread is not preempted more than before: threads"
+        " that wait for one that has no processor spin, and use up more of their own."
         " Where its processor time alone is at another level since a step, it is told by that. Of a"
         " device that is half busy or more, `processes` and `sm_mhz` of python.devices tell whether"
         " others began to use it or its clock fell; no module is named then, as all wait for it.",

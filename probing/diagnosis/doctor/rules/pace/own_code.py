@@ -17,7 +17,8 @@ from ...findings import Rule, Sign
 from ...hot_lines import HotLine
 from ..device import explains
 from ..shares import MODULES
-from ..speed import MOST, OWN_PHASES, hot_lines_of, in_words, processor_share
+from ..speed import MOST, OWN_PHASES, hot_lines_of, in_words
+from .of_machine import processor_share
 from .waiting_calls import BESIDE, MORE_ITEMS, QUEUED, waits_for
 
 _SHOWN = 0.01
