@@ -27,12 +27,14 @@ def without_effects(findings: list[Finding]) -> list[Finding]:
 
 
 def contradicted(findings: Iterable[Finding]) -> frozenset[str]:
-    """Subjects that cannot be called healthy beside what does not go on, or has ended."""
+    """Subjects that cannot be called healthy beside what is found, as nobody can judge them."""
     ill: set[str] = set()
     for one in findings:
         if one.group in ABOUT_NOW and one.rule not in _OF_SETTINGS:
             words = " ".join((one.summary, *one.evidence))
             ill |= {"process", PROGRESS, *(s for s, of in _TELLS_OF.items() if of.search(words))}
+        clause, subjects = _UNKNOWN_BESIDE.get(one.rule, ("", frozenset()))
+        ill |= subjects if clause and clause in one.summary else frozenset()
     return frozenset(ill)
 
 
@@ -110,6 +112,14 @@ _TELLS_OF = {
     "threads and processes": re.compile(r"\bchild process|\bworker\b"),
 }
 """By which words what does not go on, or has ended, is a matter of a subject."""
+_UNKNOWN_BESIDE = {
+    "every-nth-step": ("evaluation mode", frozenset({"evaluations"})),
+    "loss-not-finite": (
+        "the weights are lost",
+        frozenset({"gradients", "numbers", "parameters", "running statistics"}),
+    ),
+}
+"""By a rule and a clause of its sentence, what nothing can be said of any more."""
 _OF_NO_STEP = frozenset(
     {"loss-flat", "never-a-gradient", "own-code", "few-long-steps", "data-wait", "one-module"}
 )
@@ -138,9 +148,11 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "thrown-gradients": frozenset({"loss-flat", "uneven-micro-batches"}),
     "broadcast-loss": frozenset({"loss-flat"}),
     "no-update": frozenset({"loss-flat"}),
-    "garbage-collector": frozenset({"own-code"}),
-    "recompiling": frozenset({"garbage-collector"}),  # what is traced are many objects
-    "checkpoints": frozenset({"own-code", "few-long-steps"}),
+    "garbage-collector": frozenset({"own-code", "every-nth-step"}),
+    # What is traced are many objects.
+    "recompiling": frozenset({"garbage-collector", "every-nth-step"}),
+    "checkpoints": frozenset({"own-code", "few-long-steps", "every-nth-step"}),
+    "own-code": frozenset({"every-nth-step"}),
     "profiler-on": frozenset({"memory-grows"}),
     "throttled": frozenset({"crowded-processors"}),
     "slower-and-slower": frozenset({"slower-since"}),

@@ -442,6 +442,10 @@ CASES = (
     Case("slower-and-slower", of_steps(duration=lambda s: 0.1 + 0.001 * s,
          forward_s=lambda s: 0.04 + 0.001 * s), "likely", None, "the forward pass"),
     Case("slower-and-slower", of_steps(), None),
+    Case("every-nth-step", of_steps(duration=lambda s: 0.1 + 1.6 * (s % 10 == 9),
+         forward_s=lambda s: 0.04 + 1.6 * (s % 10 == 9)), "possible", None, "Every 10th step"),
+    Case("every-nth-step", of_steps(duration=lambda s: 0.1 + 0.5 * (s % 10 == 9),
+         other_s=lambda s: 0.5 * (s % 10 == 9)), None),  # a checkpoint, a third of the time
     Case("crowded-processors", of_steps(cpu_s=0.03, involuntary_switches=20), "possible"),
     Case("crowded-processors", of_steps(cpu_s=0.04, involuntary_switches=20), None),
     Case("crowded-processors", of_steps(cpu_s=0.05), None),

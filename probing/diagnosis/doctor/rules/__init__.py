@@ -21,7 +21,15 @@ from .numbers import (
     warned,
 )
 from .numbers.not_finite import exploding
-from .pace import long_steps, no_sync, one_parameter, own_code, piled_hooks, waiting_calls
+from .pace import (
+    every_nth,
+    long_steps,
+    no_sync,
+    one_parameter,
+    own_code,
+    piled_hooks,
+    waiting_calls,
+)
 from .trained import parameters, wrappers
 
 RULES: tuple[Rule, ...] = tuple(
@@ -52,6 +60,7 @@ RULES: tuple[Rule, ...] = tuple(
         no_sync,
         shares,
         long_steps,
+        every_nth,
         waiting_calls,
         piled_hooks,
         machine,
