@@ -21,7 +21,7 @@ from .processes import judge_process, judge_unseen
 from .seen.work import is_at_work, without_starved
 from .slowness import as_slow, getting_on, slow_alone, unrecorded
 from .waiting import ONLY_WAIT, chain_ends, victims_of, waiting_for, wanted
-from .words import remedies, wording
+from .words import remedies, texts, wording
 
 _CERTAIN = frozenset({"mismatch", "dead", "stopped", "deadlock"})
 
@@ -137,7 +137,7 @@ def _not_asked(case: Case) -> Verdict | None:
         "unseen",
         (),
         headline=wording.not_asked(case, oldest, sorted(absent)),
-        confidence="low: the other ranks were not asked",
+        confidence=texts.UNASKED,
         group=oldest.call.group,
     )
 

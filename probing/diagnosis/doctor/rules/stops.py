@@ -15,7 +15,7 @@ from ....postmortem.last_known import has_last_stack
 from ....rundir.folders import RunDirectory
 from ....units import duration
 from ...hang.words.known import plain_lines
-from ...hang.words.texts import UNRECORDED
+from ...hang.words.texts import UNASKED, UNRECORDED
 from ..facts import Facts, may_hang
 from ..findings import Certainty, Rule, Sign
 from ..not_looked_at import NotLookedAt
@@ -31,6 +31,8 @@ _AS_BEFORE = 2.0
 """A pause that is no more than so many times as long as one before it may be over like that one."""
 _SAVED = "SELECT max(duration) AS longest_s FROM python.checkpoints"
 _FEW = 4
+_OF_ALL = "probing -t all hang"
+"""What asks the ranks that were not asked."""
 _UNTOLD = "nothing tells"
 """What a verdict has of a process that had no agent at its end."""
 _LAST_STEPS = (
@@ -135,6 +137,7 @@ def _told(facts: Facts, outcome: str) -> Iterator[Sign]:
         ),
         weight=1.0,
         fix=_advice(verdict),
+        next=_OF_ALL if verdict.confidence == UNASKED else "",
     )
 
 

@@ -12,6 +12,7 @@ from ....units import age
 from ..evidence import Call, RankEvidence
 
 _WIDEST = 60
+UNASKED = "low: the other ranks were not asked"
 UNRECORDED = "low: nothing is on record while recording is off"
 SPINS = " (a collective that waits there keeps it busy, too)"
 

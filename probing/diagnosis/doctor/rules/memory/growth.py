@@ -38,6 +38,8 @@ _FILLED = (
     " watched"
 )
 _LITTLE = 0.1
+_GRAPHS = frozenset({"graph", "loss", "outputs"})
+"""Mistakes that keep the nodes of graphs, of which torch does not tell how large they are."""
 _LARGE_RISE = 256 * MIB
 _RISE_PART = 0.2
 _NEAR = 0.9
@@ -105,7 +107,7 @@ def _growth(
         certainty="likely" if is_sure else "possible",
         summary=_growth_words(name, trend, report, standing),
         since_step=trend.first_step,
-        evidence=(grown, *_leak_words(leaks), *filter(None, (doubt, seen))),
+        evidence=(grown, *_leak_words(leaks, trend), *filter(None, (doubt, seen))),
         weight=1.0 if is_sure else 0.0,
         fix=_fix(leaks, standing) or LATER * bool(young),
     )
@@ -155,7 +157,7 @@ def _of_queues(name: str, trend: Trend, queues: Sequence[Finding]) -> Sign:
         since_step=trend.first_step,
         evidence=(
             f"{name} has grown by {size(trend.rise)} since step {trend.first_step}",
-            *_leak_words(queues),
+            *_leak_words(queues, trend),
             *(f"its limit is {limit:,} items" for limit in limits[:1]),
         ),
         fix="Nothing, if there is memory enough for it once it is full; else lower its limit.",
@@ -191,11 +193,20 @@ def _where(finding: Finding) -> str:
     return f" in {row['path']}{line}"
 
 
-def _leak_words(findings: Sequence[Finding]) -> tuple[str, ...]:
-    return tuple(
-        f"{TITLES[one.mistake]}: "
-        + (f"{size(one.bytes_per_step)} a step" if one.bytes_per_step else "seen in several steps")
-        for one in findings[:3]
+def _leak_words(findings: Sequence[Finding], trend: Trend) -> tuple[str, ...]:
+    return tuple(f"{TITLES[one.mistake]}: {_amount(one, trend)}" for one in findings[:3])
+
+
+def _amount(finding: Finding, trend: Trend) -> str:
+    """By how much something grows; of graphs that is what their tensors do."""
+    by = finding.bytes_per_step
+    if not by:
+        return "seen in several steps"
+    if finding.mistake not in _GRAPHS or by >= _LITTLE * trend.slope:
+        return f"{size(by)} a step"
+    return (
+        f"their tensors are {size(by)} a step; the graphs themselves, which are no tensors, take"
+        " memory, too, that is not counted"
     )
 
 

@@ -11,6 +11,7 @@ from .....units import figure
 from ...facts import MOST_STEPS, Facts
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
+from ...series import Floats
 from .acted import Acted, rate_act
 from .gradients import SAMPLING_S, sampled
 from .losses import LOSS_QUERY
@@ -136,17 +137,25 @@ def _rate_zero(facts: Facts) -> Iterator[Sign]:
     if _another_group_learns(facts, most):
         return
     act = rate_act(facts, steps.numbers[last])
-    now = "zero" if known[-1] == 0 else figure(known[-1], 2)
-    before = f", and {figure(most, 3)} at most before: nothing is learned any more"
+    before = f", and was {figure(most, 3)} at most before: nothing is learned any more"
     yield Sign(
         certainty="likely",
-        summary=f"The learning rate has been {now} since step {steps.numbers[last]}{_by(act)}"
+        summary=_tiny_since(known[last:], steps.numbers[last])
+        + _by(act)
         + (before if most else ", the first on record: nothing is learned"),
         since_step=steps.numbers[last],
         evidence=(*_told(act), f"{number} steps have been made since"),
         weight=0.8,
         fix=_fix(act, facts),
     )
+
+
+def _tiny_since(rates: Floats, step: int) -> str:
+    """What the rate has been since a step, and what it is where it has fallen further."""
+    first, now = ("zero" if rate == 0 else figure(rate, 2) for rate in (rates.max(), rates[-1]))
+    if first == now:
+        return f"The learning rate has been {now} since step {step}"
+    return f"The learning rate has been {first} or less since step {step}, is {now} now"
 
 
 def _another_group_learns(facts: Facts, most: float) -> bool:

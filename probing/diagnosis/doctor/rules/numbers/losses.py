@@ -100,7 +100,8 @@ def _before_nan(facts: Facts, before: Steps) -> tuple[str, str, tuple[str, ...]]
     rising = len(losses) >= 4 and last > _DIVERGED * abs(least)
     exploding = len(norms) >= 4 and norms[-1] > 1e3 * float(np.median(norms))
     figures = (
-        f"the loss was {figure(last)} in the step before, and {figure(least)} in the middle",
+        f"the loss was {figure(last)} in the step before; the median of the first half of the steps"
+        f" before is {figure(least)}",
     )
     if rising or exploding:
         cause = cause_of(before)

@@ -173,6 +173,11 @@ def _with_modes(facts: Facts, model: str, *, training: bool) -> list[str]:
     )
 
 
+def _behave(classes: Sequence[str]) -> str:
+    """Who behaves so."""
+    return f"{listed(classes)} {'behaves' if len(classes) == 1 else 'behave'}"
+
+
 def _trained(facts: Facts) -> set[str]:
     return {row["model"] for row in facts.live("parameters") if row["optimizers"] and row["model"]}
 
@@ -196,7 +201,7 @@ def _evaluation_mode(facts: Facts) -> Iterator[Sign]:
             certainty="likely" if on else "possible",
             summary=f"{model} is trained in evaluation mode"
             + (f" since step {since}" if since is not None else "")
-            + f": {listed(classes)} behave as in evaluation",
+            + f": {_behave(classes)} as in evaluation",
             since_step=since,
             evidence=(f"{off[0]['calls']} calls in evaluation mode in steps {off[0]['first']} to"
                       f" {off[0]['last']}",),
@@ -219,10 +224,11 @@ def _training_mode(facts: Facts) -> Iterator[Sign]:
         norm = any("BatchNorm" in name for name in classes)
         is_own = norm and not is_copy and _is_given_own(facts, row)
         data = "the training's own data" if is_own else "the evaluation's data"
+        learns = f", and learn{'s' * (len(classes) == 1)} the statistics of {data}" if norm else ""
         yield Sign(
             certainty="likely" if norm and not (is_copy or is_own) else "possible",
-            summary=f"{row['model']} is in training mode while it is evaluated: {listed(classes)}"
-            " behave as in training" + (f", and learn the statistics of {data}" if norm else ""),
+            summary=f"{row['model']} is in training mode while it is evaluated:"
+            f" {_behave(classes)} as in training{learns}",
             since_step=row["step"],
             evidence=(
                 f"{row['calls']} calls of {row['all_calls']} in evaluations are in training mode",

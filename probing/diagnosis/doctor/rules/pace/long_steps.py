@@ -121,8 +121,8 @@ RULES = (
         " wait for a device that works is none of it.",
         certainty="possible",
         gravity=35,
-        fix="Do in one operation what loops over samples, and what needs no result of the step in"
-        " another process.",
+        fix="Do in one operation what loops over samples. What the training needs no result of can"
+        " be done in another process meanwhile.",
         next="probing ENDPOINT profile --sampling 10",
         look=_few_long_steps,
         cost_s=2.0,

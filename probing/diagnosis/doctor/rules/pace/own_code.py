@@ -134,7 +134,8 @@ RULES = (
         " played, a deliberate pause, positions that only the batch tells.",
         certainty="possible",
         gravity=36,
-        fix="Do what needs no result of the step less often, or in another process.",
+        fix="Do it less often, such as in every 100th step, or do less in it. What the training"
+        " needs no result of can be done in another process meanwhile.",
         next="probing ENDPOINT profile --sampling 10",
         look=_own_code,
         cost_s=2.0,

@@ -64,9 +64,7 @@ def _no_optimizer(facts: Facts) -> Iterator[Sign]:
         certainty="likely",
         summary=f"{len(found)} parameters get gradients and are in no optimizer, so that they never"
         f" change: {_names(found)}",
-        evidence=(
-            f"{total:,} numbers; they were changed {_versions(found)} times, as they were made",
-        ),
+        evidence=(f"{total:,} numbers; they were changed {_versions(found)}, as they were made",),
         weight=0.7,
         fix=_OF_A_LIST if all("[" in row["parameter"] for row in found) else "",
     )
@@ -88,7 +86,7 @@ def _of_others(facts: Facts, rows: Sequence[Row], found: Sequence[Row]) -> Itera
         summary=f"{own[0]['optimizer']} trains other parameters than those of the model: all"
         f" {len(found)} that get gradients are in no optimizer, and none of the {len(own)} that it"
         " has gets any",
-        evidence=(f"after {len(steps)} steps, those were changed {_versions(found)} times",),
+        evidence=(f"after {len(steps)} steps, those were changed {_versions(found)}",),
         weight=1.0,
         fix="Make the optimizer from model.parameters() after the model has been copied, moved,"
         " loaded or wrapped.",
@@ -262,8 +260,11 @@ def _names(rows: Sequence[Row]) -> str:
 def _versions(rows: Sequence[Row]) -> str:
     known = [row["version"] for row in rows if row["version"] is not None]
     if not known:
-        return "an unknown number of"
-    return f"{min(known)} to {max(known)}" if min(known) < max(known) else str(known[0])
+        return "an unknown number of times"
+    least, most = min(known), max(known)
+    if least < most:
+        return f"{least} to {most} times"
+    return "once" if most == 1 else f"{most} times"
 
 
 _PARAMETERS = (
