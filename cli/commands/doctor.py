@@ -197,7 +197,7 @@ def _compared(
 
     done = run_at_once([compare], timeout_s=limit_s, at_once=1)[0]
     if done is None:
-        return without_comparison(report, against, "the looks before it took too long")
+        return without_comparison(report, against, "no time was left")
     if done.value is None:
         assert done.error is not None
         raise done.error

@@ -51,7 +51,7 @@ COMPLAINTS = {
     "crashed": "it has ended with a crash",
     "healthy": "is there something wrong with it",
 }
-_MORE_TIME, _LONG_S = "--timeout SECONDS gives it more", 200.0
+_MORE_TIME, _LONG_S = "a longer --timeout gives it more", 200.0
 _FENCE = re.compile(r"<data (\w{8})>\n(.*?)\n</data \1>", re.DOTALL)
 _HEAD = re.compile(r"^ ?\d+ (?=\S)", re.MULTILINE)
 _LOOKS = frozenset({"dataloaders", "stragglers", "gradients", "summary", "leak", "oom", "profile",

@@ -78,7 +78,7 @@ def _rest(report: Report, room: int) -> list[str]:
 def _rests_on(report: Report) -> str:
     """How many steps were looked at, and how long that took."""
     if report.is_blind:
-        return f"after {report.seconds:.0f} s; --timeout SECONDS gives it more"
+        return f"after {report.seconds:.0f} s; a longer --timeout gives it more"
     return f"{plural(report.steps, 'step')} looked at, {report.seconds:.0f} s"
 
 

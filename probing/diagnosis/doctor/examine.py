@@ -50,7 +50,7 @@ def examine(
         is_thorough: Also by rules that wait for steps of the training.
         within_s: How long it takes at the most; what was not looked at by then is told.
     """
-    clock, began_ns = Clock(within_s), time.perf_counter_ns()
+    clock, began_ns = Clock(within_s, is_alone=len(members) == 1), time.perf_counter_ns()
     how = How(clock, token, asked, is_thorough)
     groups = diagnosed(members, how)
     judged, outcomes = _judge_groups(groups, how, began_ns)
@@ -100,7 +100,7 @@ def _judge_groups(
         token=how.token,
         deadline_s=clock.left_s(RULES_UNTIL),
     )
-    return [as_it_is(one, clock.late(RULES_UNTIL)) for one in tuple(begun)], outcomes
+    return [as_it_is(one, clock.late()) for one in tuple(begun)], outcomes
 
 
 def _of_groups(
@@ -167,7 +167,7 @@ def _unseen(
     for one in outcomes:
         is_late = one.state == "late"
         if id(one.member) not in begun and one.error is not None and (is_late or not judged):
-            why = clock.late(RULES_UNTIL) if is_late else one.error.message.rstrip(".")
+            why = clock.late() if is_late else one.error.message.rstrip(".")
             found.append((one.member, dict.fromkeys(names, why)))
     return found
 
@@ -209,7 +209,7 @@ def _compared(
         raise done.error
     by_rule, missed = dict(told), {}  # a thread may still be at it, and is not waited for
     if done is None:
-        late = how.clock.late(COMPARED_UNTIL)
+        late = how.clock.late()
         missed = {one.rule.name: late for one in JOB_RULES if one.rule.name not in by_rule}
     missed |= {name: why for name, (_, why) in by_rule.items() if why is not None}
     return [finding for found, _ in by_rule.values() for finding in found], missed

@@ -8,8 +8,8 @@ from __future__ import annotations
 from ...attach.preflight import find_obstacle
 from ...errors import NotProbed, ProbingError
 
-LATE = "the looks before it took longer than"
-"""How the message begins where there was no time left."""
+LATE = "no time was left"
+"""How the message begins where there was none."""
 NOT_THOROUGH = "a watch waits for no step of the training"
 """Why a rule that takes time is left to a single look."""
 

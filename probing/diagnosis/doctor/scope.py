@@ -28,14 +28,17 @@ _QUESTION = 0.4
 _DIAGNOSED_UNTIL, _TIMED_UNTIL, LIVE_UNTIL, RULES_UNTIL, COMPARED_UNTIL = 0.5, 0.55, 0.65, 0.8, 0.95
 """Until when `hang` has judged, ranks have told of their times, the last live question is begun,
 all rules have been judged, and ranks have been compared."""
+_ALONE = {LIVE_UNTIL: 0.8, RULES_UNTIL: 0.9}
+"""Until when that is of one process, which there is none to compare with."""
 _LEAST_PART = 0.05
 
 
 class Clock:
     """The time that a look has: each part of it ends, however long those before have taken."""
 
-    def __init__(self, within_s: float) -> None:
+    def __init__(self, within_s: float, *, is_alone: bool = False) -> None:
         self._within_s, self._began = within_s, time.monotonic()
+        self._parts = _ALONE if is_alone else {}
         self.question_s = _QUESTION * within_s
 
     def passed_s(self) -> float:
@@ -44,11 +47,12 @@ class Clock:
 
     def left_s(self, until: float) -> float:
         """How long it is until a part of the whole is over."""
-        return max(_LEAST_PART * self._within_s, until * self._within_s - self.passed_s())
+        end_s = self._parts.get(until, until) * self._within_s
+        return max(_LEAST_PART * self._within_s, end_s - self.passed_s())
 
-    def late(self, until: float) -> str:
-        """Why something was not judged by then."""
-        return f"{LATE} {figure(until * self._within_s, 3)} s"
+    def late(self) -> str:
+        """Why something was not judged in time."""
+        return f"{LATE}: the look may take {figure(self._within_s, 3)} s"
 
 
 class How(NamedTuple):

@@ -29,7 +29,7 @@ from .made import facts, steps
 
 pytestmark = pytest.mark.anypython
 
-_LATE = "the looks before it took longer than 12 s"
+_LATE = "no time was left: the look may take 12 s"
 _NAN = {"loss": lambda s: 1.0 if s < 40 else math.nan, "loss_finite": lambda s: s < 40}
 _ENVIRONMENT = [
     {"name": "num_threads", "value": "32"},
@@ -147,10 +147,25 @@ def test_the_time_for_questions_is_what_the_record_has_left(
     of = facts({}, live_s=0.0)
     judged = judging.Judged(of.member, of, [], {})
     judging.judge(judged, clock=Late(20.0))
-    assert judged.missed["asks"].startswith("the looks before it took longer than")
+    assert judged.missed["asks"].startswith("no time was left")
     judged = judging.Judged(of.member, facts({}, live_s=0.0), [], {})
     judging.judge(judged, clock=Late(20.0))
     assert judged.missed == {}
+
+
+def test_the_gravest_rules_are_judged_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a record is slow to answer, there may be time for some of them only."""
+    judged: list[str] = []
+
+    def named(name: str, gravity: int) -> Rule:
+        rule = _rule(name, lambda _: judged.append(name) or ())
+        return dataclasses.replace(rule, gravity=gravity)
+
+    rules = (named("slow", 40), named("ended", 98), named("slow too", 40), named("nan", 95))
+    monkeypatch.setattr(judging, "RULES", rules)
+    of = facts({})
+    judging.judge(judging.Judged(of.member, of, [], {}))
+    assert judged == ["ended", "nan", "slow", "slow too"]
 
 
 def test_a_plugins_rule_that_takes_time_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +187,7 @@ def test_what_is_refused_for_now_is_asked_later() -> None:
     """A question that was kept back is no question that failed."""
     of = facts({}, {"parameters": []})
     of.live_time.hold(_LATE)
-    with pytest.raises(NotLookedAt, match="took longer"):
+    with pytest.raises(NotLookedAt, match="no time was left"):
         of.live("parameters")
     assert of.live_time.wanted == "live parameters"
     of.live_time.begin(DEADLINE_S)

@@ -1,7 +1,8 @@
 """All rules on one process: by its record first, then by what it is asked, the cheapest first.
 
-Rules of this file: whatever a live question costs, the record has been judged before it. So each
-rule is run with all live questions kept back; one that wants none has been judged by that. The
+Rules of this file: whatever a live question costs, the record has been judged before it, as to what
+is gravest first. So each rule is run with all live questions kept back; one that wants none has
+been judged by that. The
 others are run again once the process may be asked. If time runs out before that, what their
 records have shown is told; where that is nothing, they were not judged, and never found healthy.
 """
@@ -21,13 +22,12 @@ from ..ranks.job_rules import JOB_RULES
 from ..rules import RULES
 from ..rules.numbers.acted import with_acts
 from ..rules.plugged import plugin_rules
-from ..scope import LIVE_UNTIL, RULES_UNTIL, Clock
+from ..scope import LIVE_UNTIL, Clock
 
 if TYPE_CHECKING:
     from ....cluster.job.members import Member
     from ..facts import Facts
 
-_NO_TIME = f"{LATE} it had"
 _ENVIRONMENT, _TABLE = "live environment", "live "
 """What is asked first, since it is a few values that the agent has at hand; and then: its tables.
 All else waits for the training, or holds it for a moment."""
@@ -91,13 +91,13 @@ def judge(judged: Judged, *, is_thorough: bool = True, clock: Clock | None = Non
     """
     facts = judged.facts
     left_s = facts.live_time.left_s
-    late = _NO_TIME if clock is None else clock.late(RULES_UNTIL)
+    late = LATE if clock is None else clock.late()
     pending = []
-    for rule in all_rules():
+    for rule in sorted(all_rules(), key=lambda one: -one.gravity):
         facts.live_time.hold(late)
         if (one := _judge_by_record(judged, rule, is_thorough=is_thorough)) is not None:
             pending.append(one)
-    facts.live_time.begin(left_s if clock is None else clock.left_s(LIVE_UNTIL))
+    facts.live_time.begin(left_s if clock is None else clock.left_s(LIVE_UNTIL), late=late)
     for rule, *_ in sorted(pending, key=lambda one: one.order):
         look = rule.look
         if rule.cost_s and not is_thorough and rule.on_record is not None:

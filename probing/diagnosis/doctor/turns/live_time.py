@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 
-from ....units import figure
 from ..not_looked_at import LATE, NotLookedAt, NotYet
 
 
@@ -27,9 +26,13 @@ class LiveTime:
         self.wanted: str | None = None
         self.begin(live_s)
 
-    def begin(self, live_s: float) -> None:
-        """Let live questions be asked, for so long from now on."""
-        self._live_s, self._end, self._held = live_s, time.monotonic() + live_s, ""
+    def begin(self, live_s: float, *, late: str = LATE) -> None:
+        """Let live questions be asked, for so long from now on.
+
+        Args:
+            late: What is said after that.
+        """
+        self._late, self._end, self._held = late, time.monotonic() + live_s, ""
 
     def hold(self, why: str) -> None:
         """Keep back all live questions, and forget what was kept back before.
@@ -62,7 +65,7 @@ class LiveTime:
         """
         self.need_turn()
         if time.monotonic() > self._end:
-            raise NotLookedAt(f"{LATE} {figure(self._live_s, 3)} s")
+            raise NotLookedAt(self._late)
 
     @property
     def left_s(self) -> float:

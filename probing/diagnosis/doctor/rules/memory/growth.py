@@ -31,7 +31,7 @@ less. To name who keeps gigabytes is worth that."""
 _WATCH_S = 4.0
 """Steps are watched for so long: what is kept now and then takes many."""
 _UNWATCHED = "who keeps it takes a watch of some steps to see"
-_TOO_LATE = "who keeps it was not looked for: the looks before it took too long"
+_TOO_LATE = "who keeps it was not looked for: no time was left"
 _FAR_MORE = 8.0
 _FILLED = (
     "that is far more than memory has grown by: it may be a queue that was filled while it was"
