@@ -158,8 +158,11 @@ def test_the_gravest_rules_are_judged_first(monkeypatch: pytest.MonkeyPatch) -> 
     judged: list[str] = []
 
     def named(name: str, gravity: int) -> Rule:
-        rule = _rule(name, lambda _: judged.append(name) or ())
-        return dataclasses.replace(rule, gravity=gravity)
+        def look(_: Facts) -> Iterable[Sign]:
+            judged.append(name)
+            return ()
+
+        return dataclasses.replace(_rule(name, look), gravity=gravity)
 
     rules = (named("slow", 40), named("ended", 98), named("slow too", 40), named("nan", 95))
     monkeypatch.setattr(judging, "RULES", rules)
