@@ -9,6 +9,7 @@ from mcp.server.mcpserver import MCPServer
 from .._version import VERSION
 from ..cli.questions.library import all_questions
 from ..tables import TABLES
+from . import pages
 from .arguments import Server
 from .tools import add_tools
 
@@ -72,6 +73,17 @@ def make_server(*, allow_eval: bool = False, allow_act: bool = False) -> MCPServ
         title="Findings",
         description="What each finding of `doctor` looks like, what it follows from, what to do.",
     )(_findings)
+    server.resource(
+        "probing://pages",
+        title="Pages",
+        description="All pages of the documentation, and what each is for.",
+    )(pages.listing)
+    server.resource(
+        "probing://pages/{+name}",
+        title="Page",
+        description="A page of the documentation by its name, such as how-to/hang.",
+        mime_type="text/markdown",
+    )(pages.page)
     return server
 
 

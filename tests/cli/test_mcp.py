@@ -17,8 +17,9 @@ import pytest
 
 from probing.cli import preferences
 from tests.harness.late import Late, late
+from tests.harness.packages import PAGES
 from tests.harness.rows_of_ranks import asked
-from tests.harness.targets import DEADLINE_S, Target
+from tests.harness.targets import DEADLINE_S, ROOT, Target
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -123,17 +124,44 @@ async def nothing_is_written(agent: Agent, pid: str) -> None:
 
 
 async def all_is_described(client: Client) -> None:
-    """Tables, saved questions and findings are resources, and the usual complaints prompts."""
+    """Tables, questions, findings and pages are resources, and the usual complaints prompts."""
     found = {str(one.uri) for one in (await client.list_resources()).resources}
-    assert found == {"probing://tables", "probing://questions", "probing://findings"}
+    names = ("tables", "questions", "findings", "pages")
+    assert found == {f"probing://{name}" for name in names}
     findings = (await client.read_resource("probing://findings")).contents[0]
     assert "terminated (certain at most): There is no" in str(getattr(findings, "text", ""))
     tables = (await client.read_resource("probing://tables")).contents[0]
     assert "python.steps: step, duration, loss" in str(getattr(tables, "text", ""))
+    await pages_are_read(client)
     prompts = {one.name for one in (await client.list_prompts()).prompts}
     assert prompts == {"hang", "slow", "memory", "nan"}
     prompt = await client.get_prompt("hang", {"endpoint": "4242"})
     assert "The endpoint is: 4242" in str(getattr(prompt.messages[0].content, "text", ""))
+
+
+async def pages_are_read(client: Client) -> None:
+    """Each of the list is there, as in the tree; of another name is told which it may be."""
+
+    async def text_of(name: str) -> str:
+        (content,) = (await client.read_resource(f"probing://pages{name}")).contents
+        return str(getattr(content, "text", ""))
+
+    (template,) = (await client.list_resource_templates()).resource_templates
+    assert template.uri_template == "probing://pages/{+name}"
+    lines = (await text_of("")).splitlines()
+    assert "how-to/nan: The loss is NaN: Or infinite: find since when, " in "\n".join(lines)
+    names = [line.partition(":")[0] for line in lines]
+    found = [path for room in PAGES for path in sorted((ROOT / "docs" / room).glob("*.md"))]
+    assert names == ["README", *(f"{path.parent.name}/{path.stem}" for path in found)]
+    assert await text_of("/README") == (ROOT / "README.md").read_text("utf-8")
+    for name in ("/how-to/hang", "/how-to/hang.md"):
+        assert await text_of(name) == (ROOT / "docs" / "how-to" / "hang.md").read_text("utf-8")
+    told = "There is no page hang, but how-to/hang: probing://pages has the names of all."
+    with pytest.raises(mcp.MCPError, match=re.escape(told)):
+        await text_of("/hang")
+    for name in ("/../README", "/how-to/%2E%2E/%2E%2E/server", "/%2Fetc/passwd"):
+        with pytest.raises(mcp.MCPError):
+            await text_of(name)
 
 
 def test_each_rank_has_its_last_steps() -> None:

@@ -21,7 +21,7 @@ from probing.linux import process
 from probing.rundir.folders import RunDirectory
 from tests.harness.targets import DEADLINE_S, clean_env
 
-pytestmark = pytest.mark.anypython
+pytestmark = [pytest.mark.anypython, pytest.mark.slow]
 
 
 class Way(NamedTuple):

@@ -12,6 +12,8 @@ from tests.harness.targets import ROOT
 
 HOOK_FILES = {"probing.pth", "probing.start"}
 """What Python reads at every start, beside the package."""
+PAGES = ("tutorial", "how-to", "reference", "explanation")
+"""The folders of docs whose pages are in the package, too."""
 
 
 def run(*argv: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:

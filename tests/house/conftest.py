@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.packages import HOOK_FILES, build
+from tests.harness.packages import HOOK_FILES, PAGES, build
 from tests.harness.targets import ROOT
 
 
@@ -26,6 +26,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "README.md",
         "LICENSE",
     )
+    for name in PAGES:
+        shutil.copytree(ROOT / "docs" / name, target / "docs" / name)
+    shutil.copy(ROOT / "docs" / "llms.txt", target / "docs")
     for name in (*files, *HOOK_FILES):
         shutil.copy(ROOT / name, target)
     return target

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from setuptools.config.pyprojecttoml import load_file
 
 from probing.errors.querying import CLI_PACKAGES
-from tests.harness.packages import HOOK_FILES, Installed, build, install, pip, run
+from tests.harness.packages import HOOK_FILES, PAGES, Installed, build, install, pip, run
 from tests.harness.targets import ROOT
 
 PAGE_FILES = (
@@ -159,6 +159,9 @@ def test_the_wheel_holds_the_tree(wheel: Path, wheel_from_sdist: Path, source: P
     """Every module is in the wheel exactly once, by its installed name, from both sources."""
     expected = {"probing/py.typed", "probing/cli/render/memory/recording_page.html", *HOOK_FILES}
     expected |= {f"probing/page/static/{name}" for name in PAGE_FILES}
+    pages = ("README.md", "docs/llms.txt", *(f"docs/{name}/*.md" for name in PAGES))
+    found = [str(path.relative_to(source)) for one in pages for path in source.glob(one)]
+    expected |= {f"probing/mcp/docs/{name.removeprefix('docs/')}" for name in found}
     for top, under in (("probing", ""), ("agent", "probing/"), ("cli", "probing/")):
         files = (source / top).rglob("*.py")  # which does not follow the links in probing
         expected |= {f"{under}{path.relative_to(source)}" for path in files}
