@@ -15,13 +15,8 @@ from tests.matrix.cells import Row
 from tests.matrix.rows import ROWS
 from tests.matrix.runs import Runs
 
-ALWAYS = frozenset(
-    {
-        "busy", "all_reduce", "gil_regex", "hung-gil", "d_state_gil", "stopped", "killed",
-        "segfault", "other_user", "no_ptrace", "sub_interpreter",
-    }
-)  # fmt: skip
-"""One row for each way to be unable to answer; the others are asked nightly."""
+ALWAYS = frozenset({"hung-gil", "killed", "other_user", "sub_interpreter"})
+"""The rows that are asked for each change; the others are asked nightly."""
 
 
 def why_not_root(row: Row) -> str:
