@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,9 @@ from probing.ring.native import IN_C
 from tests.harness.targets import DEADLINE_S, Target, wait_until
 
 pytestmark = pytest.mark.anypython
+
+_TICK_S = 0.02
+"""More than one of the clock that dates files."""
 
 
 def test_who_was_killed_is_told_from_whom_the_launcher_ended(
@@ -79,6 +83,8 @@ def test_who_was_asked_by_another_is_told_apart(program: Callable[..., Target]) 
         target.wait_for_agent()
     with subprocess.Popen(["bash", "-c", f"kill {ranks[1].pid}; read"], stdin=subprocess.PIPE):
         assert ranks[1].process.wait(DEADLINE_S) == -signal.SIGTERM  # it has a name until it ends
+    asked_s = ranks[1].folder.terminated.stat().st_mtime
+    wait_until(lambda: time.time() > asked_s + _TICK_S, "another tick of the clock of files")
     ranks[0].process.send_signal(signal.SIGTERM)
     assert ranks[0].process.wait(DEADLINE_S) == -signal.SIGTERM
     said = verdict_on(ranks)

@@ -81,23 +81,29 @@ def first_dead(dead: Sequence[RankEvidence]) -> list[int]:
 
     That is the first that left word of it, else those that left in failure by themselves, else
     those killed by the kernel OOM killer, else those that left no word where others did,
-    or else the one that ended first.
+    or else the one that ended first. Times of files go on in ticks: of one tick, all are told.
     """
     own = [e for e in dead if e.ended_ns and not e.died_of_peers]
     timed = [e for e in dead if e.ended_ns]
     wordless = [e for e in dead if e.is_wordless and not e.died_of_peers]
     killed = [e for e in wordless if e.was_short_of_memory]
-    first = [min(those, key=lambda e: e.ended_ns or 0) for those in (own, timed) if those]
+    first = [_earliest(those) for those in (own, timed) if those]
     left = [e for e in dead if e.has_left and not e.died_of_peers]
     if own:
-        found = first[:1]
+        found = first[0]
     elif left:
         found = left
     elif killed or (wordless and (timed or len(wordless) < len(dead))):
         found = killed or wordless
     else:
-        found = first[-1:]
+        found = first[-1] if first else []
     return sorted(e.rank for e in found if e.rank is not None)
+
+
+def _earliest(ended: Sequence[RankEvidence]) -> list[RankEvidence]:
+    """Those of them that ended first."""
+    when_ns = min(e.ended_ns or 0 for e in ended)
+    return [e for e in ended if (e.ended_ns or 0) == when_ns]
 
 
 def gone(case: Case) -> set[int]:

@@ -118,3 +118,15 @@ def test_a_line_of_evidence_comes_once() -> None:
     verdict = judge([*(waiting(rank) for rank in (0, 1, 3)), twice])
     (cause,) = verdict.causes
     assert len(cause.evidence) == len(set(cause.evidence))
+
+
+def test_of_two_that_ended_in_one_tick_none_is_called_the_first() -> None:
+    """The clock that dates files goes on in ticks: within one, nobody knows who came first."""
+    ends = {0: 5, 1: 5, 2: 6, 3: 6}
+    ranks = [
+        dataclasses.replace(done(rank, ending=f"it was killed by {rank}"), ended_ns=when)
+        for rank, when in ends.items()
+    ]
+    verdict = judge(ranks)
+    assert [cause.rank for cause in verdict.causes] == [0, 1]
+    assert verdict.victims == (2, 3)
