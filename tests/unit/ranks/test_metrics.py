@@ -87,6 +87,7 @@ def test_processes_of_the_same_labels_are_one_series() -> None:
     assert steps == {"0": 2, "2": 6}
 
 
+@pytest.mark.slow
 def test_a_thousand_ranks_have_few_series_each() -> None:
     """One per figure, phase and finding, told apart by labels of few values beside the rank."""
     told = [
