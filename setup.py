@@ -50,8 +50,9 @@ class BuildWithPage(build_py):
 
 
 PARTS = (
-    *("_native", "_arrow", "_backward", "_batches", "_cut_files", "_ends"),
-    *("_exits", "_inputs", "_optimizer_rows", "_reading", "_rows", "_steps", "_terminations"),
+    *("_native", "_arrow", "_backward", "_batches", "_closing"),
+    *("_cut_files", "_ends", "_exits", "_inputs", "_optimizer_rows"),
+    *("_reading", "_rows", "_steps", "_terminations"),
 )
 IN_C = Extension(
     "probing.ring._native",

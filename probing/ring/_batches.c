@@ -366,7 +366,7 @@ static PyObject *loss_like(
 
 static int is_loss(const Batches *self, PyObject *object)
 {
-    return Py_TYPE(object) == Py_TYPE(self->plain) && PyTuple_GET_SIZE(object) == LOSS_FIELDS;
+    return is_loss_of(Py_TYPE(self->plain), object);
 }
 
 /* Whether a micro-batch counts: one of its passes has made a gradient of what is trained. */
@@ -425,35 +425,13 @@ static int put_loss(Batches *self, PyObject *losses, PyObject **cells)
     return is_here ? put_cell(cells, self->places[LOSS_PLACE], here) : 1;
 }
 
-/* Has Python complete a row whose loss is on its way. */
-static int close_later(Batches *self, PyObject *const *cells, PyObject *losses)
+/* The loss that is on its way, if there is one, with its place: a new list. */
+static PyObject *loss_to_come(Batches *self, PyObject *losses)
 {
-    Py_ssize_t count = PyTuple_GET_SIZE(self->nulls);
-    PyObject *closing = PyList_New(count), *number = NULL;
-    for (Py_ssize_t at = 0; closing != NULL && at < count; at++)
-        PyList_SET_ITEM(closing, at, Py_NewRef(cells[2 + at]));
-    if (closing != NULL && PyList_GET_SIZE(losses) == 1)
-        number = PySequence_GetItem(PyList_GET_ITEM(losses, 0), LOSS_NUMBER);
-    PyObject *later = number == NULL
-        ? NULL
-        : Py_BuildValue("[(nN)]", self->places[LOSS_PLACE], number);
-    PyObject *done = NULL;
-    if (later != NULL) {
-        PyObject *args[] = {self->ring, cells[0], closing, later, cells[1]};
-        done = PyObject_Vectorcall(self->late, args, 5, NULL);
-    }
-    Py_XDECREF(closing);
-    Py_XDECREF(later);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
-}
-
-static int write_row(Batches *self, PyObject *const *cells)
-{
-    size_t count = 2 + (size_t)PyTuple_GET_SIZE(self->nulls);
-    PyObject *done = PyObject_Vectorcall(self->close_row, cells, count, NULL);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
+    if (PyList_GET_SIZE(losses) != 1)
+        return PyList_New(0);
+    PyObject *number = PySequence_GetItem(PyList_GET_ITEM(losses, 0), LOSS_NUMBER);
+    return number == NULL ? NULL : Py_BuildValue("[(nN)]", self->places[LOSS_PLACE], number);
 }
 
 /* Completes the row of a micro-batch. */
@@ -476,8 +454,13 @@ static int close_batch(Batches *self, Batch *batch, int64_t now, PyObject *losse
             || put_maybe(cells, self->places[ELEMENTS], batch->elements) != 0
         ? -1
         : put_loss(self, losses, cells);
-    if (told >= 0)
-        told = told ? close_later(self, cells, losses) : write_row(self, cells);
+    if (told == 0) {
+        told = close_at_once(self->close_row, cells, count);
+    } else if (told > 0) {
+        PyObject *later = loss_to_come(self, losses);
+        told = later == NULL ? -1 : close_later(self->late, self->ring, cells, count, later);
+        Py_XDECREF(later);
+    }
     for (Py_ssize_t at = 0; at < count + 2; at++)
         Py_XDECREF(cells[at]);
     return told;

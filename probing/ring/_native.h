@@ -256,6 +256,18 @@ static inline int here_of(PyObject *number, PyObject *type, PyObject **here)
     return 0;
 }
 
+/* Whether an object is a loss, of that type. */
+static inline int is_loss_of(PyTypeObject *type, PyObject *object)
+{
+    return Py_TYPE(object) == type && PyTuple_GET_SIZE(object) == LOSS_FIELDS;
+}
+
+/* What _closing.c offers: a row is completed; -1: Python raised. `late` does that in Python, when
+ * the numbers have come that a list has with the places of their columns. */
+int close_at_once(PyObject *close_row, PyObject *const *row, Py_ssize_t columns);
+int close_later(
+    PyObject *late, PyObject *ring, PyObject *const *row, Py_ssize_t columns, PyObject *later);
+
 /* What _exits.c offers. */
 extern const char tell_exit_code_doc[], told_exit_doc[], forget_exit_doc[];
 PyObject *tell_exit_code(PyObject *module, PyObject *path);

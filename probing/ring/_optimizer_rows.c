@@ -23,7 +23,7 @@ typedef struct {
 
 static int is_loss(const OptimizerRows *self, PyObject *object)
 {
-    return (PyObject *)Py_TYPE(object) == self->loss && PyTuple_GET_SIZE(object) == LOSS_FIELDS;
+    return is_loss_of((PyTypeObject *)self->loss, object);
 }
 
 /* Whether a list is one loss that belongs to a pass of which nothing more is known. */
@@ -111,35 +111,15 @@ static int put(
     return told;
 }
 
-/* Has Python complete a row of which something is on its way. */
-static int close_later(OptimizerRows *self, PyObject *word, PyObject **cells, PyObject *later)
-{
-    PyObject *closing = PyList_New(COLUMNS), *done = NULL;
-    for (int at = 0; closing != NULL && at < COLUMNS; at++)
-        PyList_SET_ITEM(closing, at, Py_NewRef(cells[at]));
-    if (closing != NULL) {
-        PyObject *args[] = {self->ring, word, closing, later};
-        done = PyObject_Vectorcall(self->late, args, 4, NULL);
-    }
-    Py_XDECREF(closing);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
-}
-
 /* Writes a row; `row` has room for its word and its state before the columns. */
 static int write_row(OptimizerRows *self, PyObject *place, PyObject **row, PyObject *later)
 {
     row[0] = PyObject_CallObject(self->open_row, place);
-    if (row[0] == NULL)
+    row[1] = row[0] == NULL ? NULL : PyLong_FromLong(DONE);
+    if (row[1] == NULL)
         return -1;
-    if (later != NULL)
-        return close_later(self, row[0], row + 2, later);
-    row[1] = PyLong_FromLong(DONE);
-    PyObject *done = row[1] == NULL
-        ? NULL
-        : PyObject_Vectorcall(self->close_row, row, 2 + COLUMNS, NULL);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
+    return later != NULL ? close_later(self->late, self->ring, row, COLUMNS, later)
+                         : close_at_once(self->close_row, row, COLUMNS);
 }
 
 static int write_step(OptimizerRows *self, PyObject *place, PyObject *step, PyObject *norm)
