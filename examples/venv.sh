@@ -48,7 +48,7 @@ if [ ! -e "$stamp" ] || [ -n "$(find $sources probing/ring/*.[ch] -newer "$stamp
         # Nothing of ours asks for torch: it is unpacked beside the rest, which takes as long.
         install --no-deps "$torch" $listed &
         unpacking=$!
-        install -e "$ours"
+        install --no-warn-conflicts -e "$ours"
         wait "$unpacking"
         install "$torch"  # what it needs
     else
