@@ -176,7 +176,7 @@ PARAMETERS = Table(
             "Whether it holds one as a step ends, or where the training makes no progress. NULL"
             " where it goes on and no step ends in time: within two seconds, or eight where the"
             " last step took as long; who asks again is told what was there as a longer one ended."
-            " And where another thread trains that is at work on its own.",
+            " And where another thread trains that is at work on its own, or has none now.",
         ),
         count(
             "gradient_version",

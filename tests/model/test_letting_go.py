@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import probing
-from tests.harness.targets import DEADLINE_S, Target
+from tests.harness.targets import DEADLINE_S, Target, wait_until
 
 pytestmark = pytest.mark.torch
 
@@ -26,6 +26,11 @@ def _asked(target: Target, monkeypatch: pytest.MonkeyPatch, step: int) -> Any:
 def _told(process: Any) -> dict[tuple[str, str], bool | None]:
     rows = process.live("parameters").dicts()
     return {(row["model"], row["parameter"]): row["has_gradient"] for row in rows}
+
+
+def _by_size(process: Any) -> dict[int, bool | None]:
+    """Told of parameters by how many numbers they have."""
+    return {row["numel"]: row["has_gradient"] for row in process.live("parameters").dicts()}
 
 
 def _categories(process: Any) -> Counter[str]:
@@ -44,6 +49,18 @@ def test_none_is_read_while_another_thread_lets_go_of_its_own(
         assert {told["model", name] for name in ("weight", "bias")} <= {True, None}
         assert _categories(process)["parameters"] == 4
     assert target.process.poll() is None
+
+
+def test_what_another_thread_is_without_for_a_while_is_not_told_as_missing(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its gradients are gone at most ends of the other's steps, and come with its next pass."""
+    process = _asked(program("gone_for_long"), monkeypatch, 4)
+    wait_until(lambda: len(_by_size(process)) == 4, "both models on record")
+    for _ in range(5):
+        told = _by_size(process)
+        assert told[8] is told[2] is True
+        assert {told[4], told[1]} <= {True, None}
 
 
 def test_none_is_read_beside_a_training_that_stands_still_in_the_midst_of_that(

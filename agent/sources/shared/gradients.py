@@ -144,11 +144,25 @@ def _sets_gradient(code: CodeType, at: int) -> bool:
 def known_of(
     leaves: Sequence[Any], recording: Recording, *, patience_s: float, is_still: bool = False
 ) -> dict[int, Gradient] | None:
-    """What is known of the gradients of some leaves, by identity; see `gradients_of`."""
+    """What is known of the gradients of some leaves, by identity; see `gradients_of`.
+
+    Of what another thread trains, none that is not there is told: it may be between two passes.
+    """
+    is_sure = is_still or _trains_alone(recording)
     found = gradients_of(leaves, recording, patience_s=patience_s, is_still=is_still)
     if found is None:
         return None
-    return {id(leaf): _told(gradient) for leaf, gradient in zip(leaves, found, strict=True)}
+    known = {id(leaf): _told(gradient) for leaf, gradient in zip(leaves, found, strict=True)}
+    if is_sure:
+        return known
+    own = _counted_parameters(recording)
+    return {key: one for key, one in known.items() if one.is_there or key in own}
+
+
+def _counted_parameters(recording: Recording) -> set[int]:
+    """The identities of what the optimizers have whose steps are counted."""
+    groups = [list(one.param_groups) for one in recording.objects.counted_optimizers()]
+    return {id(one) for group in chain.from_iterable(groups) for one in list(group["params"])}
 
 
 def _told(gradient: Any) -> Gradient:
