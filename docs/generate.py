@@ -53,7 +53,7 @@ _FINDINGS_INTRO = (
     "The rules of [`probing ENDPOINT doctor`](../how-to/doctor.md), the gravest of a group first:"
     " the most that a finding can be, what it goes by, and what to do. A finding prints the command"
     " that shows more, often a query of the columns that it goes by. `--watch` judges no rule that"
-    " waits for steps or takes samples."
+    " waits for steps or takes samples: {}. Of these it judges what is on record: {}."
 )
 _STATEMENT = ' query "'
 
@@ -170,7 +170,8 @@ def reliability_page() -> str:
 def findings_page() -> str:
     """Every rule of `doctor`."""
     promises = [f"- *{name}*: {promise}" for name, promise in CERTAINTIES.items()]
-    parts = ["# Findings", _FINDINGS_INTRO, "\n".join(promises)]
+    intro = _FINDINGS_INTRO.format(_awaiting(on_record=False), _awaiting(on_record=True))
+    parts = ["# Findings", intro, "\n".join(promises)]
     for group, title in GROUPS.items():
         of_group = (rule for rule in (*ALL_RULES, *AGAINST_RULES) if rule.group == group)
         rules = sorted(of_group, key=lambda rule: -rule.gravity)
@@ -186,19 +187,15 @@ def _rule_section(rule: Rule) -> str:
         rule.symptom,
         f"*{rule.certainty.capitalize()}*, by: {rule.evidence}",
         f"Fix: {rule.fix}" if rule.fix else "",
-        _of_a_watch(rule),
         f"More: {more}." if more else "",
     ]
     return f"### {rule.name}\n\n" + "\n".join(filter(None, lines))
 
 
-def _of_a_watch(rule: Rule) -> str:
-    """What of a rule `--watch` leaves out; empty where it judges all of it."""
-    if not rule.cost_s:
-        return ""
-    return (
-        "`--watch` judges only what is on record." if rule.on_record else "Not judged by `--watch`."
-    )
+def _awaiting(*, on_record: bool) -> str:
+    """The rules of which `--watch` leaves out something: all, or what is not on record."""
+    rules = (rule for rule in (*ALL_RULES, *AGAINST_RULES) if rule.cost_s)
+    return ", ".join(sorted(f"`{r.name}`" for r in rules if bool(r.on_record) is on_record))
 
 
 def llms_page() -> str:

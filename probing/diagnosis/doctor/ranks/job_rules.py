@@ -324,10 +324,8 @@ JOB_RULES = (
             symptom="All ranks wait in collectives for one.",
             evidence="The verdict of `stragglers` over the last 40 steps; of up to 16 ranks, else"
             " over the last 120. The cause is named where half of the difference is in the wait for"
-            " data, or outside of the model while that rank alone writes checkpoints in most steps,"
-            " or its batches are larger by as much, which may be meant; else what the kernel has"
-            " counted: possible where others take its processor, on a machine that has more to do"
-            " than it can.",
+            " data, in checkpoints that this rank alone writes, or in its larger batches; else what"
+            " the kernel has counted: possible where others take its processor.",
             certainty="likely",
             gravity=48,
             fix="Look at that rank alone: its data, its machine, its device.",
@@ -343,9 +341,9 @@ JOB_RULES = (
             subject="ranks",
             symptom="More ranks do not make the training learn faster.",
             evidence="`loss` of python.steps: equal to the last bit on all ranks in nine of ten"
-            " steps, eight or more of them. Not judged where parts of sums are reduced inside of a"
-            " model's forward, as such ranks are meant to have one batch, or where outputs are"
-            " gathered before the backward pass, as a contrastive loss is one of all batches.",
+            " steps, eight or more of them. Not judged where ranks are meant to have one batch:"
+            " they reduce parts of sums inside of a model's forward, or gather outputs before the"
+            " backward pass.",
             certainty="likely",
             gravity=69,
             fix="Give the loader a DistributedSampler, or each rank its own shards and seed.",
@@ -362,10 +360,9 @@ JOB_RULES = (
             group="numbers",
             subject="ranks",
             symptom="Each rank has a model of its own, and the checkpoint is that of one.",
-            evidence="Checksums of all parameters at the end of one step, of ranks that all reduce"
-            " with each other and exchange neither messages nor parts (all_to_all), as for experts."
-            " The step must have the same collectives on all of them: with uneven inputs (torch's"
-            " Join), ranks are at other steps at one moment.",
+            evidence="Checksums of all parameters at the end of one step with the same"
+            " collectives, of ranks that all reduce with each other and exchange neither messages"
+            " nor parts (all_to_all), as for experts.",
             certainty="likely",
             gravity=71,
             fix="Broadcast the parameters of rank 0 once, or use DistributedDataParallel.",

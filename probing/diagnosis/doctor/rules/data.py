@@ -300,12 +300,13 @@ RULES = (
         group="slow",
         subject="data",
         symptom="The processor or accelerator idles between steps while a batch is made.",
-        evidence="`data_wait_s` of python.steps: a fifth of the last 100 steps, and a tenth of most"
-        " of them (less is not worth anybody's night); certain from two fifths; only possible below"
-        f" a millisecond a step, and below {percent(_WORTH_WAIT)} if it always was so, or"
-        " where `host_bound` is false in most steps: the device has work meanwhile. A worker is"
-        " named whose batches are waited for three times as long as the others', which have made"
-        " all that they were asked for.",
+        evidence=(
+            "`data_wait_s` of python.steps: a fifth of the last 100 steps, and a tenth of most of"
+            " them; certain from two fifths; only possible below a millisecond a step, below"
+            f" {percent(_WORTH_WAIT)} if it always was so, or where `host_bound` is false in most"
+            " steps. A worker is named whose batches are waited for three times as long as the"
+            " others'."
+        ),
         certainty="certain",
         gravity=40,
         fix="Raise num_workers, or have each sample cost less.",

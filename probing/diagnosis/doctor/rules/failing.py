@@ -269,11 +269,12 @@ RULES = (
         group="numbers",
         subject="progress",
         symptom="The loop runs and the bar moves, and nothing is learned; no error is printed.",
-        evidence=f"`failed` of python.torch_trace: of the last {_NEWEST} calls of the model in"
-        " training mode, backward passes or steps of an optimizer, half and 8 or more ended by an"
-        " exception, of all models or of one. Only possible where these steps are made and no"
-        " optimizer trains the model: a hook may leave a frozen one at the layer that is wanted."
-        " Not of a process without an optimizer: what only calls a model may stop its calls so.",
+        evidence=(
+            f"`failed` of python.torch_trace: of the last {_NEWEST} calls of the model in"
+            " training mode, backward passes or steps of an optimizer, half and 8 or more ended by"
+            " an exception. Only possible where steps are made and no optimizer trains the model."
+            " Not of a process without an optimizer."
+        ),
         certainty="likely",
         gravity=88,
         fix=_FIX,
@@ -287,12 +288,13 @@ RULES = (
         group="numbers",
         subject="progress",
         symptom="The loop runs and the bar moves, and nothing is learned; no error is printed.",
-        evidence=f"python.torch_trace and python.batches: {_MANY} calls of a model in training mode"
-        f" and with gradients, {_FAR_MORE} times as many as any step had, each with a batch of a"
-        " loader, since the last backward pass. Likely where there was none ever, or a loader"
-        f" has gone through {_EPOCHS} epochs since; else it may be an evaluation in training mode."
-        " Only possible where steps are made and parameters have gradients, or may have: a script"
-        " may estimate them, as evolution strategies do. Not of a process without an optimizer.",
+        evidence=(
+            f"python.torch_trace and python.batches: {_MANY} calls of a model in training mode"
+            f" with gradients, {_FAR_MORE} times as many as any step had, each with a batch of a"
+            " loader, since the last backward pass. Likely where there was none ever, or"
+            f" {_EPOCHS} epochs went by since. Only possible where steps are made and gradients"
+            " may be estimated. Not of a process without an optimizer."
+        ),
         certainty="likely",
         gravity=87,
         fix=_FIX,
@@ -323,10 +325,12 @@ RULES = (
         subject="progress",
         symptom="A checkpoint or a metric that another thread was to write is not there; no error"
         " is printed.",
-        evidence=f"python.task_errors: {_LEAST_LOST} or more exceptions of one function that"
-        " `executor.submit` was given, whose futures have gone before anybody called `result()` or"
-        " `exception()`, and none that somebody asked for. Only possible of a function of a library"
-        " or of another process, and of futures that are kept: they may be asked yet.",
+        evidence=(
+            f"python.task_errors: {_LEAST_LOST} or more exceptions of one function that"
+            " `executor.submit` was given, whose futures have gone before anybody called"
+            " `result()` or `exception()`. Only possible of a function of a library or of another"
+            " process, and of futures that are kept."
+        ),
         certainty="likely",
         gravity=60,
         fix="Keep what submit() returns and call its result(), at the latest before the next one is"

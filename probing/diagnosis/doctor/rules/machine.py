@@ -180,10 +180,11 @@ RULES = (
         group="slow",
         subject="processors",
         symptom="All of a step takes longer than on an idle machine.",
-        evidence="`cpu_s` and `involuntary_switches` of python.steps: the training thread has a"
-        " processor for less than a third of what it does not wait, and is preempted. Who uses"
-        " them is what the kernel counts from then on until it is judged. Not told beside what is"
-        " likely or certain: a busy machine is no cause of that.",
+        evidence=(
+            "`cpu_s` and `involuntary_switches` of python.steps: the training thread has a"
+            " processor for less than a third of what it does not wait, and is preempted. Not told"
+            " beside what is likely or certain."
+        ),
         certainty="possible",
         gravity=20,
         fix="Give the training processors of its own: taskset, cpuset, --cpus-per-task.",

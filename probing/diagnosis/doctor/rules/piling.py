@@ -266,10 +266,12 @@ RULES = (
         group="memory",
         subject="open files",
         symptom="OSError: Too many open files, after hours.",
-        evidence=f"{_SAME_FILE} or more open descriptors of one file, or of files named alike. Only"
-        " possible where most are of files that can be read, none open more than twice, they are"
-        " below half of the limit, and no more than at the first look: a data set in parts may stay"
-        " open, and so may the parameters of a model in shared memory.",
+        evidence=(
+            f"{_SAME_FILE} or more open descriptors of one file, or of files named alike. Only"
+            " possible where most are of files that can be read, none open more than twice, they"
+            " are below half of the limit, and no more than at the first look: a data set in"
+            " parts, or parameters in shared memory."
+        ),
         certainty="likely",
         gravity=54,
         fix="Close what is opened: `with open(...) as file:`.",
@@ -308,10 +310,11 @@ RULES = (
         group="memory",
         subject="memory",
         symptom="The machine runs out of memory that no process has.",
-        evidence=f"{_SHM_FILES} or more files of its user in /dev/shm, named alike, 2 MiB or more"
-        " together, written at different moments over a third of the process's life or more; only"
-        " possible where other Python processes of its user may have written them: neither their"
-        " names have its number, nor are they open in it.",
+        evidence=(
+            f"{_SHM_FILES} or more files of its user in /dev/shm, named alike, 2 MiB or more"
+            " together, written at different moments over a third of the process's life or more;"
+            " only possible where other Python processes of its user may have written them."
+        ),
         certainty="likely",
         gravity=53,
         fix="Remove each file once it was read: /dev/shm is memory.",

@@ -302,11 +302,10 @@ RULES = (
         group="slow",
         subject="checkpoints",
         symptom="The training pauses again and again while a file is written.",
-        evidence="python.checkpoints: one after every 20 steps or fewer, in the last"
-        f" {WINDOW} or {10 * WINDOW} steps, and a quarter of the time, by their own duration and"
-        " samples of lines that wait for the disk, or by samples of these and of the line that"
-        " saves; possible from a tenth on,"
-        f" where one comes after every {_OFTEN_SAVED} steps.",
+        evidence=f"python.checkpoints: one after every 20 steps or fewer, in the last {WINDOW} or"
+        f" {10 * WINDOW} steps, and a quarter of the time, by their own duration and samples of"
+        " lines that save or wait for the disk; possible from a tenth on, where one comes after"
+        f" every {_OFTEN_SAVED} steps.",
         certainty="likely",
         gravity=40,
         fix="Write checkpoints less often, or with torch.distributed.checkpoint.async_save.",
@@ -368,9 +367,9 @@ RULES = (
         group="slow",
         subject="speed",
         symptom="One part of the model holds up all others.",
-        evidence="python.torch_trace: the own code of one of several modules takes three fifths of"
-        f" all forward passes; and {percent(_LOOPED)} of the samples are in a loop of the program"
-        " within it. A layer that only computes may be the largest: that is no fault.",
+        evidence="python.torch_trace: the own code of one of several modules takes three fifths"
+        f" of all forward passes; and {percent(_LOOPED)} of the samples are in a loop of the"
+        " program within it.",
         certainty="possible",
         gravity=32,
         fix="Let one operation on a whole tensor do what the loop does.",

@@ -303,18 +303,16 @@ RULES = (
         group="slow",
         subject="speed",
         symptom="The same training makes fewer steps an hour than it did.",
-        evidence="A change point in `duration` of python.steps: levels that differ by 1.3, told by"
-        " ranks (4.5 standard deviations). Only possible below 1.5, where the batches, or what is"
-        " in them, have grown as much, where other programs use the machine, or where `version` of"
-        " python.parameters has parts that began to be trained then, as unfrozen ones."
-        " What others make longer in the phases that"
-        f" compute, where the thread's own processor time is not {OWN:.0f} times what it was, is"
-        f" told from {_SURELY_SLOWER} on, where it gets less of a processor and is preempted. That"
-        " time is believed by steps in which the thread is not preempted more than before: threads"
-        " that wait for one that has no processor spin, and use up more of their own."
-        " Where its processor time alone is at another level since a step, it is told by that. Of a"
-        " device that is half busy or more, `processes` and `sm_mhz` of python.devices tell whether"
-        " others began to use it or its clock fell; no module is named then, as all wait for it.",
+        evidence=(
+            "A change point in `duration` of python.steps: levels that differ by 1.3, told by"
+            " ranks (4.5 standard deviations). Only possible below 1.5, where the batches have"
+            " grown as much, where other programs use the machine, or where parts began to be"
+            " trained then (`version` of python.parameters). What others make longer is told from"
+            f" {_SURELY_SLOWER} on, where the thread is preempted; its own processor time is"
+            " believed by steps in which it is not preempted more than before, since threads that"
+            " spin use up more. Of a device that is half busy or more, `processes` and `sm_mhz` of"
+            " python.devices tell whether others began to use it or its clock fell."
+        ),
         certainty="likely",
         gravity=42,
         fix="Look at what began then: another process, a longer batch, a thread, an action.",

@@ -316,10 +316,11 @@ RULES = (
         group="stops",
         subject="progress",
         symptom="No step ends, though something is being done.",
-        evidence="The verdict of `hang`: longer than a hang takes, and the kernel counts what it"
-        " reads, writes or computes. Likely where the record itself does not grow: nothing tells"
-        " how much is left. Only possible until it is twice as long as a checkpoint on record, or"
-        " as it took once from one step to the next: an evaluation comes again.",
+        evidence=(
+            "The verdict of `hang`: longer than a hang takes, and the kernel counts what it reads,"
+            " writes or computes. Likely where the record itself does not grow; only possible until"
+            " it is twice as long as a checkpoint on record, or as such a pause was before."
+        ),
         certainty="certain",
         gravity=92,
         fix="",

@@ -115,10 +115,12 @@ RULES: Sequence[Rule] = (
         group="memory",
         subject="memory",
         symptom="Freezing a part of the model has freed no memory.",
-        evidence="python.parameters, two looks with up to"
-        f" {_WANTED} steps between them: no gradient is required at both, no value was changed, and"
-        f" 1 MiB or more of state is kept. Likely after {_ENOUGH} steps in which the optimizer has"
-        " changed others that were trained in all steps: else parts may be trained in turn.",
+        evidence=(
+            f"python.parameters, two looks with up to {_WANTED} steps between them: no gradient"
+            " is required at both, no value was changed, and 1 MiB or more of state is kept."
+            f" Likely after {_ENOUGH} steps in all of which others were trained: else parts may"
+            " be trained in turn."
+        ),
         certainty="likely",
         gravity=44,
         fix="Make the optimizer anew after freezing, or delete optimizer.state[parameter].",

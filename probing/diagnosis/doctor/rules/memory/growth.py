@@ -312,10 +312,11 @@ RULES = (
         group="memory",
         subject="memory",
         symptom="torch.OutOfMemoryError, or DefaultCPUAllocator: can't allocate memory.",
-        evidence=f"A row of python.ooms. Only possible where {_GOT_OVER} or more steps of an"
-        " optimizer have ended since: a search for the batch size gets over it. Not so where it"
-        f" comes back, in {_AGAIN} spans of 8 steps, until {_GOT_OVER} times as many steps have"
-        " ended since as lie between the first and the last.",
+        evidence=(
+            f"A row of python.ooms. Only possible where {_GOT_OVER} or more steps of an"
+            " optimizer have ended since, as after a search for the batch size, and it does not"
+            " come back."
+        ),
         certainty="certain",
         gravity=90,
         fix="`probing PID oom` names what was there, and `probing PID fit` what would fit.",
@@ -329,14 +330,14 @@ RULES = (
         group="memory",
         subject="memory",
         symptom="The memory in use grows until the kernel or torch ends the training.",
-        evidence="Floors of four spans of python.memory (Mann and Kendall): device memory, or the"
-        " resident set by 48 MiB, or by less where a watch of 8 to 64 steps sees what is kept,"
-        " or a look at all tensors graphs of earlier steps that are half of it. Without that only"
-        " possible below 256 MiB or a fifth: allocators keep some pieces; and where only pages of"
-        " mapped files come (`mapped_bytes`), or what was allocated before (`virtual_bytes`); and"
-        " where a collection with a limit, such as a replay memory or a queue of batches, makes"
-        f" half of it; and in a process that runs where nobody is seen who keeps it, and it has"
-        f" grown in fewer than {YOUNG} steps.",
+        evidence=(
+            "Floors of four spans of python.memory (Mann and Kendall): device memory, or the"
+            " resident set by 48 MiB, or by less where a watch of 8 to 64 steps sees what is kept,"
+            " or graphs of earlier steps are half of it. Without that only possible below 256 MiB"
+            " or a fifth; and where only pages of mapped files come (`mapped_bytes`), or what was"
+            " allocated before (`virtual_bytes`), where a collection with a limit makes half of"
+            f" it, and where nobody is seen who keeps it, in fewer than {YOUNG} steps."
+        ),
         certainty="likely",
         gravity=48,
         fix="Watch more steps: what is kept now and then takes more of them.",

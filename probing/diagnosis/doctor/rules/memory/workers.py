@@ -125,11 +125,12 @@ RULES = (
         group="memory",
         subject="memory",
         symptom="The machine runs out of memory, and the trainer's own does not grow.",
-        evidence="RssAnon and VmHWM of data workers, a few looks in the seconds of the command:"
-        f" half of those {_YOUNG_S:.0f} s old or more have 128 KiB more than ever before at each."
-        " Copies of what a worker has from its parent do not count. Likely only after"
-        f" {_EPOCHS_OF_EACH} epochs for each worker: until then a data set that keeps each"
-        " sample once grows, too.",
+        evidence=(
+            "RssAnon and VmHWM of data workers, a few looks in the seconds of the command: half"
+            f" of those {_YOUNG_S:.0f} s old or more have 128 KiB more than ever before at each."
+            f" Likely only after {_EPOCHS_OF_EACH} epochs for each worker: until then a data set"
+            " that keeps each sample once grows, too."
+        ),
         certainty="likely",
         gravity=47,
         fix="Look at what `__getitem__`, a transform or `collate_fn` adds to an attribute or a"

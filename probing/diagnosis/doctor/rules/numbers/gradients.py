@@ -277,12 +277,13 @@ RULES = (
         group="numbers",
         subject="gradients",
         symptom="The loss swings and the training gets unstable.",
-        evidence="`has_older` of python.gradients over 3 steps: in half of them or more the"
-        " gradient that the optimizer uses is the one of the step before, changed by a backward"
-        " pass and by nothing else in between. Or `left_by`, twice: another optimizer has stepped"
-        " with a pass that went through the parameter to its own and is still in the gradient, as a"
-        " generator's in its critic, and a pass for its own optimizer alone was added. Not looked"
-        " at under DistributedDataParallel and FSDP.",
+        evidence=(
+            "`has_older` of python.gradients over 3 steps: in half of them or more the gradient"
+            " that the optimizer uses is the one of the step before, changed by a backward pass"
+            " alone. Or `left_by`, twice: it still has what the pass of another optimizer left in"
+            " it, as a generator's in its critic. Not looked at under DistributedDataParallel and"
+            " FSDP."
+        ),
         certainty="likely",
         gravity=74,
         fix="Call optimizer.zero_grad() once in each step.",

@@ -266,10 +266,11 @@ RULES = (
         group="numbers",
         subject="learning rate",
         symptom="The loss shoots up, or falls no more.",
-        evidence="`lr` of python.steps: three times the largest before, after 50 steps or more;"
-        " likely where the loss is a fifth higher since. Of several trainings in one process, each"
-        " with a model and an optimizer of its own, the newest is looked at. One by `act` is told"
-        " as that, by python.actions, and not at all once it is undone.",
+        evidence=(
+            "`lr` of python.steps: three times the largest before, after 50 steps or more; likely"
+            " where the loss is a fifth higher since. Of several trainings in one process the"
+            " newest is looked at. One by `act` is told as that, until it is undone."
+        ),
         certainty="likely",
         gravity=82,
         fix="Find who sets it (a thread, a callback, a schedule with a wrong factor); meanwhile"

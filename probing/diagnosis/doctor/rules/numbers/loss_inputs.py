@@ -99,13 +99,14 @@ RULES = (
         group="numbers",
         subject="loss function",
         symptom="The loss stays high though the predictions get better, or is below zero.",
-        evidence="The graphs of the losses of three steps: `cross_entropy` of a softmax and"
-        " `binary_cross_entropy_with_logits` of a sigmoid are certain; likely are the latter of a"
-        " softmax, `nll_loss` of either or of a layer's scores, `log_softmax` of a softmax, and"
-        " `kl_div` of probabilities, which is seen as `const - const * softmax`, added up; only"
-        " possible `cross_entropy` of a sigmoid and `kl_div` of scores. Nothing but views,"
-        " selections and conversions may stand between. Compiled code and functions of the"
-        " script's own show nothing. A second log_softmax changes nothing, and is none.",
+        evidence=(
+            "The graphs of the losses of three steps. Certain: `cross_entropy` of a softmax,"
+            " `binary_cross_entropy_with_logits` of a sigmoid. Likely: the latter of a softmax,"
+            " `nll_loss` of either or of a layer's scores, `log_softmax` of a softmax, `kl_div` of"
+            " probabilities. Possible: `cross_entropy` of a sigmoid, `kl_div` of scores. Only"
+            " views, selections and conversions may stand between. Compiled code and functions of"
+            " the script's own show nothing."
+        ),
         certainty="certain",
         gravity=70,
         fix=_OWN_SOFTMAX,

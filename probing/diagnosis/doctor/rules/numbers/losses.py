@@ -354,9 +354,8 @@ RULES = (
         symptom="The loss grows.",
         evidence="`loss` of python.steps: ten times its best running median, 8 robust standard"
         " deviations above it, and above what it was at first. Only possible where it grows no"
-        " more, or models are asked several times before most steps without gradients and without a"
-        f" loader, or before {_OFTEN} steps or more, of less than half of the samples that a step"
-        " has: so it is in reinforcement learning.",
+        " more, or where models are asked without gradients before many steps, as in reinforcement"
+        " learning.",
         certainty="likely",
         gravity=80,
         fix=STEADIER,
@@ -370,11 +369,10 @@ RULES = (
         subject="loss",
         symptom="The loss jumps in one step.",
         evidence="`loss` of python.steps: twice the median of the 30 steps before, 8 robust"
-        " standard deviations and a seventh of the first losses above it (near its floor a loss is"
-        " all noise); no more than three times in the record. Only possible below four times and 15"
-        " deviations, below half of the first losses (one sample that the model gets wrong), and"
-        " where it falls again slowly (new data), or another optimizer makes the steps since then,"
-        " at no higher rate: a new phase.",
+        " standard deviations and a seventh of the first losses above it; no more than three times"
+        " in the record. Only possible below four times and 15 deviations, below half of the first"
+        " losses, and where it falls again slowly (new data), or another optimizer makes the steps"
+        " since then.",
         certainty="likely",
         gravity=62,
         fix="Look at what changed there: data, learning rate, precision.",

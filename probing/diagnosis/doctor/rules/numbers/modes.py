@@ -329,11 +329,12 @@ RULES = (
         group="numbers",
         subject="modes",
         symptom="Evaluations are worse than they should be, and differ from run to run.",
-        evidence="`training` of python.torch_trace within python.evaluations, for models that an"
-        " optimizer trains; likely with batch norm, which then learns from the evaluation's data,"
-        " and only possible where python.batches has it given those of the loader that is trained"
-        " on, as by what makes the statistics anew (update_bn, PreciseBN). Possible for a copy of"
-        " such a model that is called in evaluations only, and always so.",
+        evidence=(
+            "`training` of python.torch_trace within python.evaluations, for models that an"
+            " optimizer trains; likely with batch norm, which then learns from the evaluation's"
+            " data. Only possible where it is given batches of the training, as by update_bn, or is"
+            " a copy that is called in evaluations only."
+        ),
         certainty="likely",
         gravity=61,
         fix="Call model.eval() before an evaluation, and model.train() after it.",

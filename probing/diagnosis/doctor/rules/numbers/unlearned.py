@@ -240,9 +240,11 @@ RULES = (
         group="numbers",
         subject="loss",
         symptom="Nothing is learned, from the first step on or any more.",
-        evidence=f"`loss` of python.steps from the start, {_LEAST} steps or more: its running"
-        " median was never a seventh below that of the first 20 steps; or was, and has been back"
-        f" for {_LEAST} steps. Not judged once the first steps are not on record any more.",
+        evidence=(
+            f"`loss` of python.steps from the start, {_LEAST} steps or more: its running median"
+            " was never a seventh below that of the first 20 steps, or has been back for"
+            f" {_LEAST} steps. Not judged once the first steps are not on record any more."
+        ),
         certainty="possible",
         gravity=50,
         fix="Check that labels belong to their inputs (look at a batch), and that the rate is not"
@@ -274,10 +276,11 @@ RULES = (
         group="numbers",
         subject="optimizer",
         symptom="The loss does not fall at all.",
-        evidence=f"python.micro_batches: {_NO_STEPS} backward passes, and no step of an optimizer"
-        f" on record, or {_FAR_MORE} times as many since the last one as any step had. Accumulation"
-        " over that many is rare. Only possible where all calls of models since the last one were"
-        " in evaluation mode.",
+        evidence=(
+            f"python.micro_batches: {_NO_STEPS} backward passes, and no step of an optimizer on"
+            f" record, or {_FAR_MORE} times as many since the last one as any step had. Only"
+            " possible where all calls of models since the last one were in evaluation mode."
+        ),
         certainty="likely",
         gravity=78,
         fix="Look at the condition under which optimizer.step() is called. A script that updates"

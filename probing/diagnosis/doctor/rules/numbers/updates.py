@@ -295,14 +295,13 @@ RULES = (
         group="numbers",
         subject="optimizer",
         symptom="The loss does not fall at all, though gradients and rate are as they should be.",
-        evidence="`update_ratio` of python.gradients over 3 steps: exactly 0 for all parameters,"
-        " with a rate that is not and gradients that are not; only possible where rate times"
-        " gradient is less than a millionth of the weights, or LBFGS may have converged. Likely of"
-        " weights in half precision where half of the changes are below a millionth, or where the"
-        " largest rate moves half of the weights, at their root mean square, by less than a quarter"
-        " of what their type tells apart: Adam and its like by their rate, SGD by rate times"
-        " gradient. Not in a warm-up, nor where more was changed than that, as by what keeps the"
-        " rest; only possible once the rate has halved.",
+        evidence=(
+            "`update_ratio` of python.gradients over 3 steps: exactly 0 for all parameters, with"
+            " rate and gradients that are not; only possible where rate times gradient is less than"
+            " a millionth of the weights, LBFGS may have converged, or the rate has halved. Likely"
+            " of weights in half precision where half of the changes are too small for their type."
+            " Not in a warm-up."
+        ),
         certainty="certain",
         gravity=77,
         fix="Look at what undoes the step: weights that are loaded again, an optimizer of copies.",
@@ -315,10 +314,12 @@ RULES = (
         group="numbers",
         subject="optimizer",
         symptom="Accumulation changes nothing, or the loss falls far more slowly than it should.",
-        evidence="`passes` and `kept_passes` of python.gradients over 3 steps: in each with several"
-        " backward passes all gradients have lost some before the optimizer used them. Likely where"
-        " the losses are divided by their number, each pass has a batch of its own, or their number"
-        " varies; else an attack on the inputs looks so.",
+        evidence=(
+            "`passes` and `kept_passes` of python.gradients over 3 steps: in each with several"
+            " backward passes all gradients have lost some before the optimizer used them. Likely"
+            " where the losses are divided by their number, each pass has a batch of its own, or"
+            " their number varies; else it may be an attack on the inputs."
+        ),
         certainty="likely",
         gravity=72,
         fix="Call optimizer.zero_grad() once in each step, not in the loop over micro-batches.",
@@ -332,11 +333,12 @@ RULES = (
         group="slow",
         subject="numbers",
         symptom="Steps become slower on a CPU as numbers become smaller.",
-        evidence="`subnormal_share`, `weight_subnormal_share` and `state_subnormal_share` of"
-        f" python.gradients over 3 steps: {percent(_SUBNORMAL)} of one of them; likely where the"
-        f" phases that compute with them have become slower, by {percent(_FELT)} of a step, and"
-        " nobody else uses the machine. Adam squares small gradients: of the state it takes half,"
-        " where nothing has become slower.",
+        evidence=(
+            "`subnormal_share`, `weight_subnormal_share` and `state_subnormal_share` of"
+            f" python.gradients over 3 steps: {percent(_SUBNORMAL)} of one of them (of Adam's"
+            " state half); likely where the phases that compute with them have become slower, by"
+            f" {percent(_FELT)} of a step, and nobody else uses the machine."
+        ),
         certainty="likely",
         gravity=50,
         fix="torch.set_flush_denormal(True) at the start, in each thread that computes; or find"

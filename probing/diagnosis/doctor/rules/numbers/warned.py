@@ -108,11 +108,12 @@ RULES = (
         group="numbers",
         subject="warnings",
         symptom="The model learns to predict the mean of all targets.",
-        evidence="`message` of python.warnings: a loss was given a target of another size than its"
-        " input, and both together are larger than either, as [32] and [32, 1] are. Where the"
-        " script computes the loss itself, the graph of three backward passes: a difference of"
-        " size [n, n], one side of which is a prediction of size [n] or [n, 1], while the other"
-        " has no gradient.",
+        evidence=(
+            "`message` of python.warnings: a loss was given a target of another size than its"
+            " input, and both together are larger than either, as [32] and [32, 1] are. Of a loss"
+            " that the script computes itself, the graph of three backward passes: a difference of"
+            " size [n, n], one side of which is a prediction of size [n] or [n, 1]."
+        ),
         certainty="likely",
         gravity=69,
         fix="Give both the same size: target.unsqueeze(-1), or prediction.squeeze(-1).",

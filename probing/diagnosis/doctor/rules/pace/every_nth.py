@@ -110,13 +110,13 @@ RULES = (
         group="slow",
         subject="speed",
         symptom="Most steps are fast, and the training gets on slowly all the same.",
-        evidence=f"`duration` of the last {10 * WINDOW} or {2 * WINDOW} steps of python.steps:"
-        f" {_LEAST} or more steps take {_LONGER:.0f} times the median or longer,"
-        f" {percent(_REGULAR)} of them at one interval of {_EACH} steps or more, and what they take"
-        " longer is half of the time."
-        " Neither a wait for data or ranks, nor steps with as many times the samples. It may be an"
-        " evaluation that calls parts of the model, which python.evaluations has only of calls of"
-        " the model itself.",
+        evidence=(
+            f"`duration` of the last {10 * WINDOW} or {2 * WINDOW} steps of python.steps:"
+            f" {_LEAST} or more steps take {_LONGER:.0f} times the median or longer,"
+            f" {percent(_REGULAR)} of them at one interval of {_EACH} steps or more, and what"
+            " they take longer is half of the time; neither a wait for data or ranks, nor larger"
+            " batches. It may be an evaluation that calls parts of the model."
+        ),
         certainty="possible",
         gravity=37,
         fix="Do what is done in these steps less often, unless it is meant so.",

@@ -114,11 +114,13 @@ RULES = (
         group="slow",
         subject="speed",
         symptom="A step takes seconds, and there are too few of them for anything else to be told.",
-        evidence=f"Fewer than {LEAST_STEPS} steps after the first three, and {_LEAST_ENDED} or more"
-        f" that took {_LONG_S:.0f} s or longer and about as long as each other, without the very"
-        " first; half of it outside of the model and the optimizer, or in the wait for data, by"
-        " python.steps; and half of the samples of two seconds in one function of the script. A"
-        " wait for a device that works is none of it.",
+        evidence=(
+            f"Fewer than {LEAST_STEPS} steps after the first three, and {_LEAST_ENDED} or more"
+            f" of {_LONG_S:.0f} s or longer, about as long as each other; half of it outside of"
+            " the model and the optimizer, or in the wait for data, by python.steps; and half of"
+            " the samples of two seconds in one function of the script, not in a wait for a"
+            " device."
+        ),
         certainty="possible",
         gravity=35,
         fix="Do in one operation what loops over samples. What the training needs no result of can"

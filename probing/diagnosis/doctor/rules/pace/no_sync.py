@@ -164,13 +164,15 @@ RULES = (
         subject="ranks",
         symptom="Accumulating gradients over more micro-batches does not make more samples a"
         " second; most of a step is all_reduce.",
-        evidence=f"python.collectives beside `micro_batches` of python.steps: the all_reduces of a"
-        f" step move {_WHOLE} times as many elements as {_WRAPPER} averages, or more, for each of"
-        " its backward passes, where one optimizer steps. `gradient_sync_s` of all micro-batches"
-        f" but the last is {percent(_WORTH)} of a step; only possible from {percent(_LEAST)} on"
-        " (less is lost in what steps differ by anyway), and where the waiting is not on record, as"
-        f" on a device or with a communication hook: by the bytes, at {_NETWORK / 1e9:.0f} GB a"
-        " second. Not where `kept_passes` of python.gradients shows that nothing is accumulated.",
+        evidence=(
+            "python.collectives beside `micro_batches` of python.steps: the all_reduces of a step"
+            f" move {_WHOLE} times as many elements as {_WRAPPER} averages, or more, for each"
+            " of its backward passes, where one optimizer steps. `gradient_sync_s` of all"
+            f" micro-batches but the last is {percent(_WORTH)} of a step; only possible from"
+            f" {percent(_LEAST)} on, and where the waiting is not on record, as on a device: by"
+            f" the bytes, at {_NETWORK / 1e9:.0f} GB a second. Not where `kept_passes`"
+            " of python.gradients shows that nothing is accumulated."
+        ),
         certainty="likely",
         gravity=45,
         fix="Run forward and backward of all micro-batches but the last under `with"

@@ -126,12 +126,13 @@ RULES = (
         group="slow",
         subject="speed",
         symptom="The model is small beside what surrounds it.",
-        evidence="`other_s`, `loss_s`, `gradients_s` and `to_device_s` of python.steps: half of the"
-        " time, and whom the commonest line waits for, as `waiting-call` tells it. Or half of two"
-        " seconds' samples are own code of the forward of a module that is trained, once for each"
-        " backward pass, where these take a third of the forward passes or less, on a processor:"
-        " what has gradients takes as long once more. It may be meant: an environment that is"
-        " played, a deliberate pause, positions that only the batch tells.",
+        evidence=(
+            "`other_s`, `loss_s`, `gradients_s` and `to_device_s` of python.steps: half of the"
+            " time, and what the commonest line waits for. Or half of two seconds' samples are own"
+            " code of the forward of a module that is trained, once for each backward pass, where"
+            " these take a third of the forward passes or less, on a processor. It may be meant: an"
+            " environment that is played, a deliberate pause."
+        ),
         certainty="possible",
         gravity=36,
         fix="Do it less often, such as in every 100th step, or do less in it. What the training"

@@ -137,10 +137,12 @@ RULES = (
         group="slow",
         subject="speed",
         symptom="Each operation takes milliseconds; the process uses more than one processor.",
-        evidence="Other threads of the process use 0.3 processors or more in its steps, and one"
-        f" holds the interpreter lock in {percent(_OFTEN)} of one second's samples; likely from"
-        f" {percent(_MOSTLY)} on. The training thread, which asks for it before and after each"
-        f" operation, computes for less than {percent(_HELD_UP)} of its steps.",
+        evidence=(
+            "Other threads of the process use 0.3 processors or more in its steps, and one holds"
+            f" the interpreter lock in {percent(_OFTEN)} of one second's samples; likely from"
+            f" {percent(_MOSTLY)} on. The training thread computes for less than"
+            f" {percent(_HELD_UP)} of its steps."
+        ),
         certainty="likely",
         gravity=45,
         fix="Have that thread wait (queue.get, threading.Event) instead of asking again and again,"
@@ -155,11 +157,12 @@ RULES = (
         group="slow",
         subject="speed",
         symptom="Steps take longer than what they compute, and the processor is idle meanwhile.",
-        evidence=f"{percent(_WAITING)} of two seconds' samples are in one line of the script that"
-        " waits for the network, another process, an item of a queue (`Queue.get`) or a thread"
-        f" (`Condition.wait`), and {percent(_OF_OWN_CODE)} of a step is code of the script; from"
-        f" {percent(MOST)} on `own-code` tells it. It may be meant, as where an environment is"
-        " remote.",
+        evidence=(
+            f"{percent(_WAITING)} of two seconds' samples are in one line of the script that"
+            " waits for the network, another process, an item of a queue or a thread, and"
+            f" {percent(_OF_OWN_CODE)} of a step is code of the script; from {percent(MOST)} on"
+            " `own-code` tells it. It may be meant, as where an environment is remote."
+        ),
         certainty="possible",
         gravity=37,
         fix="Do it in a thread of its own, or once in many steps.",

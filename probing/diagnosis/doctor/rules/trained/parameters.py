@@ -279,11 +279,12 @@ RULES = (
         group="numbers",
         subject="parameters",
         symptom="A part of the model stays as it was made.",
-        evidence="python.parameters: trainable, with a gradient, in no optimizer, not changed since"
-        " it was made, in a model of"
-        " which an optimizer trains other parts, or none: then what optimizers have gets"
-        f" none, after {_MANY_STEPS} steps. A frozen or averaged copy has no gradients; what the"
-        " script changes by itself, as a Lagrange multiplier, has another `version`.",
+        evidence=(
+            "python.parameters: trainable, with a gradient, in no optimizer, not changed since it"
+            " was made, in a model of which an optimizer trains other parts, or none (then what"
+            f" optimizers have gets no gradient), after {_MANY_STEPS} steps. What the script"
+            " changes by itself has another `version`."
+        ),
         certainty="likely",
         gravity=70,
         fix="Make the optimizer after the model is complete, or add_param_group what was replaced.",
@@ -310,10 +311,12 @@ RULES = (
         group="numbers",
         subject="parameters",
         symptom="A part of the model does not learn, though it is to be trained.",
-        evidence=f"python.parameters after {_MANY_STEPS} steps: torch counts no change of them, and"
-        " many of the others; an optimizer that keeps state keeps none for them. Only possible of"
-        " modules that were never called while others beside them were: experts that nothing is"
-        " routed to, a pooler that is not used, or a layer that was forgotten.",
+        evidence=(
+            f"python.parameters after {_MANY_STEPS} steps: torch counts no change of them, and"
+            " many of the others; an optimizer that keeps state keeps none for them. Only possible"
+            " of modules that were never called: experts that nothing is routed to, a pooler that"
+            " is not used, or a layer that was forgotten."
+        ),
         certainty="likely",
         gravity=68,
         fix="Look for a detach(), a no_grad, an argmax or a call of .item() or .numpy() between"

@@ -126,12 +126,13 @@ RULES = (
         subject="parameters",
         symptom="More ranks do not make the training learn faster, and the checkpoint is that of"
         " one.",
-        evidence="`idle_wrapper` of python.parameters: DistributedDataParallel of several ranks,"
-        " whose forward has never run, or that is gone (only likely: it may have run before), has"
-        " parameters of an optimizer that steps, and no step has"
-        f" collectives of {percent(_EXCHANGED)} of their bytes, as averaging by hand has, beyond"
-        " what other wrappers that are called move once. Certain without those, after"
-        f" {_SURE_STEPS} steps, all on record.",
+        evidence=(
+            "`idle_wrapper` of python.parameters: DistributedDataParallel of several ranks, whose"
+            " forward has never run (only likely where it is gone), has parameters of an optimizer"
+            f" that steps, and no step has collectives of {percent(_EXCHANGED)} of their bytes"
+            f" beside those of other wrappers. Certain without any, after {_SURE_STEPS} steps,"
+            " all on record."
+        ),
         certainty="certain",
         gravity=75,
         fix="Call the wrapper in training, as `ddp(x)`: gradients are averaged for its own forward"
@@ -148,11 +149,12 @@ RULES = (
         subject="parameters",
         symptom="More ranks do not make the training learn faster, and the checkpoint is that of"
         " one.",
-        evidence=f"python.collectives: none of more than {_OF_GRADIENTS} bytes in the newest"
-        f" {_SURE_STEPS} steps, of a model inside DistributedDataParallel on several ranks whose"
-        f" parameters, more than {2 * _OF_GRADIENTS} bytes, are in an optimizer that steps."
-        " Averaging every so many steps (local SGD) is"
-        " seen where it is more frequent than that.",
+        evidence=(
+            f"python.collectives: none of more than {_OF_GRADIENTS} bytes in the newest"
+            f" {_SURE_STEPS} steps, of a model inside DistributedDataParallel on several ranks"
+            f" whose parameters, more than {2 * _OF_GRADIENTS} bytes, are in an optimizer that"
+            " steps. Local SGD that averages more often is none."
+        ),
         certainty="likely",
         gravity=71,
         fix="Look for `no_sync()` that is on in every backward pass: the one before the optimizer"

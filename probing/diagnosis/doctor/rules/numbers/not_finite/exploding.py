@@ -104,11 +104,13 @@ RULES = (
         group="numbers",
         subject="gradients",
         symptom="The norm of the gradients is far larger than it was; NaN may come next.",
-        evidence=f"`grad_norm` of python.steps: the last ten are {_TIMES:.0f} times what it was; or"
-        " its logarithm grows over all of a span that ends now (Mann and Kendall), by as much in"
-        f" {_FEW} steps or more, to {_LEAST:.0f} or more. In such a span only possible where the"
-        " loss is not a fifth worse, where the script clips the gradients to half or less, and"
-        " where a policy is trained, as `diverging` tells them.",
+        evidence=(
+            f"`grad_norm` of python.steps: the last ten are {_TIMES:.0f} times what it was; or"
+            f" its logarithm grows over all of a span of {_FEW} steps or more that ends now (Mann"
+            f" and Kendall), by as much, to {_LEAST:.0f} or more: only possible where the loss is"
+            " not a fifth worse, the script clips the gradients to half or less, or a policy is"
+            " trained."
+        ),
         certainty="likely",
         gravity=73,
         fix=STEADIER,
