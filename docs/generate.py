@@ -53,7 +53,7 @@ _FINDINGS_INTRO = (
     "The rules of [`probing ENDPOINT doctor`](../how-to/doctor.md), the gravest of a group first:"
     " the most that a finding can be, what it goes by, and what to do. A finding prints the command"
     " that shows more, often a query of the columns that it goes by. `--watch` judges no rule that"
-    " waits for steps or takes samples: {}. Of these it judges what is on record: {}."
+    " waits for steps or takes samples: {}; of {} it judges what is on record."
 )
 _STATEMENT = ' query "'
 
