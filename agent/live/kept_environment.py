@@ -7,11 +7,10 @@ up with is there, and again and again at double the age each time, for some of i
 
 from __future__ import annotations
 
-import os
 import time
 
 from ...messages.codec import encode
-from ...rundir.folders import ProcessFolder, write_private
+from ...rundir.folders import ProcessFolder, put_private
 from ...safety import forks
 from ..recording.no_training import NoTraining
 from ..recording.training import TorchTraining
@@ -61,8 +60,6 @@ class KeptEnvironment:
         data = encode(environment_rows(training))
         if data == self._written:
             return
-        new = self._folder.environment.with_suffix(".new")
         with forks.held_back(timeout_s=_HOLD_S):  # else a child would keep the file
-            write_private(new, data)
-            os.replace(new, self._folder.environment)
+            put_private(self._folder.environment, data)
         self._written = data

@@ -113,7 +113,7 @@ def _tell_problems(processes: Sequence[ProcessSummary]) -> None:
 
 def _tell_passed() -> None:
     """Say where was looked, if that is not where it was asked for."""
-    from ...rundir.folders import chosen_by_env
+    from ...rundir.places import chosen_by_env
 
     path, passed = chosen_by_env()
     for place, why in passed[:1]:

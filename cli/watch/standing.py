@@ -6,14 +6,13 @@ can read it. That it cannot be written is told once, and the watch goes on.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from ...diagnosis.doctor.watching import Event
 from ...messages.about.standing import Standing, StandingFinding
 from ...messages.codec import encode
-from ...rundir.folders import write_private
+from ...rundir.folders import put_private
 from ..output import terminal
 
 _HOLDS_S, _HOLDS_FOR = 300.0, 4
@@ -39,10 +38,8 @@ class StandingFile:
             return
         found = tuple(map(_plain, standing))
         text = encode(Standing(time_s=now_s, until_s=now_s + self._holds_s, findings=found))
-        new = self._path.with_name(f"{self._path.name}.new")
         try:
-            write_private(new, text)
-            os.replace(new, self._path)
+            put_private(self._path, text)
         except OSError as error:
             if not self._is_told:
                 terminal.note(f"{self._path} cannot be written: {error.strerror or error}")

@@ -21,7 +21,7 @@ from ..linux import process
 from ..linux.foreign_files import open_file
 from ..messages.codec import decode, encode
 from ..messages.frozen import dataclass
-from ..rundir.folders import write_private
+from ..rundir.folders import put_private
 
 STALE_S = 24 * 3600.0
 """After how long without a word from it a server of another machine is taken for gone."""
@@ -77,9 +77,7 @@ def register(directory: Path, registration: Registration) -> Path:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = f"{registration.host}-{registration.pid}-{registration.start_time}{_SUFFIX}"
     path = directory / name
-    new = directory / f".{name}.new"
-    write_private(new, encode(registration))
-    os.replace(new, path)
+    put_private(path, encode(registration))
     return path
 
 

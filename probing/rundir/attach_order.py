@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 from ..linux.foreign_files import open_file, read_file
 from ..messages.frozen import dataclass
-from .folders import ProcessFolder, RunDirectory, write_private
+from .folders import ProcessFolder, RunDirectory, put_private, write_private
 
 Stage = Literal["ordered", "injected", "begun", "failed"]
 
@@ -121,9 +121,7 @@ class AttachFiles:
 
     def write_note(self, note: Note) -> None:
         """Leave word; whole or not at all."""
-        new = self.note.with_suffix(".new")
-        write_private(new, json.dumps(asdict(note)).encode())
-        os.replace(new, self.note)
+        put_private(self.note, json.dumps(asdict(note)).encode())
 
     def order(self, text: str, note: Note) -> None:
         """Put the script in place, in the place of what an earlier one has left."""

@@ -32,7 +32,6 @@ import errno
 import fcntl
 import os
 import socket
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -44,7 +43,15 @@ from ..messages.codec import decode, encode, with_checksum, without_checksum
 from ..messages.frozen import dataclass
 from ..settings import Settings
 from . import numbers
-from .places import Chosen, choose, places, usual_places, way_out, why_unsafe
+from .places import (
+    choose,
+    chosen_by_env,
+    is_looked_after,
+    places,
+    usual_places,
+    way_out,
+    why_unsafe,
+)
 
 _LONGEST_SOCKET_PATH = 107
 _MOST_CARD_BYTES = 8 << 20  # a command line may take 6 MiB
@@ -59,25 +66,9 @@ def from_env() -> RunDirectory:
     path, runtime_dir = chosen_by_env().path, os.environ.get("XDG_RUNTIME_DIR")
     usual = () if os.environ.get("PROBING_HOME") else usual_places(runtime_dir)
     directory = RunDirectory(path, others=tuple([place for place in usual if place != path]))
-    if not _is_looked_after(directory.path) and os.path.lexists(directory.path):
+    if not is_looked_after(directory.path) and os.path.lexists(directory.path):
         directory.verify()
     return directory
-
-
-def chosen_by_env() -> Chosen:
-    """The place that this process's environment leads to, and those that were passed over."""
-    settings = Settings.from_env({k: v for k, v in os.environ.items() if k == "PROBING_HOME"})
-    if settings.home and _is_looked_after(Path(settings.home)):
-        return Chosen(Path(settings.home))
-    return choose(settings, runtime_dir=os.environ.get("XDG_RUNTIME_DIR"))
-
-
-def _is_looked_after(home: Path) -> bool:
-    """Whether it is another user's, for whom root asks, and nobody else can write to it."""
-    with contextlib.suppress(OSError):
-        info = os.stat(home)
-        return os.getuid() == 0 != info.st_uid and not stat.S_IMODE(info.st_mode) & 0o022
-    return False
 
 
 def directory_of(pid: int) -> RunDirectory:
@@ -252,8 +243,7 @@ class ProcessFolder:
 
     def write_card(self, card: Card) -> None:
         """Put the card in place, whole or not at all."""
-        write_private(self.path / "card.json.new", with_checksum(encode(card)))
-        os.replace(self.path / "card.json.new", self.path / "card.json")
+        put_private(self.path / "card.json", with_checksum(encode(card)))
 
 
 @dataclass(frozen=True)
@@ -299,20 +289,16 @@ class RunDirectory:
         folder = self.folder_for(pid, start_time)
         with contextlib.suppress(FileExistsError):
             folder.path.mkdir(mode=0o700)
-        self._verify(folder.path)
+        self.verify(folder.path)
         return folder
 
-    def verify(self) -> None:
-        """Check that only its owner can write to the directory.
+    def verify(self, inside: Path | None = None) -> None:
+        """Check that only its owner can write to the directory, or to what is in it.
 
         Raises:
             UnsafeRunDirectory: It is a link, not a directory, another user's, or open to others.
         """
-        self._verify(self.path)
-
-    def _verify(self, path: Path) -> None:
-        """See `verify`."""
-        uid = os.getuid() if self.user is None else self.user.uid
+        path, uid = inside or self.path, os.getuid() if self.user is None else self.user.uid
         why = why_unsafe(path, uid)
         if why is not None:
             raise UnsafeRunDirectory(str(path), why, help=f"{way_out(path)}.")
@@ -376,6 +362,17 @@ def write_private(path: Path, data: bytes) -> None:
             data = data[written:]
     finally:
         os.close(fd)
+
+
+def put_private(path: Path, data: bytes) -> None:
+    """Put such a file in place, whole or not at all.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    new = path.with_name(f".{path.name}.new")
+    write_private(new, data)
+    os.replace(new, path)
 
 
 def scan(path: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:

@@ -14,7 +14,6 @@ may have to start a node server.
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
 from ..errors import BadRequest
@@ -22,7 +21,7 @@ from ..linux import process
 from ..linux.foreign_files import read_file
 from ..messages.codec import decode, encode
 from ..messages.frozen import dataclass
-from .folders import RunDirectory, write_private
+from .folders import RunDirectory, put_private
 
 _MOST_BYTES = 65_536
 
@@ -85,8 +84,7 @@ def read_node(directory: RunDirectory) -> NodeCard | None:
 
 def write_node(directory: RunDirectory, card: NodeCard) -> None:
     """Put its card in place, whole."""
-    write_private(directory.path / "node.json.new", encode(card))
-    os.replace(directory.path / "node.json.new", directory.path / "node.json")
+    put_private(directory.path / "node.json", encode(card))
 
 
 def forget_node(directory: RunDirectory) -> None:

@@ -7,6 +7,7 @@ never repaired; so is one where a mapped file can kill the training, or where no
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
@@ -26,6 +27,22 @@ class Chosen(NamedTuple):
 
     path: Path
     passed: tuple[tuple[Path, str], ...] = ()
+
+
+def chosen_by_env() -> Chosen:
+    """The place that this process's environment leads to, and those that were passed over."""
+    settings = Settings.from_env({k: v for k, v in os.environ.items() if k == "PROBING_HOME"})
+    if settings.home and is_looked_after(Path(settings.home)):
+        return Chosen(Path(settings.home))
+    return choose(settings, runtime_dir=os.environ.get("XDG_RUNTIME_DIR"))
+
+
+def is_looked_after(home: Path) -> bool:
+    """Whether it is another user's, for whom root asks, and nobody else can write to it."""
+    with contextlib.suppress(OSError):
+        info = os.stat(home)
+        return os.getuid() == 0 != info.st_uid and not stat.S_IMODE(info.st_mode) & 0o022
+    return False
 
 
 def choose(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import BadRequest
 from ..linux.foreign_files import read_file
-from ..messages.about.standing import Standing
+from ..messages.about.standing import CERTAINTIES, Standing
 from ..messages.codec import decode
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 4 << 20
 _MOST = 32
 """Findings that are told of a process."""
-_SUREST_FIRST = ("certain", "likely", "possible")
+_SUREST_FIRST = tuple(CERTAINTIES)
 
 
 def standing_in(path: Path | None) -> Standing | None:

@@ -17,7 +17,7 @@ from ...cluster.job.membership import names_of
 from ...cluster.job.outcomes import ask_all
 from ...cluster.job.parallel import run_at_once
 from ...cluster.ranks.question import Asking
-from ...messages.limits import EXAMINED_S
+from ...messages.limits import examined_s
 from .effects import PROGRESS, RANKS, contradicted, without_effects
 from .facts import LEAST_STEPS, Facts
 from .findings import ABOUT_NOW, CERTAINTIES, Finding, Rule, Sign, finding_of
@@ -41,7 +41,7 @@ def examine(
     token: str | None,
     asked: str,
     is_thorough: bool = True,
-    within_s: float = EXAMINED_S,
+    within_s: float = examined_s.usual_s,
 ) -> Report:
     """Look at everything that is on record and live.
 

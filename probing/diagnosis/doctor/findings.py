@@ -9,19 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
+from ...messages.about.standing import CERTAINTIES as CERTAINTIES, Certainty as Certainty  # noqa: PLC0414
 from ...messages.frozen import dataclass
 
 if TYPE_CHECKING:
     from .facts import Facts
-
-Certainty = Literal["certain", "likely", "possible"]
-CERTAINTIES: dict[Certainty, str] = {
-    "certain": "It is on record or was counted, and has no other reading.",
-    "likely": "It was measured, and healthy trainings do not look like this; another cause can"
-    " be thought of.",
-    "possible": "Something stands out that may be meant so: worth one look.",
-}
-"""What each certainty promises, the surest first."""
 
 Group = Literal["crashed", "stops", "numbers", "memory", "slow"]
 GROUPS: dict[Group, str] = {

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ..frozen import dataclass
+
+Certainty = Literal["certain", "likely", "possible"]
+CERTAINTIES: dict[Certainty, str] = {
+    "certain": "It is on record or was counted, and has no other reading.",
+    "likely": "It was measured, and healthy trainings do not look like this; another cause can"
+    " be thought of.",
+    "possible": "Something stands out that may be meant so: worth one look.",
+}
+"""What each certainty promises, the surest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
