@@ -67,6 +67,8 @@ class Ending:
         by_memory: Whether it ran out of memory, for certain or likely.
         by_cgroup: Whether it was that of its cgroup.
         ended_ns: When, where an error of its own tells.
+        by_sigterm: Whether a SIGTERM to it is on record, or its exit status is that signal.
+        asked_by: Who sent it, empty where that is not known; None where none is on record.
         reason: In one word. ``orderly``: its agent was told of the end, or its exit code was 0;
             ``interrupted``: by Ctrl-C; ``signal``: a fatal one, as SIGSEGV; ``exit_code``: another
             one, also by `sys.exit`; ``terminated``: by SIGTERM, or in whatever way soon after one;
@@ -80,6 +82,8 @@ class Ending:
     by_memory: bool = False
     by_cgroup: bool = False
     ended_ns: int | None = None
+    by_sigterm: bool = False
+    asked_by: str | None = None
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -119,7 +123,13 @@ def ending_of(
         return ending
     told = [one for one in ending.certain if asked.is_handled or not one.startswith(WORDLESS)]
     ended_ns = ending.ended_ns if asked.is_handled else asked.when_ns
-    return Ending(certain=(asked.sentence, *told), reason="terminated", ended_ns=ended_ns)
+    return Ending(
+        certain=(asked.sentence, *told),
+        reason="terminated",
+        ended_ns=ended_ns,
+        by_sigterm=True,
+        asked_by=asked.who,
+    )
 
 
 def _ending_of(
@@ -159,7 +169,7 @@ def _ending_of(
     certain = (ending.certain[0], status, *ending.certain[1:])
     reason = _reason_with(words, ending.reason)
     if reason == "terminated":
-        return Ending(certain=certain, reason=reason)  # by whom else it may have been ended is moot
+        return Ending(certain=certain, reason=reason, by_sigterm=words == WORDS)  # all else is moot
     return replace(ending, certain=certain, reason=reason)
 
 
@@ -201,7 +211,8 @@ def _left(folder: ProcessFolder, word: LauncherWord | None) -> Ending:
     if word is not None and word.code not in {0, code}:
         left = f"It left by itself, without an exception that nobody caught, with {word.words}"
         told = f"{left}, as its launcher wrote to {word.path}."
-        return Ending(certain=(told,), reason=_reason_with(word.words, "killed"))
+        reason = _reason_with(word.words, "killed")
+        return Ending(certain=(told,), reason=reason, by_sigterm=word.words == WORDS)
     if by is not None:
         left = f"It left by itself with exit code {code}, by {by.words}."
         return Ending(certain=(left,), reason=_reason_with_code(by.code), ended_ns=when_ns)
@@ -225,7 +236,8 @@ def _without_agent(folder: ProcessFolder) -> Ending | None:
                 return Ending(certain=(f"{UNTOLD}: {problem.rstrip('.')}.",))
             told = ORDERLY if words == _EXIT_0 else "It ended"
             certain = (f"{told} with {words}: {problem.rstrip('.')}.",)
-            return Ending(certain=certain, reason=_reason_with(words, "killed"))
+            reason = _reason_with(words, "killed")
+            return Ending(certain=certain, reason=reason, by_sigterm=words == WORDS)
     return None
 
 

@@ -22,9 +22,6 @@ CODE = 128 + 15
 """What shells, and programs like them, exit with for SIGTERM."""
 WORDS = "signal SIGTERM"
 """How an exit status is told that was one."""
-TOLD = re.compile(rf"\b{ASKED[3:]}|\b(?:is|with) {WORDS}\b|\bexit code {CODE}\b")
-"""What the sentences have that tell of an end by one."""
-_SENDER = re.compile(rf"\b{ASKED[3:]}( of process (\d+)( \([^)]*\))?)? at \d")
 _MAX_BYTES, _MAX_NS = 48, 2**62
 _TEXT = re.compile(rb"(\d{1,10}) ([dh])(?: ([ -~]{1,16}))?\n")
 
@@ -45,6 +42,11 @@ class Termination(NamedTuple):
     name: str = ""
 
     @property
+    def who(self) -> str:
+        """The sender's name, which stands for one process on each machine, else its pid."""
+        return self.name or str(self.sender or "")
+
+    @property
     def sentence(self) -> str:
         """It in words."""
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.when_ns / 1e9))
@@ -52,15 +54,6 @@ class Termination(NamedTuple):
         by = f" of process {self.sender}{named}" if self.sender else ""
         taken = ", which a handler of its own took" if self.is_handled else ""
         return f"{ASKED}{by} at {at}{taken}."
-
-
-def sender_in(text: str) -> str | None:
-    """Who sent it, in sentences that tell of one; None where they do not, empty if not known.
-
-    On several machines one name stands for several processes, so it goes without the pid.
-    """
-    found = _SENDER.search(text)
-    return None if found is None else (found[3] or found[2] or "").strip(" ()")
 
 
 def termination_of(folder: ProcessFolder, ended_ns: int | None) -> Termination | None:

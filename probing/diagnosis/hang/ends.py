@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from ...postmortem.terminations import sender_in
 from .case import Case
 from .evidence import RankEvidence, Verdict
 from .seen.work import is_at_work
@@ -37,10 +36,12 @@ def judge_ends(case: Case) -> Verdict:
     confidence = _BY_RECORD
     headline = wording.ended_before
     if not causes:
-        senders = {sender_in(e.ending or "") for e in dead}
+        senders = {e.asked_by for e in dead}
         if len(senders) == 1 and None not in senders:
             text = wording.all_asked(case, dead)
-            return Verdict(kind="ended", is_hang=False, has_ended=True, headline=text)
+            return Verdict(
+                kind="ended", is_hang=False, has_ended=True, is_terminated=True, headline=text
+            )
         causes = first_dead(dead)
         others = [e for e in dead if e.rank not in causes]
         are_victims = bool(others) and all(e.died_of_peers for e in others)
@@ -57,6 +58,7 @@ def judge_ends(case: Case) -> Verdict:
         kind="ended",
         is_hang=False,
         has_ended=True,
+        is_terminated=causes[0] in case.ranks and case.ranks[causes[0]].is_terminated,
         headline=headline(case, causes),
         causes=tuple(wording.cause(case, rank) for rank in causes),
         victims=tuple(sorted(e.rank for e in dead if e.rank is not None and e.rank not in causes)),

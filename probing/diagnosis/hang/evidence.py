@@ -185,6 +185,8 @@ class RankEvidence:
         ending: How it ended, a sentence; of a living one, the exception that it is leaving with.
         ended_ns: When, since the epoch.
         died_of_peers: Whether the error that it died of says that another rank was gone.
+        is_terminated: Whether it has ended by SIGTERM.
+        asked_by: Who sent that, empty where it is not known; None where none is on record.
         not_finite: The last step whose loss was not finite, where none was finite since.
         module: The innermost module call that has not returned.
         work: What it got done between two looks; None where it was looked at once.
@@ -218,6 +220,8 @@ class RankEvidence:
     ending: str | None = None
     ended_ns: int | None = None
     died_of_peers: bool = False
+    is_terminated: bool = False
+    asked_by: str | None = None
     not_finite: int | None = None
     module: str | None = None
     work: Work | None = None
@@ -320,6 +324,7 @@ class Verdict(InNotebooks):
         outcome: What it comes to, in one word.
         has_ended: Whether there is nobody left who could hang.
         ended_well: Whether all have then ended in an orderly way.
+        is_terminated: Whether they have ended by SIGTERM, or whom it names first has.
         causes: Whom it is about; none where nobody can be named.
         victims: The ranks that only wait for those.
         still_s: For how long nothing has moved; None while it does, or where unknown.
@@ -335,6 +340,7 @@ class Verdict(InNotebooks):
     outcome: Outcome = "fine"
     has_ended: bool = False
     ended_well: bool = False
+    is_terminated: bool = False
     causes: tuple[Cause, ...] = ()
     victims: tuple[int, ...] = ()
     victims_do: str | None = None

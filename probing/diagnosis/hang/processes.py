@@ -94,6 +94,7 @@ def _ended(name: str, evidence: RankEvidence) -> Verdict:
         is_hang=False,
         has_ended=True,
         ended_well=evidence.ended_well,
+        is_terminated=evidence.is_terminated,
         headline=f"{name} has ended: {ending}.",
     )
 

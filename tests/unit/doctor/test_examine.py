@@ -217,10 +217,10 @@ def test_an_end_that_is_only_likely_is_told_as_that() -> None:
     """A process that was killed beside a full cgroup may have been killed by anybody."""
     last = {"step": 1, "phase": "forward", "cgroup_bytes": 95, "cgroup_limit_bytes": 100}
     full = judge(7, [last], [], None)
-    text, ended_ns, _ = told_end(full, None)
+    end = told_end(full, None)
     evidence = RankEvidence(
         rank=None, host="h", pid=7, endpoint="7", world_size=None, state="dead",
-        ending=text, ended_ns=ended_ns,
+        ending=end.words, ended_ns=end.ended_ns,
     )  # fmt: skip
     assert evidence.was_short_of_memory
     of = facts({"steps": steps(9)}, verdict=verdict_of([evidence]), is_alive=False)

@@ -13,7 +13,7 @@ from probing.diagnosis.hang.evidence import RankEvidence, Verdict
 from probing.diagnosis.hang.judging import judge as verdict_of
 from probing.diagnosis.hang.seen.own_ends import told_end
 from probing.postmortem.endings import Ending
-from probing.postmortem.terminations import ASKED, sender_in, termination_of
+from probing.postmortem.terminations import ASKED, Termination, termination_of
 from probing.rundir.folders import ProcessFolder
 
 from .made import FINE, facts, signs, steps
@@ -21,7 +21,7 @@ from .made import FINE, facts, signs, steps
 pytestmark = pytest.mark.anypython
 
 _S = 10**9
-ENDED = dataclasses.replace(FINE, kind="ended", has_ended=True)
+ENDED = dataclasses.replace(FINE, kind="ended", has_ended=True, is_terminated=True)
 
 
 @pytest.fixture
@@ -81,31 +81,41 @@ def test_an_exit_status_tells_it_too(words: str, folder: ProcessFolder) -> None:
 )
 def test_other_ends_are_told_as_such(words: str) -> None:
     """An error that has the word in it, or a similar code."""
-    verdict = dataclasses.replace(ENDED, headline=f"Process 1 has ended: {words}.")
+    headline = f"Process 1 has ended: {words}."
+    verdict = dataclasses.replace(ENDED, is_terminated=False, headline=headline)
     of = facts({"steps": steps(40)}, verdict=verdict, is_alive=False)
     assert signs("terminated", of) == []
     assert [sign.summary for sign in signs("ended", of)] == [verdict.headline]
 
 
-def test_the_words_of_an_end_are_found_again(folder: ProcessFolder) -> None:
-    """What tells of an end says so in words that the rule knows, behind any name."""
+def test_the_rule_is_told_of_it_whatever_the_words(folder: ProcessFolder) -> None:
+    """From what tells of the end to the verdict it goes as a fact."""
     asked_at(folder, _S, b"0 h\n")
     asked = termination_of(folder, None)
     assert asked is not None
-    ending = Ending(certain=(asked.sentence,), reason="terminated")
-    text, ended_ns, is_own = told_end(ending, None)
-    assert not is_own
+    ending = Ending(certain=(asked.sentence,), reason="terminated", by_sigterm=True)
+    end = told_end(ending, None)
+    assert not end.is_own
     evidence = RankEvidence(
-        rank=None, host="h", pid=7, endpoint="7", state="dead", ending=text, ended_ns=ended_ns
-    )
+        rank=None, host="h", pid=7, endpoint="7", state="dead", ending=end.words,
+        ended_ns=end.ended_ns, is_terminated=end.is_terminated,
+    )  # fmt: skip
     (sign,) = found_in(folder, [], verdict_of([evidence]))
     assert "asked to end by a SIGTERM at 1970" in sign.summary
 
 
-@pytest.mark.parametrize(
-    ("by", "sender"), [(" of process 77 (a b)", "a b"), (" of process 77", "77"), ("", "")]
-)
-def test_who_has_asked_is_found_in_words(by: str, sender: str) -> None:
+@pytest.mark.parametrize(("pid", "name", "who"), [(77, "a b", "a b"), (77, "", "77"), (0, "", "")])
+def test_who_has_asked_is_the_same_on_every_machine(pid: int, name: str, who: str) -> None:
     """The name before the pid, which is another one on each machine; empty if unknown."""
-    assert sender_in(f"it was asked to end by a SIGTERM{by} at 2026-12-01 12:00:00") == sender
-    assert sender_in("it ended with RuntimeError: no SIGTERM") is None
+    asked = Termination(_S, pid, is_handled=True, name=name)
+    assert asked.who == who
+    ending = Ending(certain=(asked.sentence,), reason="terminated", asked_by=asked.who)
+    assert told_end(ending, None).asked_by == who
+
+
+def test_an_exit_code_alone_is_an_end_of_its_own() -> None:
+    """Who calls `sys.exit(143)` was asked by nobody; whom the signal has ended was."""
+    code = Ending(certain=("It left by itself with exit code 143.",), reason="terminated")
+    signal = Ending(certain=("It ended.",), reason="terminated", by_sigterm=True)
+    assert [told_end(one, None).is_own for one in (code, signal)] == [True, False]
+    assert told_end(code, None).is_terminated

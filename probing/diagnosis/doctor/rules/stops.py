@@ -19,7 +19,6 @@ from ...hang.words.texts import UNASKED, UNRECORDED
 from ..facts import Facts, may_hang
 from ..findings import Certainty, Rule, Sign
 from ..not_looked_at import NotLookedAt
-from .terminated import was_asked_to_end
 
 if TYPE_CHECKING:
     from ...hang.evidence import Cause, Verdict
@@ -192,7 +191,7 @@ def _ended(facts: Facts) -> Iterator[Sign]:
     _need_sight(verdict)
     if verdict.has_ended and verdict.ended_well and _UNTOLD in verdict.headline:
         raise NotLookedAt("nothing tells how it ended")
-    if not verdict.has_ended or verdict.ended_well or was_asked_to_end(verdict):
+    if not verdict.has_ended or verdict.ended_well or verdict.is_terminated:
         return
     yield Sign(
         certainty=_ended_certainty(facts),

@@ -7,31 +7,21 @@ whether it stood still by then.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from ....postmortem.terminations import TOLD, termination_of
+from ....postmortem.terminations import termination_of
 from ....units import duration
 from ...hang.case import LEAST_THRESHOLD_S
 from ..facts import Facts
 from ..findings import Rule, Sign
 from ..not_looked_at import NotLookedAt
 
-if TYPE_CHECKING:
-    from ...hang.evidence import Verdict
-
 _LONG = 10.0
 """A step that took so many times as long as others is worth a word."""
 
 
-def was_asked_to_end(verdict: Verdict) -> bool:
-    """Whether that is how the process, or the first of a job, ended."""
-    is_over = verdict.has_ended and not verdict.ended_well
-    return is_over and TOLD.search(verdict.headline) is not None
-
-
 def _terminated(facts: Facts) -> Iterator[Sign]:
     verdict = facts.verdict
-    if verdict is None or not was_asked_to_end(verdict):
+    if verdict is None or not verdict.is_terminated:
         return
     step, still = _by_then(facts)
     of_causes = (line for one in verdict.causes for line in one.evidence[:2])

@@ -25,7 +25,7 @@ from .device_waits import with_device
 from .doings import doing_of, group_asked_for, is_idle, training_thread, with_worker
 from .looks import with_same_waits
 from .others import Others
-from .own_ends import how_ended
+from .own_ends import End, how_ended
 from .record import Newest, Record, Row, newest_in, peek, record_of, still_s
 from .work import work_between
 
@@ -43,17 +43,13 @@ class Stacks:
 
     Attributes:
         trace: Its stacks; None where there are none.
-        ending: How it ended or is about to.
-        ended_ns: When.
-        is_own_end: Whether it ended for a reason of its own.
+        end: How it ended or is about to.
         not_python: Why there is nothing to look at, where it runs no Python.
     """
 
     state: State
     trace: Backtrace | None
-    ending: str | None = None
-    ended_ns: int | None = None
-    is_own_end: bool = True
+    end: End = End()
     not_python: NotPython | None = None
     notes: tuple[str, ...] = ()
 
@@ -65,15 +61,8 @@ def stacks_of(process: Process, _: Member) -> Stacks:
         trace, state = _trace(process, notes)
     except NotPython as error:
         return Stacks(state="unreachable", trace=None, not_python=error, notes=(error.message,))
-    ending, ended_ns, is_own_end = how_ended(process, state, trace, notes)
-    return Stacks(
-        state=state,
-        trace=trace,
-        ending=ending,
-        ended_ns=ended_ns,
-        is_own_end=is_own_end,
-        notes=tuple(notes),
-    )
+    end = how_ended(process, state, trace, notes)
+    return Stacks(state=state, trace=trace, end=end, notes=tuple(notes))
 
 
 def may_get_on(stacks: Stacks) -> bool:
@@ -135,9 +124,11 @@ def evidence_of(
         age_s=(time.time_ns() - member.started_ns) * 1e-9 if member.started_ns else None,
         has_agent=bool(member.started_ns),
         doing=_held_by(doing, held) if doing and held else doing,
-        ending=seen.ending,
-        ended_ns=seen.ended_ns,
-        died_of_peers=not seen.is_own_end,
+        ending=seen.end.words,
+        ended_ns=seen.end.ended_ns,
+        died_of_peers=not seen.end.is_own,
+        is_terminated=seen.end.is_terminated,
+        asked_by=seen.end.asked_by,
         eval_id=held["eval_id"] if held else None,
         work=_work(stacks, trace, again, thread),
         others=others.others if others else (),

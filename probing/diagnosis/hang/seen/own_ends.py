@@ -6,7 +6,7 @@ Rules of this file: reads what a process has left; nothing here waits for a rank
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....errors import ProbingError
 from ....messages.common import Backtrace
@@ -27,14 +27,28 @@ _OF_PEERS = re.compile(
 """What errors say whose reason is that another rank is gone, or does not come."""
 _OF_CODE = re.compile(r"\b(Timeout|Connection\w*|BrokenPipe|OS)Error\b")
 """Errors of Python itself: they are of whatever the code talks to, unless torch's code does."""
-_BY_LAUNCHER = re.compile(r"exit status, which .*, is signal SIGTERM|asked to end by a SIGTERM")
-"""What launchers end the other ranks with once one has failed."""
 _OF_TORCH = re.compile(r"torch/distributed/|torch/nn/parallel/")
 
 
-def how_ended(
-    process: Process, state: State, trace: Backtrace | None, notes: list[str]
-) -> tuple[str | None, int | None, bool]:
+class End(NamedTuple):
+    """How a rank has ended or is about to.
+
+    Attributes:
+        words: It in a clause.
+        ended_ns: When, since the epoch.
+        is_own: Whether it was for a reason of its own.
+        is_terminated: Whether it was by SIGTERM.
+        asked_by: Who sent that, empty where it is not known; None where none is on record.
+    """
+
+    words: str | None = None
+    ended_ns: int | None = None
+    is_own: bool = True
+    is_terminated: bool = False
+    asked_by: str | None = None
+
+
+def how_ended(process: Process, state: State, trace: Backtrace | None, notes: list[str]) -> End:
     """How it ended or is about to, when, and whether for a reason of its own."""
     if process.folder is not None:
         crash = read_crash(process.folder)
@@ -42,17 +56,13 @@ def how_ended(
             asked = ending_of(process.folder, ()) if state == "dead" else None
             if asked is not None and asked.reason == "terminated":  # and it raised on its way out
                 return told_end(asked, None)
-            text = describe(crash)
-            if state != "dead":
-                text = _of_living(crash)
-            return text, crash.when_ns, not _is_of_peers(crash)
+            text = describe(crash) if state == "dead" else _of_living(crash)
+            return End(text, crash.when_ns, not _is_of_peers(crash))
         if state == "dead":
             found = ending_of(process.folder, _last_memory(process, notes))
             return told_end(found, crash)
-    if state == "dead":
-        note = trace.note if trace is not None else None
-        return note, None, not (note and says_of_peers(note))
-    return None, None, True
+    note = trace.note if state == "dead" and trace is not None else None
+    return End(note, None, not (note and says_of_peers(note)))
 
 
 def _of_living(crash: CrashRecord) -> str:
@@ -63,18 +73,25 @@ def _of_living(crash: CrashRecord) -> str:
     return text.removesuffix(", which by itself does not end a process") + at
 
 
-def told_end(found: Ending | None, lost: CrashRecord | None) -> tuple[str | None, int | None, bool]:
+def told_end(found: Ending | None, lost: CrashRecord | None) -> End:
     """The same of one without a crash of its own.
 
     Args:
         lost: The exception of a thread, which it has outlived.
     """
     if found is None:
-        return None, None, True
+        return End()
     words = " ".join(found.sentences)
-    is_of_others = _BY_LAUNCHER.search(words) or (found.ended_ns and says_of_peers(words))
+    is_of_others = found.by_sigterm or bool(found.ended_ns and says_of_peers(words))
     before = f"; before that {describe(lost)}" if lost is not None else ""
-    return f"{_clause(words)}{before}", found.ended_ns, not is_of_others
+    is_terminated = found.reason == "terminated"
+    return End(
+        f"{_clause(words)}{before}",
+        found.ended_ns,
+        not is_of_others,
+        is_terminated,
+        found.asked_by,
+    )
 
 
 def _is_of_peers(crash: CrashRecord) -> bool:
