@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -183,11 +184,7 @@ class Handlers:
         question = await read_body(request, wire.ProfileRequest)
         with self._changing(request, "profile", _told(question)):
             profiling = self._profiles.submit(question)
-            try:
-                path = await asyncio.wrap_future(profiling.future)
-            except asyncio.CancelledError:  # the client went away
-                profiling.cancel()
-                raise
+            path = await _answer_of(profiling.future, profiling.cancel)
         return await send_file(request, path)
 
     async def profile_progress(self, request: web.Request) -> web.StreamResponse:
@@ -209,11 +206,7 @@ class Handlers:
         question = await read_body(request, allocation_wire.SnapshotRequest)
         with self._changing(request, "snapshot", _told(question)):
             taking = self._memory.snapshot(question)
-            try:
-                path = await asyncio.wrap_future(taking.future)
-            except asyncio.CancelledError:  # the client went away
-                taking.cancel()
-                raise
+            path = await _answer_of(taking.future, taking.cancel)
         return await send_file(request, path)
 
     async def arm(self, request: web.Request) -> web.StreamResponse:
@@ -258,11 +251,7 @@ class Handlers:
         self._fits = self._fits or Fits(lambda: self._agent.training)
         with self._changing(request, "fit", _told(question)):
             fitting = self._fits.submit(question)
-            try:
-                return json_answer(await asyncio.wrap_future(fitting.future))
-            except asyncio.CancelledError:  # the client went away
-                fitting.cancel()
-                raise
+            return json_answer(await _answer_of(fitting.future, fitting.cancel))
 
     async def tables(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
@@ -280,12 +269,7 @@ class Handlers:
         )
         if question.wait_s is None and question.table not in TAKES_A_WHILE and question.is_ours:
             return self._told_rows(live_rows(question))
-        answer = asyncio.wrap_future(rows_in_thread(question))
-        try:
-            return self._told_rows(await answer)
-        except asyncio.CancelledError:  # the client went away
-            question.cancelled.set()
-            raise
+        return self._told_rows(await _answer_of(rows_in_thread(question), question.cancelled.set))
 
     def _told_rows(self, live: wire.LiveRows) -> web.Response:
         """The answer that holds the rows of a live table."""
@@ -364,6 +348,15 @@ def _settings(agent: Agent) -> wire.SettingsAnswer:
             )
         )
     return wire.SettingsAnswer(settings=tuple(shown), unknown=agent.unknown)
+
+
+async def _answer_of(future: Future[T], cancel: Callable[[], None]) -> T:
+    """What comes of a job, which is cancelled where the client goes away before."""
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        cancel()
+        raise
 
 
 async def _awaited(kept: PendingAction, future: Future[T]) -> T:

@@ -40,14 +40,7 @@ class ActionRecord(AskedRecord):
 
     def begin(self, number: int, sender: Sender, name: str, arguments: str) -> int:
         """Write down that an action is asked for; returns the word of the row, 0 for none."""
-        return self._open(
-            sender,
-            lambda: {
-                "action_id": number,
-                "name": self._text(name),
-                "arguments": self._text(arguments),
-            },
-        )
+        return self._open_call(sender, number, name, arguments)
 
     def end(self, word: int, outcome: Outcome) -> None:
         """Write down how it ended, or stands now."""

@@ -35,7 +35,7 @@ class ChangeRecord(AskedRecord):
             Vetoed: An audit hook refuses it; nothing has been done.
         """
         began = time.monotonic()
-        word = self._begin(sender, name, arguments)
+        word = self._open_call(sender, self.next_number(), name, arguments)
         try:
             if audited:
                 ask_hooks(name, arguments)
@@ -44,18 +44,6 @@ class ChangeRecord(AskedRecord):
             self._end(word, error, began)
             raise
         self._end(word, None, began)
-
-    def _begin(self, sender: Sender, name: str, arguments: str) -> int:
-        """Open a row."""
-        number = self.next_number()
-        return self._open(
-            sender,
-            lambda: {
-                "change_id": number,
-                "name": self._text(name),
-                "arguments": self._text(arguments),
-            },
-        )
 
     def _end(self, word: int, error: BaseException | None, began: float) -> None:
         """Complete it."""

@@ -122,11 +122,19 @@ class AskedRecord:
             what = f"{self._table.full_name} cannot be written: {error}"
             self._recorder.problems.append(what)
 
-    def _open(self, sender: Sender, opening: Callable[[], dict[str, object]]) -> int:
+    def _open_call(self, sender: Sender, number: int, name: str, arguments: str) -> int:
+        """Open the row of a call by name; see `_open`."""
+        return self._open(
+            sender,
+            number,
+            lambda: {"name": self._text(name), "arguments": self._text(arguments)},
+        )
+
+    def _open(self, sender: Sender, number: int, opening: Callable[[], dict[str, object]]) -> int:
         """Open a row; returns its word, 0 for none.
 
         Args:
-            opening: Gives the opening columns but those of the sender and the time.
+            opening: Gives the opening columns but those of the sender, the number and the time.
         """
         with self._lock:
             try:
@@ -136,6 +144,7 @@ class AskedRecord:
                     "pid": NULL_INT if sender.pid is None else sender.pid,
                     "address": self._text(sender.address),
                     "start_ns": time.perf_counter_ns(),
+                    self._number_column: number,
                     **opening(),
                 }
                 return ring.open_named(values)

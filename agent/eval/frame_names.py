@@ -213,7 +213,7 @@ def waiting_frames(known: Collection[object]) -> list[FrameType]:
     if not _has_loop():
         return []
     waiting = objects_of(_AWAITING)
-    awaited = {id(_awaits(thing)) for thing in waiting}
+    awaited = {id(getattr(thing, _AWAITING[type(thing)].awaits)) for thing in waiting}
     ids = {id(thing) for thing in known if thing is not None}
     chains = [_chain(thing) for thing in waiting if id(thing) not in awaited]
     chains.sort(key=lambda chain: not any(ids.intersection(_local_ids(f)) for f in chain))
@@ -249,11 +249,6 @@ def _module(frame: FrameType) -> str:
     """The module of a frame's code, with a dot behind it."""
     name = dict.get(frame.f_globals, "__name__", "")  # those of code that was sent look here again
     return f"{name or ''}."
-
-
-def _awaits(thing: object) -> Any:
-    """What a coroutine waits for."""
-    return getattr(thing, _AWAITING[type(thing)].awaits)
 
 
 def _local_ids(frame: FrameType) -> set[int]:

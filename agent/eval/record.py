@@ -44,8 +44,8 @@ class EvalRecord(AskedRecord):
         data = code.encode("utf-8", "surrogatepass")
         return self._open(
             sender,
+            number,
             lambda: {
-                "eval_id": number,
                 "code": self._text(code),
                 "code_sha256": self._text(hashlib.sha256(data).hexdigest()[:16]),
                 "code_bytes": len(data),

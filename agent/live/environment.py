@@ -58,7 +58,7 @@ Row = tuple[str, str, str | None, bool, str | None]
 def environment_rows(training: TorchTraining | NoTraining) -> LiveRows:
     """The rows of ``python.environment`` now."""
     rows = [
-        *_arguments(),
+        *[_told("argument", *pair) for pair in arguments([str(word) for word in sys.argv])],
         *_code(),
         *(_row("configuration", *pair) for pair in sorted(training.configuration().items())),
         *_variables(),
@@ -67,10 +67,6 @@ def environment_rows(training: TorchTraining | NoTraining) -> LiveRows:
         *_places(),
     ]
     return LiveRows.of(ENVIRONMENT, rows)
-
-
-def _arguments() -> list[Row]:
-    return [_told("argument", *pair) for pair in arguments([str(word) for word in sys.argv])]
 
 
 def _code() -> Iterator[Row]:

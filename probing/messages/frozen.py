@@ -41,7 +41,7 @@ else:
                 made.__eq__, made.__hash__ = _is_equal, _hash if frozen else None
             if frozen:
                 made.__setattr__ = made.__delattr__ = _refuse
-                made.__getstate__, made.__setstate__ = _state_of, _restore
+                made.__getstate__, made.__setstate__ = _values, _restore
             return made
 
         return decorate
@@ -131,11 +131,6 @@ def _hash(self: Any) -> int:
 def _refuse(self: Any, name: str, *_: object) -> None:
     """A member is to be set, or taken away."""
     raise dataclasses.FrozenInstanceError(f"cannot change {type(self).__name__}.{name}")
-
-
-def _state_of(self: Any) -> tuple[Any, ...]:
-    """What a pickle or a copy keeps of a frozen record."""
-    return _values(self)
 
 
 def _restore(self: Any, state: tuple[Any, ...]) -> None:

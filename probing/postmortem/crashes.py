@@ -122,7 +122,7 @@ def read_crash(folder: ProcessFolder) -> CrashRecord | None:
     exception = _read_exception(folder.exception)
     if exception is not None and _went_on(folder, exception):
         exception = None
-    if fatal is not None and (exception is None or _has_frames(fatal)):
+    if fatal is not None and (exception is None or any(thread.frames for thread in fatal.threads)):
         return fatal
     return exception or _read_exception(folder.thread_exception)
 
@@ -269,11 +269,6 @@ def _went_on(folder: ProcessFolder, exception: CrashRecord) -> bool:
     if exception.monotonic_ns is None:
         return start_ns > exception.when_ns
     return start_ns - step.clock_offset_ns > exception.monotonic_ns
-
-
-def _has_frames(record: CrashRecord) -> bool:
-    """Whether any thread was still running Python code."""
-    return any(thread.frames for thread in record.threads)
 
 
 def _head(text: str) -> tuple[int, str]:

@@ -91,8 +91,8 @@ class _Look:
     def __init__(self, training: Training) -> None:
         self._torch: Any = sys.modules.get("torch")
         self._training = training
-        self._guard = Guard("labels", self._give_up)
         self.came = threading.Event()
+        self._guard = Guard("labels", self.came.set)
         self.pair: Pair | None = None
         self._seen: dict[str, str] = {}
         self._times: dict[str, int] = {}
@@ -125,9 +125,6 @@ class _Look:
             return self.pair
         seen = [f"{where} has {what or 'no tensors'}" for where, what in self._seen.items()]
         raise NoLabels("; ".join(seen)) if seen else NoBatch(limit_s)
-
-    def _give_up(self) -> None:
-        self.came.set()
 
     def _read_call(self, frame: FrameType) -> None:
         """Look at the arguments of the call in progress, by the names that `forward` gives them."""

@@ -27,14 +27,7 @@ def clean(accelerator: Accelerator, cleaning: Cleaning) -> tuple[int, int]:
         found = gc.collect()
         took = time.perf_counter_ns() - start
     if cleaning.empty_cache and not accelerator.empty_cache():
-        _trim()
+        from ....linux.limited_memory import give_back_memory
+
+        give_back_memory()
     return took, found
-
-
-def _trim() -> None:
-    """Have the C library give back what it holds free; only that of GNU has a call for it."""
-    import ctypes
-
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)

@@ -74,18 +74,13 @@ def newest_last(nodes: Iterable[Any]) -> list[Any]:
     return sorted((node for node in nodes if node is not None), key=lambda n: n._sequence_nr())
 
 
-def can_be_read() -> bool:
-    """Whether this torch shows saved tensors without unpacking them."""
-    return hasattr(sys.modules["torch"]._C._autograd.SavedTensor, "data")
-
-
 def saved_tensors(nodes: Iterable[Any], reach: Reach) -> Iterator[Saved]:
     """Every tensor saved below these nodes, as often as it was saved; the newest nodes first.
 
     Args:
         reach: How far to go.
     """
-    if not can_be_read():
+    if not hasattr(sys.modules["torch"]._C._autograd.SavedTensor, "data"):
         return
     plain = sys.modules["torch"].Tensor
     waiting, seen = newest_last(nodes), set[Any]()
@@ -147,7 +142,7 @@ def _kept_by(node: Node, names: tuple[tuple[str, str], ...]) -> Iterator[Any]:
         except RuntimeError:  # freed by a backward pass
             continue
         packed = saved if type(saved) in (tuple, list) else (saved,)
-        if all(one is None or _is_plain(one) for one in packed):
+        if all(one is None or getattr(one, "unpack_hook", one) is None for one in packed):
             values = _unpacked(node, unpacked)
             if values is not None:
                 yield from values
@@ -171,11 +166,6 @@ def _unpacked(node: Node, name: str) -> list[Any] | None:
     except (RuntimeError, AttributeError, NotImplementedError):
         return None
     return values if whole else None
-
-
-def _is_plain(saved: object) -> bool:
-    """Whether no hooks have packed a saved tensor; older versions of torch do not tell."""
-    return getattr(saved, "unpack_hook", saved) is None
 
 
 def _packed(saved: Any) -> Any:

@@ -6,7 +6,6 @@ line.
 
 from __future__ import annotations
 
-import math
 import shlex
 import textwrap
 import time
@@ -16,26 +15,23 @@ from typing import TYPE_CHECKING
 from ....cluster.job.rank_sets import rank_set
 from ....sql.quoting import text_literal
 from ....units import age, duration, figure, size
-from ..bars import shares_of, sparkline, stacked_bar
-from ..text import (
-    cut_middle,
-    cut_words,
-    escape_controls,
-    json_number,
-    module_name,
-    plural,
-    render_count,
-    wrap_words,
+from ..process.one_screen import (
+    LABEL,
+    column,
+    loss_line,
+    named,
+    number,
+    phase_lines,
+    room_in,
+    slowest_modules,
 )
+from ..text import cut_middle, cut_words, escape_controls, plural, render_count
 
 if TYPE_CHECKING:
     from ...reports.run.kept import KeptRank, LossCourse, RunOnOneScreen, Speed
 
-_NARROWEST, _WIDEST = 60, 100
-_LABEL = 9
 _MODULES = 5
 _MOST_ENDINGS = 3
-_CURVE = 40
 _SLOWER = 1.05
 """A rank whose steps take so many times the median rank's is told."""
 _MISSING = {
@@ -55,28 +51,25 @@ def render_kept_run(
         place: The history's folder.
         asked: What the run is called there, see `KeptRun`.
     """
-    room = min(max(width or 80, _NARROWEST), _WIDEST)
+    room = room_in(width)
+    steps = plural(shown.module_steps, "step")
     blocks = [
         list(_head(shown, room)),
         list(_figures(shown, room, color=color)),
-        list(_modules(shown, room)),
+        list(slowest_modules(f"own code, forward, last {steps}", shown.modules[:_MODULES], room)),
         list(_not_kept(shown, room)),
         list(_next(shown, place, asked)),
     ]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
 
-def _named(name: str, text: str) -> str:
-    return f"{name:{_LABEL}} {text}"
-
-
-def _lines(name: str, text: str, room: int, most: int = 3) -> Iterator[str]:
+def _lines(name: str, text: str, room: int) -> Iterator[str]:
     """A text in a few lines, its name before the first."""
     lines = textwrap.wrap(
-        escape_controls(text), room - _LABEL - 1, max_lines=most, placeholder=" …",
+        escape_controls(text), room - LABEL - 1, max_lines=3, placeholder=" …",
         break_on_hyphens=False,
     )  # fmt: skip
-    yield from (_named("" if at else name, line) for at, line in enumerate(lines))
+    yield from column(name, lines)
 
 
 def _head(shown: RunOnOneScreen, room: int) -> Iterator[str]:
@@ -87,8 +80,7 @@ def _head(shown: RunOnOneScreen, room: int) -> Iterator[str]:
     yield from _lines("began", _when(shown), room)
     if shown.of_rank is None:
         yield from (
-            _named("process", f"{one.pid} on {escape_controls(one.host)}")
-            for one in shown.ranks[:1]
+            named("process", f"{one.pid} on {escape_controls(one.host)}") for one in shown.ranks[:1]
         )
     else:
         yield from _lines("ranks", _ranks(shown), room)
@@ -153,16 +145,21 @@ def _endings(shown: RunOnOneScreen, room: int) -> Iterator[str]:
         told = (of if ranks and len(groups) > 1 else "") + words
         yield from _lines("" if at else "end", told, room)
     if len(groups) > _MOST_ENDINGS:
-        yield _named("", f"and {len(groups) - _MOST_ENDINGS} other endings")
+        yield named("", f"and {len(groups) - _MOST_ENDINGS} other endings")
 
 
 def _figures(shown: RunOnOneScreen, room: int, *, color: bool) -> Iterator[str]:
     """What was measured."""
     yield from _lines("steps", _steps(shown), room)
     if shown.speed is not None:
-        yield _named("speed", cut_words(_speed(shown.speed, shown.of_rank), room - _LABEL - 1))
+        yield named("speed", cut_words(_speed(shown.speed, shown.of_rank), room - LABEL - 1))
         yield from _lines("", _slow_ranks(shown), room)
-        yield from _phases(shown.speed, room, color=color)
+        yield from phase_lines(
+            shown.speed.phases,
+            room,
+            lambda name, seconds, percent: f"{name} {duration(seconds)} ({percent} %)",
+            color=color,
+        )
     if shown.loss is not None:
         yield from _loss(shown.loss, room)
     yield from _memory(shown)
@@ -195,21 +192,6 @@ def _speed(speed: Speed, rank: int | None) -> str:
     return f"{'' if rank is None else f'rank {rank}: '}{', '.join(parts)}"
 
 
-def _phases(speed: Speed, room: int, *, color: bool) -> Iterator[str]:
-    """What a step is spent on: one bar, and the parts in words."""
-    parts = {name.replace("_", " "): seconds for name, seconds in speed.phases.items()}
-    if not parts:
-        return
-    yield _named("phases", stacked_bar(parts, room - _LABEL - 1, color=color))
-    percents = shares_of(list(parts.values()), 100)
-    words = [
-        f"{name} {duration(seconds)} ({percent} %)"
-        for (name, seconds), percent in zip(parts.items(), percents, strict=True)
-        if percent
-    ]
-    yield from (_named("", line) for line in wrap_words(words, room - _LABEL - 1))
-
-
 def _slow_ranks(shown: RunOnOneScreen) -> str:
     """The slowest rank, where its steps take longer than those of most."""
     timed = [one for one in shown.ranks if one.step_s is not None and one.rank is not None]
@@ -228,13 +210,11 @@ def _slow_ranks(shown: RunOnOneScreen) -> str:
 
 def _loss(loss: LossCourse, room: int) -> Iterator[str]:
     """The last loss, and how it came there."""
-    since = f"from {_number(loss.first)} at step {loss.first_step:,}"
-    curve = sparkline(loss.curve, min(_CURVE, room - _LABEL - len(since) - 13))
-    yield _named("loss", f"{_number(loss.last):9} {curve}  {since}")
+    yield loss_line(loss.first, f" at step {loss.first_step:,}", loss.last, loss.curve, room)
     words = [f"last at step {loss.last_step:,}"]
     if loss.lowest is not None and loss.lowest_step != loss.last_step:
-        words.append(f"lowest {_number(loss.lowest)} at step {loss.lowest_step:,}")
-    yield _named("", ", ".join(words))
+        words.append(f"lowest {number(loss.lowest)} at step {loss.lowest_step:,}")
+    yield named("", ", ".join(words))
     yield from _lines("", _not_finite(loss), room)
 
 
@@ -252,10 +232,6 @@ def _not_finite(loss: LossCourse) -> str:
     return text
 
 
-def _number(value: float) -> str:
-    return figure(value) if math.isfinite(value) else str(json_number(value))
-
-
 def _memory(shown: RunOnOneScreen) -> Iterator[str]:
     """The most that any rank had."""
     for name, attribute, what in (
@@ -269,23 +245,7 @@ def _memory(shown: RunOnOneScreen) -> Iterator[str]:
         whose = "" if most.rank is None or len(those) < 2 else f", of rank {most.rank}"
         limit = most.device_total_bytes if name == "device" else None
         of = "" if limit is None else f" of {size(limit)}"
-        yield _named(name, f"at most {size(getattr(most, attribute))}{of} {what}{whose}")
-
-
-def _modules(shown: RunOnOneScreen, room: int) -> Iterator[str]:
-    """The slowest modules, the share of a step behind each."""
-    if not shown.modules:
-        return
-    steps = plural(shown.module_steps, "step")
-    name_room = room - _LABEL - 1 - 12 - 8 - 18
-    what = f"own code, forward, last {steps}"
-    yield _named("slowest", f"{what:{name_room + 16}}  {'each step':>10}  {'of it':>6}")
-    for row in shown.modules[:_MODULES]:
-        name = cut_middle(escape_controls(module_name(row)), name_room)
-        kind = cut_middle(escape_controls(row["class"] or ""), 15)
-        share = f"{100 * row['share']:.1f} %"
-        line = f"{name:{name_room}} {kind:15}  {duration(row['own_s']):>10}  {share:>6}"
-        yield _named("", line)
+        yield named(name, f"at most {size(getattr(most, attribute))}{of} {what}{whose}")
 
 
 def _not_kept(shown: RunOnOneScreen, room: int) -> Iterator[str]:
@@ -307,9 +267,9 @@ def _not_kept(shown: RunOnOneScreen, room: int) -> Iterator[str]:
 def _next(shown: RunOnOneScreen, place: str, asked: str) -> Iterator[str]:
     """What to type, and what that tells."""
     folder, run = shlex.quote(place), shlex.quote(asked)
-    yield _named("next", escape_controls(f"probing history diff {folder} {run} OTHER_RUN"))
+    yield named("next", escape_controls(f"probing history diff {folder} {run} OTHER_RUN"))
     sql = f"FROM steps WHERE run = {text_literal(shown.run)}"
     if asked != shown.run:
         sql += f" AND project = {text_literal(shown.project)}"
     quoted = shlex.quote(sql) if set(sql) & set('"$`\\!') else f'"{sql}"'
-    yield _named("", escape_controls(f"probing history query {folder} {quoted}"))
+    yield named("", escape_controls(f"probing history query {folder} {quoted}"))

@@ -6,7 +6,6 @@ known has no line. The list of modules gives way where the rest needs the room.
 
 from __future__ import annotations
 
-import math
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -15,14 +14,16 @@ from typing import TYPE_CHECKING
 from ....client.recent_steps import STILL
 from ....cluster.job.rank_sets import rank_set
 from ....units import age, duration, figure, size
-from ..bars import gauge, shares_of, sparkline, stacked_bar
-from ..text import (
-    cut_middle,
-    cut_words,
-    escape_controls,
-    json_number,
-    module_name,
-    wrap_words,
+from ..bars import gauge
+from ..text import cut_middle, cut_words, escape_controls
+from .one_screen import (
+    LABEL,
+    column,
+    loss_line,
+    named,
+    phase_lines,
+    room_in,
+    slowest_modules,
 )
 
 if TYPE_CHECKING:
@@ -33,10 +34,7 @@ if TYPE_CHECKING:
 
 LINES = 23
 """A screen's, without the one that the next prompt takes."""
-_NARROWEST, _WIDEST = 60, 100
-_LABEL = 9
 _MOST_FINDINGS = 3
-_CURVE = 40
 _GAUGE, _LEAST_GAUGE = 22, 8
 _RESET = "\x1b[0m"
 _BOLD, _RED, _YELLOW, _GREEN, _CYAN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[36m"
@@ -55,22 +53,19 @@ def render_overview(
     overview: Overview, *, width: int | None, color: bool, lines: int = LINES
 ) -> str:
     """The screen, of so many lines at the most where the list of modules can give way."""
-    room = min(max(width or 80, _NARROWEST), _WIDEST)
+    room = room_in(width)
     head = [*_head(overview, room, color=color), "", *_figures(overview, room, color=color)]
     found = list(_findings(overview, room, color=color))
     foot = [*(["", *found] if found else []), "", *_next(overview)]
     left = lines - len(head) - len(foot) - 1
-    modules = list(_modules(overview, room))[: max(0, left)]
+    modules = list(slowest_modules("own code of modules, forward", overview.modules, room))
+    modules = modules[: max(0, left)]
     body = ["", *modules] if len(modules) > 1 else []
     return "\n".join((*head, *body, *foot))
 
 
 def _painted(text: str, style: str, *, color: bool) -> str:
     return f"{style}{text}{_RESET}" if color and style else text
-
-
-def _named(name: str, text: str) -> str:
-    return f"{name:{_LABEL}} {text}"
 
 
 def _head(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
@@ -95,23 +90,24 @@ def _figures(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
     """One line for each thing that was measured."""
     pace = overview.pace
     if overview.doing is not None:
-        lines = textwrap.wrap(escape_controls(f"it {overview.doing}"), room - _LABEL - 1)
-        yield from (_named("" if at else "where", line) for at, line in enumerate(lines[:4]))
+        lines = textwrap.wrap(escape_controls(f"it {overview.doing}"), room - LABEL - 1)
+        yield from column("where", lines[:4])
     if pace is not None:
-        yield _named("step", _step(pace, overview, room - _LABEL - 1))
+        yield named("step", _step(pace, overview, room - LABEL - 1))
         if pace.losses:
             yield from _loss(overview, pace, room)
-        if pace.phases:
-            yield from _phases(pace, room, color=color)
+        yield from phase_lines(
+            pace.phases, room, lambda name, _, percent: f"{name} {percent} %", color=color
+        )
     elif overview.state == "no agent":
         torch = {True: "it has loaded torch", False: "it has not loaded torch"}
-        yield _named("step", f"nothing is recorded without an agent{_of_torch(overview, torch)}")
+        yield named("step", f"nothing is recorded without an agent{_of_torch(overview, torch)}")
     else:
-        yield _named("step", "none on record: no module of torch was called yet")
+        yield named("step", "none on record: no module of torch was called yet")
     if overview.memory is not None:
         yield from _memory(overview.memory, room, color=color)
     if overview.ranks is not None:
-        yield _named("ranks", cut_words(_ranks(overview.ranks), room - _LABEL - 1))
+        yield named("ranks", cut_words(_ranks(overview.ranks), room - LABEL - 1))
 
 
 def _of_torch(overview: Overview, words: Mapping[bool, str]) -> str:
@@ -140,24 +136,10 @@ def _step(pace: Pace, overview: Overview, room: int) -> str:
 def _loss(overview: Overview, pace: Pace, room: int) -> Iterator[str]:
     """The newest loss, and how it came there."""
     known = [loss for loss in pace.losses if loss is not None]
-    now = figure(known[-1]) if math.isfinite(known[-1]) else str(json_number(known[-1]))
-    first = "" if pace.first_step is None else f" at step {pace.first_step:,}"
-    since = f"from {figure(known[0])}{first}"
-    curve = sparkline(pace.losses, min(_CURVE, room - _LABEL - len(since) - 13))
-    yield _named("loss", f"{now:9} {curve}  {since}")
+    since = "" if pace.first_step is None else f" at step {pace.first_step:,}"
+    yield loss_line(known[0], since, known[-1], pace.losses, room)
     if overview.not_finite is not None:
-        yield _named("", overview.not_finite.sentence())
-
-
-def _phases(pace: Pace, room: int, *, color: bool) -> Iterator[str]:
-    """What a step is spent on: one bar, and the parts in words."""
-    parts = {name.replace("_", " "): seconds for name, seconds in pace.phases.items()}
-    yield _named("phases", stacked_bar(parts, room - _LABEL - 1, color=color))
-    percents = shares_of(list(parts.values()), 100)
-    words = [
-        f"{name} {percent} %" for name, percent in zip(parts, percents, strict=True) if percent
-    ]
-    yield from (_named("", line) for line in wrap_words(words, room - _LABEL - 1))
+        yield named("", overview.not_finite.sentence())
 
 
 def _memory(memory: MemoryUse, room: int, *, color: bool) -> Iterator[str]:
@@ -170,17 +152,17 @@ def _memory(memory: MemoryUse, room: int, *, color: bool) -> Iterator[str]:
         elif memory.limit is not None:
             words += f" of {size(memory.limit)}{_percent(share)}"
         style = _RED if share is not None and share >= _NEAR else ""
-        yield _named("memory", _painted(_gauged(words, share, room), style, color=color))
+        yield named("memory", _painted(_gauged(words, share, room), style, color=color))
     if memory.device is not None:
         share = memory.device / memory.device_limit if memory.device_limit else None
         of = "" if share is None else f" of {size(memory.device_limit)}{_percent(share)}"
         words = f"{size(memory.device)} allocated{of}{when}"
-        yield _named("device", _gauged(words, share, room))
+        yield named("device", _gauged(words, share, room))
 
 
 def _gauged(words: str, share: float | None, room: int) -> str:
     """The words behind a picture of the share, where there is room for one."""
-    bar = min(_GAUGE, room - _LABEL - 2 - len(words))
+    bar = min(_GAUGE, room - LABEL - 2 - len(words))
     return words if share is None or bar < _LEAST_GAUGE else f"{gauge(share, bar)} {words}"
 
 
@@ -204,21 +186,6 @@ def _ranks(ranks: RankStates) -> str:
     return f"{seen}{of} seen{steps}: {', '.join(parts)}"
 
 
-def _modules(overview: Overview, room: int) -> Iterator[str]:
-    """The slowest modules, the share of a step behind each."""
-    if not overview.modules:
-        return
-    name_room = room - _LABEL - 1 - 12 - 8 - 18
-    head = f"{'own code of modules, forward':{name_room + 16}}  {'each step':>10}  {'of it':>6}"
-    yield _named("slowest", head)
-    for row in overview.modules:
-        share = f"{100 * row['share']:.1f} %"
-        name = cut_middle(escape_controls(module_name(row)), name_room)
-        kind = cut_middle(escape_controls(row["class"] or ""), 15)
-        line = f"{name:{name_room}} {kind:15}  {duration(row['own_s']):>10}  {share:>6}"
-        yield _named("", line)
-
-
 def _findings(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
     """What the record shows to be wrong, the gravest first, a line each."""
     shown = overview.findings[:_MOST_FINDINGS]
@@ -227,27 +194,27 @@ def _findings(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
         indent = " " * len(word)
         lines = textwrap.wrap(
             escape_controls(finding.summary),
-            room - _LABEL - 1 - len(word),
+            room - LABEL - 1 - len(word),
             max_lines=1 if index else 2,
             placeholder="…",
             break_on_hyphens=False,
         )
         word = _painted(word, _CERTAINTIES[finding.certainty], color=color)
-        yield _named("" if index else "findings", word + lines[0])
-        yield from (_named("", indent + line) for line in lines[1:])
+        yield named("" if index else "findings", word + lines[0])
+        yield from column("", (indent + line for line in lines[1:]))
     more = len(overview.findings) - len(shown)
     if more:
-        yield _named("", f"and {more} more")
+        yield named("", f"and {more} more")
     if overview.late:
         of = overview.judged + overview.late
         said = f"{overview.judged} of {of} rules looked at in time; `doctor` looks at all"
-        yield _named("" if shown else "findings", said)
+        yield named("" if shown else "findings", said)
     elif not shown and overview.judged:
         rules = "rule" if overview.judged == 1 else "rules"
         still = overview.state == STILL
         then = "`hang` says why no step ends" if still else "`doctor` looks at more"
         said = f"none by {overview.judged} {rules} on its record; {then}"
-        yield _named("findings", said)
+        yield named("findings", said)
 
 
 def _next(overview: Overview) -> Iterator[str]:
@@ -256,7 +223,7 @@ def _next(overview: Overview) -> Iterator[str]:
     commands = [f"probing {command}" for command, _ in hints]
     width = max(map(len, commands))
     for index, (command, (_, why)) in enumerate(zip(commands, hints, strict=True)):
-        yield _named("" if index else "next", f"{command:{width}}  {why}")
+        yield named("" if index else "next", f"{command:{width}}  {why}")
 
 
 def _hints(overview: Overview) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ....client.recent_steps import PHASES
 from ....diagnosis.runs.commits import not_committed
-from ....diagnosis.runs.record import Run as Record, column, not_finite_in, not_finite_since
+from ....diagnosis.runs.record import column, not_finite_in, not_finite_since
 from ....history.tables import CALLS
 from ....messages.frozen import dataclass
 from ....sql.quoting import identifier, text_literal
@@ -190,7 +190,7 @@ def screen_of(kept: KeptRun, *, rank: int | None) -> RunOnOneScreen:
     record, _ = kept.read(one["rank"])
     world = one["world_size"]
     there = {row["rank"] for row in kept.processes}
-    steps = _steps_with_calls(record)
+    steps = int(record.query(_WITH_CALLS)[0]["steps"] or 0) if record.steps else 0
     own_times = put_in(f"{OWN_TIMES} LIMIT {MOST_MODULES}", {"steps": str(steps)})
     names = ("project", "job", "attempt", "command", "python", "torch", "probing", "devices")
     return RunOnOneScreen(
@@ -231,11 +231,6 @@ def _rows_there(kept: KeptRun, tables: Sequence[str]) -> dict[str, int]:
         for name in tables
     )
     return {row["name"]: row["n"] or 0 for row in kept.query(" UNION ALL ".join(counts))}
-
-
-def _steps_with_calls(record: Record) -> int:
-    """How many of the last steps can be told by their modules."""
-    return int(record.query(_WITH_CALLS)[0]["steps"] or 0) if record.steps else 0
 
 
 def _speed(steps: Sequence[Row]) -> Speed | None:

@@ -57,7 +57,7 @@ def examine(
     judged, beside = _without_launchers(judged)
     findings, missed, by_whole = _of_groups(groups, judged, _unseen(judged, outcomes, clock), how)
     seen = [member for group in groups for member in group.seen]
-    steps = max((_steps_of(one) for one in judged), default=0)
+    steps = max((len(one.facts.known_steps or ()) for one in judged), default=0)
     too_early = _too_early(findings, missed, steps) if judged else ()
     missed += too_early
     names = frozenset(name for one in too_early for name in one.rules)
@@ -312,7 +312,3 @@ def _too_early(
         return ()
     why = f"only {steps} step{'' if steps == 1 else 's'} on record, and {LEAST_STEPS} are needed"
     return (NotLooked(rules=tuple(rules), why=why),)
-
-
-def _steps_of(judged: Judged) -> int:
-    return len(judged.facts.known_steps or ())

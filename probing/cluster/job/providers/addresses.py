@@ -66,7 +66,7 @@ def members_at(
             raise
         card = wire.decode(Card, ask(address, "status", timeout_s=timeout_s))
         _check([card], endpoint)
-        found = [_of_agent(card, endpoint)]
+        found = [member_of(card, endpoint, is_alive=True)]
     else:
         answer = wire.decode(job_wire.MembersAnswer, data)
         _check(answer.members, endpoint)
@@ -85,10 +85,6 @@ def _check(members: Sequence[Card | job_wire.NodeMember], endpoint: str) -> None
     sizes = [size for m in members for size in (m.world_size, (m.rank or 0) + 1) if size]
     if any(not 0 < size <= MOST_RANKS for size in sizes):
         raise NotProbing(endpoint, f"it tells of a job of more than {MOST_RANKS:,} ranks")
-
-
-def _of_agent(card: Card, endpoint: str) -> Member:
-    return member_of(card, endpoint, is_alive=True)
 
 
 def _of_node(entry: job_wire.NodeMember, url: str, endpoint: str) -> Member:

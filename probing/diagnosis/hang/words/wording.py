@@ -335,7 +335,7 @@ def _what(evidence: RankEvidence) -> str:
         return "did not answer, and cannot be looked at from outside"
     call = awaited(evidence)
     if call is not None:
-        return _wait_words(call)
+        return f"waits in {call_text(call)}{at(call)}"
     text = doing_words(evidence)
     if evidence.ending is not None:
         text += f"; {evidence.ending}"
@@ -359,10 +359,6 @@ def _evidence(evidence: RankEvidence) -> Iterable[str]:
         end = "which has not ended" if last.is_open else f"{seconds(last.age_s)} ago"
         yield f"its last collective is {call_text(last)}{at(last)}, {end}"
     yield from evidence.notes
-
-
-def _wait_words(call: Call) -> str:
-    return f"waits in {call_text(call)}{at(call)}"
 
 
 def _ending(case: Case, rank: int) -> str:
