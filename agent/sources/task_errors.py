@@ -207,15 +207,10 @@ class TaskErrors(StandInSource):
         self._ring.close_named(word, DONE, {"lost": int(is_lost), "duration_ns": took})
 
 
-def _make_plain(future: Any, error: object = None) -> None:
-    """Take from a future what it was given.
-
-    Args:
-        error: Only what it was given for this one.
-    """
+def _make_plain(future: Any) -> None:
+    """Take from a future what it was given."""
     for name in _ASKING:
-        given = vars(future).get(name)
-        if isinstance(given, _Asked) and (error is None or given.error is error):
+        if isinstance(vars(future).get(name), _Asked):
             vars(future).pop(name, None)
 
 

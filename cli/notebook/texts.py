@@ -13,10 +13,10 @@ from ..render.text import wrap_lines
 WIDTH = 110
 
 
-def text_of(value: Any, width: int = WIDTH) -> str:
+def text_of(value: Any) -> str:
     """The text of an answer; of what no command prints, its `repr`."""
     told = _TEXTS.get(type(value).__name__)
-    return repr(value) if told is None else told(value, width)
+    return repr(value) if told is None else told(value, WIDTH)
 
 
 def _renderer(place: str) -> Callable[..., str]:

@@ -135,15 +135,13 @@ class QueryTimedOut(TimedOut):
     Args:
         of: What was asked, where that is not plain.
         is_starting: Whether it has not begun: the SQL worker process was still starting.
-        is_stuck: Whether it could not be interrupted, and still holds the engine that ran it.
     """
 
     code = "query_timed_out"
+    is_stuck = False
+    """Whether it could not be interrupted, and still holds the engine that ran it."""
 
-    def __init__(
-        self, seconds: float, *, of: str = "", is_starting: bool = False, is_stuck: bool = False
-    ) -> None:
-        self.is_stuck = is_stuck
+    def __init__(self, seconds: float, *, of: str = "", is_starting: bool = False) -> None:
         message = f"the query{of and f' of {of}'} was ended after its limit of {seconds:g} s."
         if is_starting:
             message = (

@@ -26,10 +26,10 @@ from ..messages import common as wire
 from ..safety.off_switch import without_agent
 from .asked import Asked
 
-AT_ONCE = 4
+_AT_ONCE = 4
 _GRACE_S = 2.0
 _LOOK_S = 0.1
-UNREAD_S = 60.0
+_UNREAD_S = 60.0
 """How long rows may wait for their client to take them."""
 
 
@@ -38,16 +38,10 @@ class Gone(Exception):
 
 
 class Helpers:
-    """Answers questions.
+    """Answers questions."""
 
-    Args:
-        at_once: How many at a time; others wait for as long as their own limit is.
-        unread_s: How long rows may wait for their client.
-    """
-
-    def __init__(self, at_once: int = AT_ONCE, *, unread_s: float = UNREAD_S) -> None:
-        self._places, self._at_once = threading.BoundedSemaphore(at_once), at_once
-        self._unread_s = unread_s
+    def __init__(self) -> None:
+        self._places = threading.BoundedSemaphore(_AT_ONCE)
         self._lock = threading.Lock()
         self._spare: _Helper | None = None
         self._running: set[_Helper] = set()
@@ -69,7 +63,7 @@ class Helpers:
         try:
             helper = self._take()
             helper.ask(asked, is_gone)
-            yield from helper.answer(self._unread_s)
+            yield from helper.answer(_UNREAD_S)
         finally:
             if helper is not None:
                 with self._lock:
@@ -99,7 +93,7 @@ class Helpers:
             if is_gone():
                 raise Gone
             if time.monotonic() > until:
-                raise Busy("statements", self._at_once)
+                raise Busy("statements", _AT_ONCE)
 
     def _take(self) -> _Helper:
         with self._lock:

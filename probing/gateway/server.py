@@ -61,10 +61,9 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no 
         *,
         timeout_s: float,
         certificate: tuple[str, str] | None = None,
-        helpers: Helpers | None = None,
     ) -> None:
         self._place, self._timeout_s = place, timeout_s
-        self._helpers = helpers or Helpers()
+        self._helpers = Helpers()
         self._statements = Statements()
         super().__init__(
             location,

@@ -28,7 +28,7 @@ _HELD_BACK_S, _PAUSE_S = 1.0, 0.5
 """How long queries are held back at once, and how long they are not after that."""
 
 
-def begin_reading(root: Path, *, wait_s: float = _READERS_WAIT_S) -> int | None:
+def begin_reading(root: Path) -> int | None:
     """Keep files from being replaced until the number that is returned is closed.
 
     Returns:
@@ -38,7 +38,7 @@ def begin_reading(root: Path, *, wait_s: float = _READERS_WAIT_S) -> int | None:
     is_ours = False
     try:
         if gate is not None and fd is not None:
-            until_s = time.monotonic() + wait_s
+            until_s = time.monotonic() + _READERS_WAIT_S
             is_ours = _locked(gate, fcntl.LOCK_SH, until_s) and _locked(fd, fcntl.LOCK_SH, until_s)
     finally:
         if gate is not None:

@@ -80,13 +80,13 @@ def _quota(folder: str, *, is_new: bool) -> float | None:
     return int(words[0]) / int(words[1])
 
 
-def processor_times(*, proc: str = "/proc") -> dict[int, float]:
+def processor_times() -> dict[int, float]:
     """The processor time that each process on this machine has used, in seconds."""
     ticks = os.sysconf("SC_CLK_TCK")
     found = {}
-    for name in os.listdir(proc):
+    for name in os.listdir("/proc"):
         if name.isdecimal():
-            fields = read_text(f"{proc}/{name}/stat").rpartition(")")[2].split()
+            fields = read_text(f"/proc/{name}/stat").rpartition(")")[2].split()
             if len(fields) > 12:
                 found[int(name)] = (int(fields[11]) + int(fields[12])) / ticks
     return found
@@ -98,7 +98,6 @@ def users_between(
     seconds: float,
     *,
     but: Collection[int],
-    proc: str = "/proc",
 ) -> list[User]:
     """Who has used processors between two looks, the most first.
 
@@ -112,7 +111,7 @@ def users_between(
         if pid in before and pid not in but
     }
     return [
-        User(pid, processors, _command(f"{proc}/{pid}"))
+        User(pid, processors, _command(f"/proc/{pid}"))
         for pid, processors in sorted(used.items(), key=lambda item: -item[1])
         if processors > 0
     ]

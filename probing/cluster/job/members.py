@@ -22,7 +22,6 @@ from .outcomes import AT_ONCE
 from .parallel import Done, run_at_once
 from .plans import Plan, plan_of, where_named
 from .providers.addresses import members_at
-from .providers.named_hosts import Resolver
 from .providers.this_machine import member_at, members_here
 from .rank_sets import MOST_RANKS, rank_set
 from .sift import sift, without_repeats
@@ -42,7 +41,6 @@ def find_members(
     job: str | None = None,
     still: Collection[str] = (),
     env: Mapping[str, str] | None = None,
-    resolver: Resolver | None = None,
 ) -> Membership:
     """Find every process that the endpoints mean, each once, and the ranks that are missing.
 
@@ -56,7 +54,6 @@ def find_members(
         still: The endpoints of processes that are meant by what stands for several, too, though
             they have ended and nothing of their job runs.
         env: The environment that says where to look; this process's if not given.
-        resolver: As `socket.getaddrinfo`.
 
     Raises:
         BadEndpoint: One of them is none of the forms, or fits several jobs.
@@ -64,9 +61,7 @@ def find_members(
     """
     words = tuple(dict.fromkeys(endpoints))
     env = os.environ if env is None else env
-    plans = where_named(
-        [plan_of(word, env, resolver=resolver, timeout_s=timeout_s) for word in words]
-    )
+    plans = where_named([plan_of(word, env, timeout_s=timeout_s) for word in words])
     if job is not None:
         plans = [dataclasses.replace(plan, job=plan.job or job) for plan in plans]
     finder = _Finder(from_env(), token, timeout_s, states=states, still=still)

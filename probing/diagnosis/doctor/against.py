@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ...cluster.job.membership import names_of
@@ -123,9 +122,7 @@ def findings_of(
     )
 
 
-def with_comparison(
-    report: Report, compared: RunComparison, names: tuple[str, str], notes: Iterable[str] = ()
-) -> Report:
+def with_comparison(report: Report, compared: RunComparison, names: tuple[str, str]) -> Report:
     """A report with what is worse than in an earlier run, and what was set up otherwise."""
     worse = [effect for effect in compared.effects if effect.is_worse]
     found = [_finding(_OF_EFFECTS[e.kind], _sign_of(e), names) for e in worse]
@@ -143,7 +140,6 @@ def with_comparison(
         findings=tuple(sorted((*report.findings, *found), key=lambda finding: finding.order)),
         healthy=(*report.healthy, *((f"the same as {compared.before.name}",) if is_well else ())),
         not_looked_at=(*report.not_looked_at, *missed),
-        notes=(*report.notes, *notes),
     )
 
 
