@@ -51,7 +51,7 @@ def failures(outcomes: Sequence[Outcome[Any]]) -> list[tuple[str, ProbingError]]
 
 def exit_code(outcomes: Sequence[Outcome[Any]]) -> int:
     """0 where somebody has answered, else that of the first failure."""
-    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
-    if any(outcome.state == "answered" for outcome in outcomes) or not errors:
-        return 0
-    return errors[0].exit_code
+    from ...cluster.job.outcomes import why_nobody
+
+    error = why_nobody(outcomes)
+    return 0 if error is None else error.exit_code

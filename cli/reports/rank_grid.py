@@ -109,7 +109,7 @@ def grid_of_members(
     Args:
         known: The steps that an earlier look has read; has those of this one afterwards.
     """
-    from ...cluster.job.outcomes import ask_all
+    from ...cluster.job.outcomes import ask_all, why_nobody
 
     steps: KnownSteps = {} if known is None else known
 
@@ -119,8 +119,7 @@ def grid_of_members(
         return _state(process, member, rows), rows
 
     outcomes = ask_all(membership.members, ask, timeout_s=timeout_s, token=token)
-    errors = [o.error for o in outcomes if o.error is not None]
-    is_lost = bool(errors) and not any(o.state == "answered" for o in outcomes)
+    lost = why_nobody(outcomes)
     return RankGrid(
         label=f"job {membership.job}" if membership.job else membership.label,
         expected=membership.world_size,
@@ -130,7 +129,7 @@ def grid_of_members(
             else _cell(o.member, *o.value)
             for o in outcomes
         ),
-        exit_code=errors[0].exit_code if is_lost else 0,
+        exit_code=0 if lost is None else lost.exit_code,
     )
 
 

@@ -121,14 +121,13 @@ def stragglers_of(asking: Asking, steps: int) -> StragglerReport:
     Raises:
         ProbingError: Nobody has answered.
     """
+    from ..cluster.job.outcomes import why_nobody
     from ..cluster.ranks.slow.gather_times import gather_times
     from ..cluster.ranks.slow.stragglers import find_stragglers
 
     times, outcomes = gather_times(asking, last=steps)
-    if not any(outcome.state == "answered" for outcome in outcomes):
-        for outcome in outcomes:
-            if outcome.error is not None:
-                raise outcome.error
+    if (lost := why_nobody(outcomes)) is not None:
+        raise lost
     return find_stragglers(times)
 
 

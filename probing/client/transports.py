@@ -81,6 +81,16 @@ class Transport(Protocol):
         """
 
 
+def _soon(is_so: Callable[[], bool]) -> bool:
+    """Whether something comes to be so within the time that a process may take to end."""
+    end = time.monotonic() + _ENDING_S
+    while not is_so():
+        if time.monotonic() > end:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
 class ByAddress:
     """Through its agent alone, on this machine or another."""
 
@@ -107,12 +117,7 @@ class ByAddress:
 
     def _has_gone(self) -> bool:
         """Whether nobody listens there any more; connections are closed a moment before."""
-        end = time.monotonic() + _ENDING_S
-        while is_there(self.address, timeout_s=_ENDING_S):
-            if time.monotonic() > end:
-                return False
-            time.sleep(POLL_S)
-        return True
+        return _soon(lambda: not is_there(self.address, timeout_s=_ENDING_S))
 
 
 class OnThisMachine:
@@ -144,12 +149,7 @@ class OnThisMachine:
 
     def _ends(self) -> bool:
         """Whether the process has ended; its connections close a moment before."""
-        end = time.monotonic() + _ENDING_S
-        while self.folder.is_alive():
-            if time.monotonic() > end:
-                return False
-            time.sleep(POLL_S)
-        return True
+        return _soon(lambda: not self.folder.is_alive())
 
 
 class WithoutAgent:

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..cluster.job.members import find_members
+from ..cluster.job.outcomes import why_nobody
 from ..cluster.union.query import Union
 from ..errors import InternalError, NoHistory, ProbingError, SqlError, SqlTooLarge, StoreUnreachable
 from ..history.query import History, statement_memory_mib
@@ -150,10 +151,9 @@ def _alive(asked: Asked, sql: str) -> Iterator[Any]:
     except SqlError as error:
         raise (with_history(error) if asked.place.history else error) from None
     with answer.answer:
-        outcomes = answer.outcomes
-        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
-        if errors and not any(outcome.state == "answered" for outcome in outcomes):
-            raise errors[0]
+        if (lost := why_nobody(answer.outcomes)) is not None:
+            raise lost
+        errors = [outcome.error for outcome in answer.outcomes if outcome.error is not None]
         coverage = answer.coverage
         words = [] if coverage.is_complete else [coverage.words()]
         told = [*words, *(error.message for error in errors), *found.notes, *answer.notes]

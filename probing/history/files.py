@@ -108,16 +108,16 @@ def books_in(path: Path) -> Books:
         raise DamagedHistory(str(path), line_of(error)) from None
 
 
-def text_in(path: Path, column: str, process: str) -> str | None:
-    """The text in a process's row of a file of `probing.processes`; None where it has no row.
+def run_told(path: Path, process: str) -> str | None:
+    """The run in a process's row of a file of `probing.processes`; None where it has no row.
 
     Raises:
         DamagedHistory: It cannot be read.
     """
     try:
-        rows = pq.read_table(path, columns=[column, "process"], partitioning=None)
+        rows = pq.read_table(path, columns=["run", "process"], partitioning=None)
         row = pc.index(rows["process"], process).as_py()
-        return str(rows[column][row].as_py()) if row >= 0 else None
+        return str(rows["run"][row].as_py()) if row >= 0 else None
     except (OSError, pa.ArrowException, KeyError, IndexError) as error:
         raise DamagedHistory(str(path), line_of(error)) from None
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from ..errors import DamagedHistory
 from ..messages.frozen import dataclass
 from .books import Books
-from .files import BOOKS, books_in, line_of, text_in
+from .files import BOOKS, books_in, line_of, run_told
 from .layout import (
     Partition,
     day_pattern,
@@ -118,7 +118,7 @@ def told_before(root: Path, process: str, within: str) -> dict[str, Any] | None:
     """
     own = root.glob(f"{within}/{look_name(process)}")
     for path in chain(own, root.glob(f"{within}/merged-*.parquet")):
-        if (run := text_in(path, "run", process)) is not None:
+        if (run := run_told(path, process)) is not None:
             return {"run": run, **_place_of(path)}
     return None
 

@@ -18,6 +18,11 @@ NEAR_LIMIT = 0.9
 _UNLIMITED = 1 << 60
 """Version 1 writes the largest number of pages where there is no limit."""
 _DEEPEST = 32
+_NAMES = {
+    True: ("current", "max", "events"),
+    False: ("usage_in_bytes", "limit_in_bytes", "oom_control"),
+}
+"""What versions 2 and 1 call the first three of the files of a `CgroupPaths`."""
 
 
 class CgroupPaths(NamedTuple):
@@ -72,8 +77,7 @@ def find_cgroup(pid: int | str, *, proc: str = "/proc") -> CgroupPaths | None:
 def _branch(membership: str, mounts: str) -> list[CgroupPaths]:
     """The cgroups that a process is in, its own first, then those around it."""
     for is_new, folders in branches(membership, mounts, "memory"):
-        make = _version_2 if is_new else _version_1
-        branch = [make(folder) for folder in folders]
+        branch = [_files(folder, *_NAMES[is_new]) for folder in folders]
         if any(os.path.exists(paths.current) for paths in branch):
             return branch  # where both versions are mounted, one of them has the memory
     return []
@@ -120,24 +124,9 @@ def _mount(mounts: str, controller: str, *, is_new: bool) -> tuple[str, str] | N
     return None
 
 
-def _version_2(folder: str) -> CgroupPaths:
-    return CgroupPaths(
-        current=f"{folder}/memory.current",
-        limit=f"{folder}/memory.max",
-        events=f"{folder}/memory.events",
-        stat=f"{folder}/memory.stat",
-        pressure=f"{folder}/memory.pressure",
-    )
-
-
-def _version_1(folder: str) -> CgroupPaths:
-    return CgroupPaths(
-        current=f"{folder}/memory.usage_in_bytes",
-        limit=f"{folder}/memory.limit_in_bytes",
-        events=f"{folder}/memory.oom_control",
-        stat=f"{folder}/memory.stat",
-        pressure=f"{folder}/memory.pressure",  # there is none, so the machine's is taken
-    )
+def _files(folder: str, *names: str) -> CgroupPaths:
+    # Version 1 has no file of pressure, so the machine's is taken.
+    return CgroupPaths(*(f"{folder}/memory.{name}" for name in (*names, "stat", "pressure")))
 
 
 def parse_bytes(text: str | bytes) -> int | None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ..cli.ask.ranks import failures
 from ..cluster.job.membership import Member
+from ..cluster.job.outcomes import why_nobody
 from ..cluster.union.query import Union, UnionAnswer
 from ..cluster.union.single_answer import answer_once
 from ..linux.limited_memory import limit_memory
@@ -31,9 +32,8 @@ def _rows_of(question: bytes) -> pa.Table:
     union = Union([Member(**one) for one in asked["members"]], token=asked["token"])
     answer = union.query(asked["sql"], timeout_s=asked["timeout_s"], max_rows=asked["max_rows"])
     rows = answer.to_arrow()
-    errors = [outcome.error for outcome in answer.outcomes if outcome.error is not None]
-    if errors and not any(outcome.state == "answered" for outcome in answer.outcomes):
-        raise errors[0]
+    if (lost := why_nobody(answer.outcomes)) is not None:
+        raise lost
     told = {wire.NOTES_KEY: json.dumps(_notes(answer)).encode()}
     if answer.answer.truncated:
         told[wire.TRUNCATED_KEY] = answer.answer.truncated.encode()

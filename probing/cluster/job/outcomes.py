@@ -188,6 +188,13 @@ def state_of(error: ProbingError) -> State:
     return "late" if error.exit_code == NotAnswering.exit_code else "failed"
 
 
+def why_nobody(outcomes: Sequence[Outcome[Any]]) -> ProbingError | None:
+    """The first error where nobody has answered; None where somebody has, or nothing failed."""
+    if any(outcome.state == "answered" for outcome in outcomes):
+        return None
+    return next((outcome.error for outcome in outcomes if outcome.error is not None), None)
+
+
 def is_passing(error: ProbingError) -> bool:
     """Whether one that failed so may answer the same question a moment later."""
     return error.exit_code in _PASSING and error.code not in _DEAD
