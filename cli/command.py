@@ -15,6 +15,7 @@ import click
 from .help.examples import EXAMPLES
 from .options import given_by_user, has_file, repeated_every, wants_json
 from .target import Target
+from .tasks import WITH_WORDS_OF_THEIR_OWN
 
 COMMON = "Options of every command"
 _ENDPOINT = "ENDPOINT"
@@ -93,7 +94,7 @@ def usage_path(ctx: click.Context) -> str:
     """The words up to the command: `probing ENDPOINT act lr`."""
     words = _words(ctx)
     asks = any(option.name == "target" for option in ctx.command.params)
-    who = [_ENDPOINT] if words and asks and _asks(words) else []
+    who = [_ENDPOINT] if words and asks and words[0] not in WITH_WORDS_OF_THEIR_OWN else []
     return " ".join(["probing", *who, *words])
 
 
@@ -158,19 +159,3 @@ def _words(ctx: click.Context) -> list[str]:
         names.insert(0, here.info_name or "")
         here = here.parent
     return names
-
-
-def _asks(words: Sequence[str]) -> bool:
-    """Whether a command asks an endpoint."""
-    return words[:1] not in (
-        ["list"],
-        ["file"],
-        ["diff"],
-        ["attach"],
-        ["detach"],
-        ["doctor"],
-        ["top"],
-        ["export"],
-        ["history"],
-        ["web"],
-    )

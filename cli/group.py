@@ -23,7 +23,7 @@ from .help.examples import ANSWERS
 from .output import terminal
 from .preferences import default_map, endpoints_named
 from .target import Target, target_options
-from .tasks import COMMANDS, SHORT_FORMS, TASKS
+from .tasks import COMMANDS, SHORT_FORMS, TASKS, WITH_WORDS_OF_THEIR_OWN
 
 COMPLETE_VARIABLE = "_PROBING_COMPLETE"
 
@@ -36,11 +36,6 @@ _ALONE = "(none)"
 _TARGETS = re.compile(r"-t|--target")
 _IS_ENDPOINT = re.compile(r"\d+|all|(?:rank|job|slurm|k8s|ray|store):\S*|[\w.-]+:\d+|https?://\S+")
 """What is nothing else, wherever it stands."""
-_WITH_WORDS_OF_THEIR_OWN = frozenset(
-    {"list", "file", "diff", "attach", "detach", "doctor", "top", "export", "history", "web", "run",
-     "serve"}
-)  # fmt: skip
-"""Commands that take an endpoint, or something that looks like one, as their argument."""
 _LOOKS_LIKE_ENDPOINT = re.compile(r"\d+|all|@.*|.*[:/].*")
 
 
@@ -170,7 +165,7 @@ def _has_endpoint_behind(words: Sequence[str]) -> bool:
     if len(words) < 2 or any(_TARGETS.match(word) for word in words):
         return False
     name = SHORT_FORMS.get(words[0], words[0])
-    asks = name in COMMANDS and name not in _WITH_WORDS_OF_THEIR_OWN
+    asks = name in COMMANDS and name not in WITH_WORDS_OF_THEIR_OWN
     return asks and _IS_ENDPOINT.fullmatch(words[1]) is not None
 
 

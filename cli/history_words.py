@@ -6,31 +6,28 @@ Rules of this file: declared once, for all commands that ask a history or may re
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import NoHistory, UsageError
 from ..history.stores.address import is_url
+from .options import together
 
 if TYPE_CHECKING:
     from ..history.compaction.keep import Keep
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def keep_options(function: F) -> F:
-    """`--keep-days` and `--keep-bytes`."""
-    function = click.option(
-        "--keep-bytes", metavar="SIZE",
-        help="Remove the rows of the oldest days until all files take no more, as 200GiB.",
-    )(function)  # fmt: skip
-    return click.option(
+keep_options = together(
+    click.option(
         "--keep-days", type=click.IntRange(min=1), metavar="N",
         help="Remove rows of days more than N days ago, and runs that have ended by then.",
-    )(function)  # fmt: skip
+    ),
+    click.option(
+        "--keep-bytes", metavar="SIZE",
+        help="Remove the rows of the oldest days until all files take no more, as 200GiB.",
+    ),
+)  # fmt: skip
 
 
 def keep_of(days: int | None, size: str | None) -> Keep:

@@ -44,35 +44,15 @@ class Formats(_Choice):
         return super().convert(value, param, ctx)
 
 
-def json_option(function: F) -> F:
-    """The option ``--json``, short for ``--format json``; see `wants_json`."""
-    return click.option(
-        "--json",
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=_keep_json,
-        help="Short for --format json.",
-    )(function)
+def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Some options as one decorator, in the order in which the help has them."""
 
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
 
-def statement_options(function: F) -> F:
-    """The options of a command that takes a statement: where it is, and how rows are written."""
-    given = (
-        click.option("-f", "--file", "path", metavar="FILE", help="Read the SQL from a file."),
-        click.option(
-            "-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
-            help="The value of $NAME in the SQL; may be given several times.",
-        ),
-        click.option(
-            "--format", "given", type=click.Choice(list(FORMATS)),
-            help="How to write the rows.  [default: table, or what the file's suffix says]",
-        ),
-        json_option,
-    )  # fmt: skip
-    for option in reversed(given):
-        function = option(function)
-    return function
+    return decorate
 
 
 def rows_options(*, former: str | None = None) -> Callable[[F], F]:
@@ -91,7 +71,7 @@ def rows_options(*, former: str | None = None) -> Callable[[F], F]:
         former=former,
         shown="what fits, for a table on a terminal, else all",
     )
-    return lambda function: into(limit(function))
+    return together(into, limit)
 
 
 def choose_rows(
@@ -177,16 +157,14 @@ def style_option(*styles: str) -> Callable[[F], F]:
         by_suffix = _SUFFIXES.get(suffix)
         return given or (by_suffix if by_suffix in styles else None) or value or styles[0]
 
-    def decorate(function: F) -> F:
-        return click.option(
-            "--format",
-            "style",
-            type=Formats(styles),
-            callback=choose,
-            help=f"How to print the answer.  [default: {styles[0]}]",
-        )(json_option(_OUTPUT_OPTION(function)))
-
-    return decorate
+    form = click.option(
+        "--format",
+        "style",
+        type=Formats(styles),
+        callback=choose,
+        help=f"How to print the answer.  [default: {styles[0]}]",
+    )
+    return together(form, json_option, _OUTPUT_OPTION)
 
 
 def limit_option(
@@ -207,20 +185,16 @@ def limit_option(
         none: Whether 0 means none, where all would be too many.
         shown: What is said of the default, where the command decides.
     """
-
-    def decorate(function: F) -> F:
-        ends = f"  [default: {default if shown is None else shown}]"
-        function = click.option(
-            "-n",
-            "--limit",
-            type=click.IntRange(min=0, max=most),
-            metavar="N",
-            default=default,
-            help=f"{what}; 0 for {'none' if none else 'all'}.{ends}",
-        )(function)
-        return function if former is None else renamed_option(former, "-n, --limit")(function)
-
-    return decorate
+    ends = f"  [default: {default if shown is None else shown}]"
+    option = click.option(
+        "-n",
+        "--limit",
+        type=click.IntRange(min=0, max=most),
+        metavar="N",
+        default=default,
+        help=f"{what}; 0 for {'none' if none else 'all'}.{ends}",
+    )
+    return option if former is None else together(renamed_option(former, "-n, --limit"), option)
 
 
 def watch_option(*, unless: str | None = None) -> Callable[[F], F]:
@@ -307,22 +281,6 @@ def _said(now: str, value: str) -> str:
     return f"`{now.partition(',')[0]} {value}`"
 
 
-def tls_options(function: F) -> F:
-    """Add ``--tls-cert`` and ``--tls-key`` to a command that listens."""
-    cert = click.option(
-        "--tls-cert", metavar="FILE", help="The certificate to show; the same as PROBING_TLS_CERT."
-    )
-    key = click.option("--tls-key", metavar="FILE", help="Its key; the same as PROBING_TLS_KEY.")
-    return cert(key(function))
-
-
-def verbosity_options(function: F) -> F:
-    """The options ``-v``, ``-q`` and ``--color``, in force for all that this command prints."""
-    for decorate in reversed(_VERBOSITY):
-        function = decorate(function)
-    return function
-
-
 def _keep_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
     if value:
         ctx.meta[_JSON] = True
@@ -354,6 +312,35 @@ def _leave_out_the_pager(ctx: click.Context, _: click.Parameter, value: bool) ->
         terminal.ways.is_paged = False
 
 
+json_option = click.option(
+    "--json",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_keep_json,
+    help="Short for --format json.",
+)
+"""The option ``--json``, short for ``--format json``; see `wants_json`."""
+statement_options = together(
+    click.option("-f", "--file", "path", metavar="FILE", help="Read the SQL from a file."),
+    click.option(
+        "-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
+        help="The value of $NAME in the SQL; may be given several times.",
+    ),
+    click.option(
+        "--format", "given", type=click.Choice(list(FORMATS)),
+        help="How to write the rows.  [default: table, or what the file's suffix says]",
+    ),
+    json_option,
+)  # fmt: skip
+"""The options of a command that takes a statement: where it is, and how rows are written."""
+tls_options = together(
+    click.option(
+        "--tls-cert", metavar="FILE", help="The certificate to show; the same as PROBING_TLS_CERT."
+    ),
+    click.option("--tls-key", metavar="FILE", help="Its key; the same as PROBING_TLS_KEY."),
+)
+"""Those of a command that listens."""
 _OUTPUT_OPTION = click.option(
     "-o",
     "--output",
@@ -363,7 +350,7 @@ _OUTPUT_OPTION = click.option(
     callback=_keep_output,
     help="Write the answer to a file, which appears once it is whole.",
 )
-_VERBOSITY = (
+verbosity_options = together(
     click.option(
         "-v",
         "--verbose",
@@ -395,3 +382,4 @@ _VERBOSITY = (
         help="Show long answers without a pager.",
     ),
 )
+"""The options ``-v``, ``-q`` and ``--color``, in force for all that a command prints."""

@@ -20,7 +20,7 @@ import click
 from ..errors import ProbingError, UsageError
 from ..messages.frozen import dataclass
 from .completion import complete_endpoint_option
-from .options import is_overruled, verbosity_options
+from .options import is_overruled, together, verbosity_options
 from .output import terminal
 from .preferences import endpoints_named
 
@@ -174,19 +174,6 @@ def refuse_target(context: click.Context) -> None:
         )
 
 
-def target_options(function: F) -> F:
-    """The options that say whom to ask, stored in the context's `Target` or the environment."""
-    function = verbosity_options(function)
-    for decorate in (*_TLS_OPTIONS, _TOKEN_OPTION, _TIMEOUT_OPTION, _ENDPOINT_OPTION):
-        function = decorate(function)
-    return function
-
-
-def attach_option(function: F) -> F:
-    """The option ``--attach``, stored in the context's `Target`."""
-    return _ATTACH_OPTION(function)
-
-
 def _add_endpoints(ctx: click.Context, _: click.Parameter | None, value: tuple[str, ...]) -> None:
     target = Target.of(ctx)
     known = value if ctx.resilient_parsing else [w for each in value for w in endpoints_named(each)]
@@ -276,10 +263,15 @@ _TLS_OPTIONS = (
         help="Certificates of authorities or servers that are trusted; the same as PROBING_TLS_CA.",
     ),
 )
-_ATTACH_OPTION = click.option(
+attach_option = click.option(
     "--attach",
     is_flag=True,
     expose_value=False,
     callback=_set_attaches,
     help="Put the agent into a process that has none first, as `probing attach` does.",
 )
+"""The option ``--attach``, stored in the context's `Target`."""
+target_options = together(
+    _ENDPOINT_OPTION, _TIMEOUT_OPTION, _TOKEN_OPTION, *reversed(_TLS_OPTIONS), verbosity_options
+)
+"""The options that say whom to ask, stored in the context's `Target` or the environment."""

@@ -27,3 +27,9 @@ COMMANDS = {name: _TAKEN.get(name, name) for names in TASKS.values() for name in
 
 SHORT_FORMS = {"bt": "backtrace", "ps": "list", "ls": "list", "sql": "query"}
 """Other names of commands, for those who type them often."""
+
+WITH_WORDS_OF_THEIR_OWN = frozenset(
+    {"list", "file", "diff", "attach", "detach", "doctor", "top", "export", "history", "web", "run",
+     "serve"}
+)  # fmt: skip
+"""Commands that take an endpoint, or something that looks like one, as their argument."""

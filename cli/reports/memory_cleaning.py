@@ -6,27 +6,18 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from ..ask.replies import Replies, tell_notes
+from ..options import together
 from ..output import terminal
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.memory.memory_cleaning import Cleaned
     from ..target import Target
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def cleaning_options(function: F) -> F:
-    """The three options."""
-    for decorate in (_RESET_PEAKS, _EMPTY_CACHE, _GC):
-        function = decorate(function)
-    return function
 
 
 def cleanings(**wanted: bool) -> tuple[str, ...]:
@@ -62,19 +53,21 @@ def clean_and_show(target: Target, wanted: tuple[str, ...], *, out: bool) -> int
     return replies.exit_code
 
 
-_GC = click.option(
-    "--gc",
-    is_flag=True,
-    help="First collect garbage, at the end of a step, and tell what that freed.",
-)
-_EMPTY_CACHE = click.option(
-    "--empty-cache",
-    is_flag=True,
-    help="First free what is allocated and not in use: the accelerator's cache; on the CPU,"
-    " what the C library holds.",
-)
-_RESET_PEAKS = click.option(
-    "--reset-peaks",
-    is_flag=True,
-    help="Restart the device's peaks, also for the script.",
+cleaning_options = together(
+    click.option(
+        "--gc",
+        is_flag=True,
+        help="First collect garbage, at the end of a step, and tell what that freed.",
+    ),
+    click.option(
+        "--empty-cache",
+        is_flag=True,
+        help="First free what is allocated and not in use: the accelerator's cache; on the CPU,"
+        " what the C library holds.",
+    ),
+    click.option(
+        "--reset-peaks",
+        is_flag=True,
+        help="Restart the device's peaks, also for the script.",
+    ),
 )

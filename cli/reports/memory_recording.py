@@ -7,9 +7,8 @@ with the rights of the person who asks; no two processes write the same one.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 import click
@@ -17,6 +16,7 @@ import click
 from ...errors import UsageError
 from ...messages.common import MOST_STEPS
 from ..ask.replies import Replies, tell_notes, telling
+from ..options import together
 from ..output import terminal
 from ..target import Target
 
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
     from ...allocations import Recording
     from ...client.base import Process
     from ...messages.card import Card
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def recording_options(function: F) -> F:
-    """The options that both have."""
-    for decorate in reversed(_OPTIONS):
-        function = decorate(function)
-    return function
 
 
 def change_recordings(target: Target, state: str, steps: int | None) -> int:
@@ -153,33 +144,34 @@ def _wait(process: Process, target: Target, awaited: Awaited) -> int | None:
 
 
 _ON_DEVICE = "SELECT count(*) AS n FROM python.memory WHERE allocated_bytes IS NOT NULL"
-_RECORD_OPTION = click.option(
-    "--record",
-    type=click.Choice(["on", "off"]),
-    help="Begin or end to record every allocation with its stack.",
+recording_options = together(
+    click.option(
+        "--record",
+        type=click.Choice(["on", "off"]),
+        help="Begin or end to record every allocation with its stack.",
+    ),
+    click.option(
+        "--snapshot",
+        metavar="FILE",
+        help="Write what was recorded, or else record some steps first. A folder gets a file with"
+        " a name of its own.",
+    ),
+    click.option(
+        "--at-step",
+        "at_step",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="With --snapshot: wait for that step, and record it.",
+    ),
+    click.option(
+        "--when",
+        metavar="CONDITION",
+        help="With --snapshot: wait for a step that meets it, in SQL over python.steps, as 'loss"
+        " > 10'.",
+    ),
+    click.option(
+        "--steps",
+        type=click.IntRange(1, MOST_STEPS),
+        help="How many steps to record on the CPU.  [default: 10, or 3 for a snapshot of its own]",
+    ),
 )
-_SNAPSHOT_OPTION = click.option(
-    "--snapshot",
-    metavar="FILE",
-    help="Write what was recorded, or else record some steps first. A folder gets a file with"
-    " a name of its own.",
-)
-_AT_STEP_OPTION = click.option(
-    "--at-step",
-    "at_step",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="With --snapshot: wait for that step, and record it.",
-)
-_WHEN_OPTION = click.option(
-    "--when",
-    metavar="CONDITION",
-    help="With --snapshot: wait for a step that meets it, in SQL over python.steps, as 'loss"
-    " > 10'.",
-)
-_STEPS_OPTION = click.option(
-    "--steps",
-    type=click.IntRange(1, MOST_STEPS),
-    help="How many steps to record on the CPU.  [default: 10, or 3 for a snapshot of its own]",
-)
-_OPTIONS = (_RECORD_OPTION, _SNAPSHOT_OPTION, _AT_STEP_OPTION, _WHEN_OPTION, _STEPS_OPTION)
