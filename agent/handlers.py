@@ -205,8 +205,7 @@ class Handlers:
         """See the route."""
         question = await read_body(request, allocation_wire.SnapshotRequest)
         with self._changing(request, "snapshot", _told(question)):
-            taking = self._memory.snapshot(question)
-            path = await _answer_of(taking.future, taking.cancel)
+            path = await _answer_of(*self._memory.snapshot(question))
         return await send_file(request, path)
 
     async def arm(self, request: web.Request) -> web.StreamResponse:

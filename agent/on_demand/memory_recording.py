@@ -79,8 +79,11 @@ class MemoryRecordings:
                 self._is_taken = False
         return self.status()
 
-    def snapshot(self, request: SnapshotRequest) -> Taking:
+    def snapshot(self, request: SnapshotRequest) -> tuple[Future[Path], Callable[[], None]]:
         """What has been recorded, once it is; else what the next steps do.
+
+        Returns:
+            What gets the path of the file, and what ends that which was begun for it alone.
 
         Raises:
             BadRequest: It asks for no number of steps or events.
@@ -92,16 +95,16 @@ class MemoryRecordings:
         with self._lock:
             if self._keeper.is_in_use():
                 self._history = self._history or self._new_history(training)
-                return Taking(in_thread("memory", self._save_history))
+                return in_thread("memory", self._save_history), _nothing
             if self._is_taken or self._profiling is None or not self._is_of_use():
                 limit_s = request.timeout_s or DEFAULT_TIMEOUT_S
                 first = request.first_step
                 profiling = self._begin(training, request.steps, request.entries, limit_s, first)
-                return Taking(profiling.future, profiling.cancel)
+                return profiling.future, profiling.cancel
             if self._recorder is not None:
                 self._recorder.finish()
             self._is_taken = True
-            return Taking(self._profiling.future)
+            return self._profiling.future, _nothing
 
     def status(self) -> RecordStatus:
         """How it stands."""
@@ -215,21 +218,8 @@ class MemoryRecordings:
         return self._path
 
 
-class Taking:
-    """A snapshot on its way.
-
-    Attributes:
-        future: Gets the path of the file, or an error.
-    """
-
-    def __init__(self, future: Future[Path], cancel: Callable[[], None] | None = None) -> None:
-        self.future = future
-        self._cancel = cancel
-
-    def cancel(self) -> None:
-        """Nobody wants it any more: end what was begun for it alone."""
-        if self._cancel is not None:
-            self._cancel()
+def _nothing() -> None:
+    """What is recorded for others, too, goes on."""
 
 
 def _check(steps: int, entries: int) -> None:
