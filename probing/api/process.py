@@ -6,13 +6,14 @@ nothing is computed here. What a question needs is imported when it is asked.
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TYPE_CHECKING
 
 from ..client import base
 from ..client.connecting import transport_to
+from ..errors import MissingLibrary
 from ..messages.frozen import InNotebooks
 from ..messages.limits import DEFAULT_TIMEOUT_S, WAIT_S
-from .libraries import require_libraries
 
 if TYPE_CHECKING:
     from ..cluster.job.membership import Member
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ..diagnosis.model_summary import Summary
     from ..diagnosis.runs.comparison import RunComparison
     from .steps import Steps
+
+_NEEDED = ("duckdb", "numpy", "pyarrow")
 
 
 class Process(base.Process, InNotebooks):
@@ -234,3 +237,14 @@ def connect(
     process = Process(str(endpoint), transport, timeout_s)
     process._token = token  # noqa: SLF001 - its own
     return process
+
+
+def require_libraries() -> None:
+    """Make sure that a process can be asked from here.
+
+    Raises:
+        MissingLibrary: Only what a training needs is installed.
+    """
+    for name in _NEEDED:
+        if importlib.util.find_spec(name) is None:
+            raise MissingLibrary(name)

@@ -1,13 +1,17 @@
 """Code that is run in a process, as its operator sees it.
 
 Rules of this file: runs at the operator's side; each method is one request to the agent, and one
-more where it must know the limit that is set there; an unsafe eval needs none.
+more where it must know the limit that is set there; an unsafe eval needs none. Who closes the
+iterator of a repeated eval closes the connection, and the agent ends it.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..errors import InternalError
 from ..messages import common as wire
 from ..messages.about.eval import (
     Appointment,
@@ -20,11 +24,13 @@ from ..messages.about.eval import (
     SessionRequest,
 )
 from ..messages.limits import DEFAULT_TIMEOUT_S, grace_s
-from .eval_client import results_of
+from ..reach.address import Address
+from ..reach.transport import open_answer
 from .transports import Reached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 _LOST = "it can run no code any more"
 _MAY_HAVE_RUN = (
@@ -160,3 +166,36 @@ class RunningCode(Reached):
         """How a line of Python can go on; runs nothing."""
         request = CompleteRequest(text=text, session=session)
         return self._post(Completions, "complete", request, "it has no names any more")
+
+
+def results_of(
+    address: Address, request: RepeatRequest, timeout_s: float
+) -> Iterator[wire.EvalResult]:
+    """The result of each run.
+
+    Args:
+        timeout_s: How long each wait for a step, and each run, may take.
+
+    Raises:
+        ProbingError: What ended the repetition before it was done.
+    """
+    more_s = timeout_s + grace_s()  # a wait and a run
+    with open_answer(
+        address, "repeat", body=request, timeout_s=timeout_s, grace_s=more_s
+    ) as answer:
+        while line := answer.read_line():
+            yield _result(line)
+
+
+def _result(line: bytes) -> wire.EvalResult:
+    """The result in a line.
+
+    Raises:
+        ProbingError: The line is an error.
+    """
+    try:
+        if isinstance(json.loads(line)["error"], dict):
+            raise wire.decode_error(line)
+        return wire.decode(wire.EvalResult, line)
+    except (ValueError, KeyError, TypeError):
+        raise InternalError("the agent's answer broke off") from None

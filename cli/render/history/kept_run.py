@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ....cluster.job.rank_sets import rank_set
 from ....sql.quoting import text_literal
 from ....units import age, duration, figure, size
-from ..process.one_screen import (
+from ..one_screen import (
     LABEL,
     column,
     loss_line,

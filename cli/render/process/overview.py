@@ -15,8 +15,7 @@ from ....client.recent_steps import STILL
 from ....cluster.job.rank_sets import rank_set
 from ....units import age, duration, figure, size
 from ..bars import gauge
-from ..text import cut_middle, cut_words, escape_controls
-from .one_screen import (
+from ..one_screen import (
     LABEL,
     column,
     loss_line,
@@ -25,6 +24,7 @@ from .one_screen import (
     room_in,
     slowest_modules,
 )
+from ..text import cut_middle, cut_words, escape_controls
 
 if TYPE_CHECKING:
     from ....client.recent_steps import Pace

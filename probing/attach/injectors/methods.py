@@ -18,9 +18,10 @@ from . import pending, remote_exec, thread
 from .borrowing.memory import Interpreter, find_interpreter
 from .borrowing.tracing import let_late_ones_go
 from .injected.script import injected_code
+from .layouts import LAYOUTS
 from .names import AUTO, PENDING, REMOTE_EXEC, THREAD
 from .refusal import CannotInject, SwitchedOff
-from .running import require_running
+from .remote_exec import read_offsets
 
 _SLOT_S = 0.5
 _RETRY_S = 2.0
@@ -247,3 +248,20 @@ class _Injection:
                 return False
             time.sleep(_POLL_S)
         return True
+
+
+def require_running(interpreter: Interpreter) -> None:
+    """Make sure that a process is not about to end: then threads get the interpreter lock no more.
+
+    Raises:
+        CannotInject: It is. Of a Python whose layout is not known that cannot be told.
+    """
+    finalizing = None
+    if interpreter.version in LAYOUTS:
+        finalizing = LAYOUTS[interpreter.version].finalizing
+    else:
+        with contextlib.suppress(CannotInject):
+            finalizing = read_offsets(interpreter).finalizing
+    runtime = interpreter.address("_PyRuntime")
+    if finalizing is not None and interpreter.memory.u64(runtime + finalizing):
+        raise CannotInject("its Python is shutting down")

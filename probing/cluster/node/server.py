@@ -48,8 +48,7 @@ from .ranks import Ranks
 from .registering import Registrar
 from .roster import Roster
 from .stalls import StallWatch
-from .unions import Unions
-from .workers import Workers
+from .workers import Unions, Workers
 
 if TYPE_CHECKING:
     from .metrics import Metrics

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ....units import duration, figure
-from ..bars import shares_of, sparkline, stacked_bar
-from ..text import cut_middle, escape_controls, json_number, module_name, wrap_words
+from ...units import duration, figure
+from .bars import shares_of, sparkline, stacked_bar
+from .text import cut_middle, escape_controls, json_number, module_name, wrap_words
 
 LABEL = 9
 _NARROWEST, _WIDEST = 60, 100
