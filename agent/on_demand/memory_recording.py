@@ -24,7 +24,6 @@ from ..recording.no_training import NoTraining, watched
 from ..recording.source import SourceReport
 from ..sources.accelerator import CudaHistory
 from ..sources.allocation.allocations import AllocationSteps
-from ..sources.allocation.census import take_census
 from ..sources.allocation.device_history import DeviceHistory
 from .profiling import DEFAULT_TIMEOUT_S, Profiles, Profiling
 
@@ -165,7 +164,6 @@ class MemoryRecordings:
             steps,
             training.step,
             recording=training.recording,
-            census=take_census,
             entries=entries,
             first_step=first_step,
         )

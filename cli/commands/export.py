@@ -286,7 +286,7 @@ def _show(done: list[Exported], place: Place, style: str) -> None:
     if style == "json":
         terminal.write_json([dataclasses.asdict(one) for one in done])
         return
-    from ..render.history.exported import render_exported
+    from ..render.history.outcomes import render_exported
 
     if done:
         terminal.write(render_exported(done, place.name))

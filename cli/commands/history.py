@@ -189,7 +189,7 @@ def compact(
     place = place_named(folder)
     from ...history.compaction.outcome import Limits
     from ...history.stores.place import place_of
-    from ..render.history.compacted import render_compacted
+    from ..render.history.outcomes import render_compacted
 
     where = place_of(place, os.environ)
     timeout_s = Target.of(context).timeout_s
@@ -217,7 +217,7 @@ def iceberg(context: click.Context, *, folder: str | None, catalog: str | None, 
     """
     refuse_target(context)
     place = place_named(folder)
-    from ..render.history.iceberg import render_committed
+    from ..render.history.outcomes import render_committed
 
     try:
         from ...history.iceberg.committing import commit

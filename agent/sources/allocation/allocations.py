@@ -22,9 +22,10 @@ from ..calls.names.module_names import walk
 from ..calls.profiler import StepsProfile
 from ..shared.recording import Recording
 from ..storage.births import births_of
+from ..storage.storages import storages_now
 from .call_count import CallCount
 from .creating_lines import frames_of
-from .tree import AllocationTree, Census
+from .tree import AllocationTree, Census, Known
 
 _MOST_CALLS = 100_000
 """How many calls in Python are recorded; torch.profiler takes about a second for so many."""
@@ -39,7 +40,6 @@ class AllocationSteps(StepsProfile):
 
     Args:
         recording: Knows the modules.
-        census: Lists the storages that are alive.
         entries: How many events are kept, the newest.
         first_step: The first step to record; None for the next.
 
@@ -58,7 +58,6 @@ class AllocationSteps(StepsProfile):
         step: Callable[[], int | None],
         *,
         recording: Recording,
-        census: Callable[[Recording, int | None], Census],
         entries: int,
         first_step: int | None = None,
     ) -> None:
@@ -68,7 +67,6 @@ class AllocationSteps(StepsProfile):
         self.entries = entries
         self._timed_from = None if first_step is None else first_step - _STEPS_BEFORE
         self._recording = recording
-        self._take_census = census
         self._censuses: list[tuple[int, Census]] = []
         self._marks: list[tuple[int, int]] = []
         self._modules: dict[int, str] = {}
@@ -176,8 +174,7 @@ class AllocationSteps(StepsProfile):
     def _census(self, step: int | None) -> Census:
         """List what is alive; in a thread of its own, whose calls the profiler does not see."""
         found: list[Census] = []
-        look = self._take_census
-        start_thread("census", lambda: found.append(look(self._recording, step))).join()
+        start_thread("census", lambda: found.append(_storages(self._recording, step))).join()
         if not found:
             raise RuntimeError("the storages alive cannot be listed")
         return found[0]
@@ -229,3 +226,17 @@ class _TorchWarnings:
             return ctypes.c_int.in_dll(ctypes.CDLL(str(library)), "FLAGS_caffe2_log_level")
         except (OSError, ValueError):
             return None
+
+
+def _storages(recording: Recording, step: int | None) -> Census:
+    """What is alive on the CPU, and what for.
+
+    Args:
+        step: The step that has ended; None before the first that is recorded.
+    """
+    sight = births_of(recording).sighting(step)
+    return {
+        one.address: Known(one.bytes, one.category, one.module, one.identity)
+        for one in storages_now(recording, (), None, sight)
+        if one.device == "cpu" and one.bytes
+    }
