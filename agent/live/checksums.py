@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from ...messages.common import LiveRows
 from ...tables import PARAMETER_CHECKSUMS
-from .question import WENT_ON
+from .question import WENT_ON, LiveQuestion
 
 if TYPE_CHECKING:
     from ..sources.model.checksums import ChecksumLook
     from ..sources.shared.recording import Recording
-    from .question import LiveQuestion
 
 _HOLD_S = 60.0
 """How long a training that goes on meanwhile waits at most."""

@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...tables import ACTIVATIONS, MOMENTS
-from .question import WENT_ON
+from .question import WENT_ON, LiveQuestion
 
 if TYPE_CHECKING:
     from ..sources.shared.recording import Recording
     from ..sources.storage.memory_look import MemoryLook, Moment
-    from .question import LiveQuestion
 
 _STILL = "the training makes no progress"
 _NOT_BEGUN = "the training has ended no step yet"

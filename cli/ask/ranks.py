@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...cluster.job.membership import names_of
+from ...cluster.job.membership import Member, names_of
 from ..output import terminal
 from ..target import Target
 from .many import membership_of, tell_coverage
 
 if TYPE_CHECKING:
-    from ...cluster.job.membership import Member
     from ...cluster.job.outcomes import Outcome
     from ...cluster.ranks.question import Asking
     from ...errors import ProbingError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from ...messages.common import ARMABLE, MOST_STEPS
+from ...messages.common import ARMABLE, MOST_STEPS, ArmedAnswer
 from ..ask.replies import show, telling
 from ..command import AskCommand
 from ..options import style_option
@@ -18,7 +18,6 @@ from ..target import Target, asked_target, attach_option, changed_target, target
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.arming import Watch
-    from ...messages.common import ArmedAnswer
     from ..output.terminal import Screen
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...diagnosis.doctor.findings import CERTAINTIES
+from ...diagnosis.doctor.findings import CERTAINTIES, Finding
 from ...errors import TimedOut, UsageError
 from ...messages.limits import examined_s
 from ..ask.replies import fitted, write_answer
@@ -21,7 +21,6 @@ from ..target import FINDING_S, Target, target_options, target_with
 
 if TYPE_CHECKING:
     from ...cluster.job.membership import Member
-    from ...diagnosis.doctor.findings import Finding
     from ...diagnosis.doctor.report import Report
 
 _ORDER = tuple(CERTAINTIES)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import EvalTimedOut, UsageError
-from ...messages.about.eval import MOST_TIMES
-from ...messages.common import EVAL_INTERRUPTED
+from ...messages.about.eval import MOST_TIMES, Appointment
+from ...messages.common import EVAL_INTERRUPTED, EvalResult
 from ..ask.replies import Replies, tell_notes
 from ..ask.text_input import TextCommand, read_text
 from ..options import refuse_file, style_option
@@ -19,13 +19,10 @@ from ..output import terminal
 from ..render.errors import render_failure
 from ..render.process.evaluation import eval_notes, lost_notes, render_repeated, render_result
 from ..render.text import escape_lines
-from ..target import attach_option, changed_target, target_options
+from ..target import Target, attach_option, changed_target, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...messages.about.eval import Appointment
-    from ...messages.common import EvalResult
-    from ..target import Target
 
 Run = Callable[["Process", "Appointment | None"], "EvalResult"]
 

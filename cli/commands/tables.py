@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import UsageError
-from ...messages.common import TableStatus
+from ...messages.common import TablesAnswer, TableStatus
 from ...sql.nearest import nearest
 from ...tables import OWN_SCHEMA, SCHEMA, TABLES_BY_NAME, Table
 from ..ask.replies import show
@@ -20,7 +20,6 @@ from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...messages.common import TablesAnswer
     from ..output.terminal import Screen
 
 _OTHER_LINES = 4

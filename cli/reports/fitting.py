@@ -7,12 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from ...messages.about.fit import find_largest, with_missing
-
-if TYPE_CHECKING:
-    from ...messages.about.fit import FitAnswer, FitRequest, LargestFit
+from ...messages.about.fit import FitAnswer, FitRequest, LargestFit, find_largest, with_missing
 
 Predict = Callable[["FitRequest"], "FitAnswer"]
 

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ...arguments import shown_command
-from ...client.recent_steps import STILL, pace_of, recent_steps, state_with
+from ...client.recent_steps import STILL, Row, pace_of, recent_steps, state_with
 from ...errors import NotProbed
 from ...postmortem.not_finite import peek_since
 from .overview import CURVE, MOST_MODULES, Overview, overview_of, word_of
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...client.base import Process
-    from ...client.recent_steps import Row
     from ...messages.card import Card
 
 

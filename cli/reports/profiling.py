@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...diagnosis.device_use import DeviceUse, device_use
 from ...errors import UsageError
-from ...profiling import stacks_of
+from ...profiling import Samples, stacks_of
 from ..ask.replies import telling
 from ..render.profiling.chrome_trace import render_chrome_trace
 from ..render.profiling.flamegraph import render_flamegraph, render_speedscope, render_svg
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ...client.base import Process
     from ...client.profile_client import StepsProfile
     from ...messages.common import ProfileProgress
-    from ...profiling import Samples
     from ..output.terminal import Screen
     from ..target import Target
 

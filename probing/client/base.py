@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from ..attach.injectors.names import AUTO
 from ..errors import CardDamaged, ConnectionLost, NotProbed, UsageError
 from ..messages import common as wire
-from ..messages.about.act import Act, Acts, Commit, Prepared, request_for
+from ..messages.about.act import Act, Acts, Asked, Commit, Prepared, request_for
 from ..messages.about.allocation import RECORD_STEPS, RecordRequest, RecordStatus
-from ..messages.about.fit import FitAnswer
+from ..messages.about.fit import FitAnswer, FitRequest
 from ..messages.about.labels import LabelsAnswer, LabelsRequest
 from ..messages.limits import grace_s, ready_s
 from ..reach import ladder
@@ -30,8 +30,6 @@ from .transports import POLL_S, environment_of, live_rows, query_agent
 if TYPE_CHECKING:
     from ..allocations import Recording
     from ..attach.attach import Attached
-    from ..messages.about.act import Asked
-    from ..messages.about.fit import FitRequest
     from ..profiling import Samples
     from ..profiling.sampling import Tell as TellSeconds
     from ..sql.answer import Answer

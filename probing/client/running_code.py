@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..errors import InternalError
 from ..messages import common as wire
@@ -27,10 +26,6 @@ from ..messages.limits import DEFAULT_TIMEOUT_S, grace_s
 from ..reach.address import Address
 from ..reach.transport import open_answer
 from .transports import Reached
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _LOST = "it can run no code any more"
 _MAY_HAVE_RUN = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....diagnosis.leaks.series import LEAST_STEPS
+from ....diagnosis.leaks.series import LEAST_STEPS, Trend
 from ....diagnosis.leaks.words import SERIES, SERIES_WAYS_OUT, TITLES, series_words
 from ....units import size, size_change
 from ..table import columns, render_table
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ....diagnosis.leaks.history import Series
     from ....diagnosis.leaks.mistakes import Finding
     from ....diagnosis.leaks.report import LeakReport
-    from ....diagnosis.leaks.series import Trend
 
 _SERIES = columns("series", "verdict", ">per step", ">since step", ">R²", ">steps", ">now")
 _CATEGORIES = columns("category", ">before", ">after", ">growth", ">tensors")

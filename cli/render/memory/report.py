@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import units
 from ....diagnosis.device_use import xid_lines
 from ....diagnosis.memory.activation_theory import FORMULA, bytes_of_layers
-from ....diagnosis.memory.memory_report import room_of, scattered_bytes
+from ....diagnosis.memory.memory_report import Device, MemoryReport, room_of, scattered_bytes
 from ....tables import CATEGORIES, MOMENTS, PINNED
 from ..sections import Section, markdown_sections, render_sections
 from ..table import columns
 from ..text import escape_controls, plural
 from .holder import holder_text, short_file
-
-if TYPE_CHECKING:
-    from ....diagnosis.memory.memory_report import Device, MemoryReport
 
 Row = Mapping[str, Any]
 

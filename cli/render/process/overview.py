@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ....client.recent_steps import STILL
+from ....client.recent_steps import STILL, Pace
 from ....cluster.job.rank_sets import rank_set
 from ....units import age, duration, figure, size
 from ..bars import gauge
@@ -27,7 +27,6 @@ from ..one_screen import (
 from ..text import cut_middle, cut_words, escape_controls
 
 if TYPE_CHECKING:
-    from ....client.recent_steps import Pace
     from ...reports.overview import Overview
     from ...reports.overview_memory import MemoryUse
     from ...reports.overview_ranks import RankStates

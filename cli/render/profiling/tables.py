@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ....diagnosis.device_use import sample_words
+from ....diagnosis.device_use import DeviceUse, sample_words
 from ....units import duration
 from ..sections import Section
 from ..table import columns
@@ -13,7 +13,6 @@ from ..text import escape_controls, plural
 from .kernel_names import short_names
 
 if TYPE_CHECKING:
-    from ....diagnosis.device_use import DeviceUse
     from ....profiling import Kernel, Profile, Samples
 
 _ROWS = 15

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from ....cluster.ranks.differences import PARAMETER
+from ....cluster.ranks.differences import PARAMETER, Comparison, Difference, Group
 from ....cluster.ranks.naming import rank_words
 from ..text import escape_controls, plural
-
-if TYPE_CHECKING:
-    from ....cluster.ranks.differences import Comparison, Difference, Group
 
 _NOUNS = {
     PARAMETER: "parameter",

@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....cluster.ranks.naming import rank_words
+from ....cluster.ranks.naming import Rank, rank_words
 from ..process.evaluation import render_result
 from ..text import escape_lines
 
 if TYPE_CHECKING:
     from ....cluster.ranks.evaluations import SameResult
-    from ....cluster.ranks.naming import Rank
     from ....messages.common import EvalResult
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....diagnosis.runs.levels import first_words, lost_words
-from ....diagnosis.runs.record import not_finite_in, not_finite_since
+from ....diagnosis.runs.record import Run, not_finite_in, not_finite_since
 from ....units import duration, figure, size
 from ..process.doctor import render_finding
 from ..text import escape_controls, plural
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ....diagnosis.doctor.findings import Finding
     from ....diagnosis.runs.comparison import RunComparison
     from ....diagnosis.runs.effects import Measure
-    from ....diagnosis.runs.record import Run
     from ....diagnosis.runs.setup import Difference
 
 _WIDEST = 100

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-from ....cluster.ranks.naming import rank_words
+from ....cluster.ranks.naming import Rank, rank_words
 from ....cluster.ranks.stack_classes import MAIN, MergedFrame, MergedStacks, StackClass
 from ....cluster.ranks.stack_tree import StackNode, stack_trees
 from ..text import escape_controls, plural
-
-if TYPE_CHECKING:
-    from ....cluster.ranks.naming import Rank
 
 _LINES_SHOWN = 3
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"

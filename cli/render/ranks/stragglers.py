@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ....cluster.ranks.naming import rank_words
-from ....cluster.ranks.slow.pace import LEAST_SHARE, LEAST_STEPS, Z_LIMIT
+from ....cluster.ranks.slow.pace import LEAST_SHARE, LEAST_STEPS, Z_LIMIT, RankPace
 from ....cluster.ranks.slow.reasons import reasons
 from ....units import duration, percent
 from ..table import columns, render_table
 from ..text import escape_controls, plural
 
 if TYPE_CHECKING:
-    from ....cluster.ranks.slow.pace import RankPace
     from ....cluster.ranks.slow.stragglers import StragglerReport
 
 _ROWS_SHOWN = 16

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ....diagnosis.dataloading import sentence_of
+from ....diagnosis.dataloading import Loader, LoaderReport, Stall, Worker, sentence_of
 from ....units import age, duration, figure, size
 from ..process.stacks import STATES, render_frames
 from ..table import columns, draw_table
 from ..text import escape_controls, plural, wrap_text
-
-if TYPE_CHECKING:
-    from ....diagnosis.dataloading import Loader, LoaderReport, Stall, Worker
 
 _HEADINGS = columns(">worker", ">pid", "state", ">CPU", ">resident", ">batches pending")
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ...errors import ActRefused, ActTimedOut, ProbingError
 from ...messages import rank_paths
-from ...messages.about.act import MARKS, Commit, Prepared, Undo
+from ...messages.about.act import MARKS, Act, Asked, Commit, Prepared, Undo
 from ...messages.frozen import dataclass
 from .membership import Member
 from .outcomes import AT_ONCE, Outcome, ask_all, is_passing, look_pause_s
@@ -26,7 +26,6 @@ from .places import STEP_S, agree_on_place, first_failure, meeting_place, ranks_
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...messages.about.act import Act, Asked
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...cluster.job.membership import names_of
-from ...cluster.job.outcomes import ask_all
+from ...cluster.job.outcomes import Outcome, ask_all
 from ...cluster.job.parallel import run_at_once
 from ...cluster.ranks.question import Asking
 from ...messages.limits import examined_s
@@ -30,7 +30,6 @@ from .turns.judging import Judged, all_rules, as_it_is, judge, run
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...cluster.job.members import Member
-    from ...cluster.job.outcomes import Outcome
 
 _SUREST_FIRST = tuple(CERTAINTIES)
 
