@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...errors import BadRequest, InternalError, ProfileRefused
 from ...messages.about.allocation import MOST_ENTRIES, RecordRequest, RecordStatus, SnapshotRequest
@@ -22,13 +21,11 @@ from ...rundir.folders import ProcessFolder
 from ..agent_threads import in_thread
 from ..recording.no_training import NoTraining, watched
 from ..recording.source import SourceReport
+from ..recording.training import TorchTraining
 from ..sources.accelerator import CudaHistory
 from ..sources.allocation.allocations import AllocationSteps
 from ..sources.allocation.device_history import DeviceHistory
 from .profiling import DEFAULT_TIMEOUT_S, Profiles, Profiling
-
-if TYPE_CHECKING:
-    from ..recording.training import TorchTraining
 
 _ENDLESS_S = 86_400.0
 

@@ -10,21 +10,19 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from ...cluster.job.forms import is_address
+from ...cluster.job.membership import Member
 from ...errors import BadEndpoint, NoSuchFolder, NoSuchProcess, ProbingError
 from ...messages import rank_paths
+from ...messages.common import Backtrace
 from ...messages.frozen import dataclass
 from ..reports.following import Following
+from ..reports.overview import Overview
 from ..reports.rank_grid import GridCell, KnownSteps, RankGrid, grid_of_members
 from ..target import FINDING_S, Target
-
-if TYPE_CHECKING:
-    from ...cluster.job.membership import Member
-    from ...messages.common import Backtrace
-    from ..reports.overview import Overview
 
 One = TypeVar("One", GridCell, "Member")
 

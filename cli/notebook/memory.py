@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ... import units
+from ...diagnosis.memory.memory_report import Device, MemoryReport
 from ...tables import CATEGORIES, MOMENTS
 from ..render.memory.report import memory_head, memory_sections, memory_suggestions
 from ..render.text import wrap_lines
 from .html import details, escaped, paragraphs, pre, section
 from .pictures import bar
 from .texts import WIDTH
-
-if TYPE_CHECKING:
-    from ...diagnosis.memory.memory_report import Device, MemoryReport
 
 _WORDS = dict(zip(MOMENTS, ("at the end of a step", "as a backward pass begins"), strict=True))
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from ...messages.common import Backtrace, Frame, ThreadStack
 from ...stacks.thread_waits import deadlock_text, deadlocks, wait_text
 from ..render.process.stacks import SOURCES, heading_of, is_of_library, render_frames
 from ..render.text import plural
 from .html import details, escaped, paragraphs, pre
-
-if TYPE_CHECKING:
-    from ...messages.common import Backtrace, Frame, ThreadStack
 
 
 def backtrace_html(backtrace: Backtrace) -> str:

@@ -11,18 +11,16 @@ import math
 import time
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....errors import ActRefused
 from ....messages.about.act import Change, Lr
+from ..shared.recording import Recording
 from ..torch_types import LRScheduler, Optimizer
 from .ledger import Applied, Ledger, Undone, is_number, number_of, write
 from .moments.step_hooks import StepHooks, exchange, found
 from .rate_watch import RateWatch, are_same, last_rates, rates_of, successors_of
 from .targets.scene import Scene
-
-if TYPE_CHECKING:
-    from ..shared.recording import Recording
 
 _OF_GROUPS = ("initial_lr", "max_lr", "min_lr", "swa_lr")
 """What schedulers keep in the parameter groups: OneCycleLR and SWALR."""

@@ -11,14 +11,12 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ...agent_threads import pending, settle, start_thread
+from ..shared.recording import Recording
 from .living import Survey
 from .storages import survey_now
-
-if TYPE_CHECKING:
-    from ..shared.recording import Recording
 
 T = TypeVar("T")
 _Wanted: TypeAlias = "SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]"

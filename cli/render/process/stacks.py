@@ -6,14 +6,11 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from ....messages.common import Backtrace, Frame, TaskStack, ThreadStack
 from ....stacks.thread_waits import deadlock_text, deadlocks, wait_text
 from ....units import age
 from ..text import cut_middle, escape_controls, plural
-
-if TYPE_CHECKING:
-    from ....messages.common import Backtrace, Frame, TaskStack, ThreadStack
 
 STATES = {
     "R": "running",

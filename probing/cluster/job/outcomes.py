@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
+from ...client.base import Process
 from ...client.connecting import connect
 from ...errors import NoSuchProcess, NotAnswering, ProbingError, ProcessEnded, Unreachable
 from ...errors.querying import told_of
@@ -18,9 +19,6 @@ from ...messages.frozen import dataclass
 from ...units import figure
 from .membership import Member, names_of
 from .parallel import Done, run_at_once
-
-if TYPE_CHECKING:
-    from ...client.base import Process
 
 T = TypeVar("T")
 

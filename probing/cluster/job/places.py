@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import ActRefused, ProbingError, RemoteError
+from ...messages.about.act import Prepared
 from .membership import Member
 from .outcomes import Outcome
 from .rank_sets import rank_set
-
-if TYPE_CHECKING:
-    from ...messages.about.act import Prepared
 
 STEP_S = 0.5
 """What a step is taken to last where none has ended yet."""

@@ -14,8 +14,9 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
+from ...client.base import Process
 from ...errors import ActRefused, ActTimedOut, ProbingError
 from ...messages import rank_paths
 from ...messages.about.act import MARKS, Act, Asked, Commit, Prepared, Undo
@@ -23,9 +24,6 @@ from ...messages.frozen import dataclass
 from .membership import Member
 from .outcomes import AT_ONCE, Outcome, ask_all, is_passing, look_pause_s
 from .places import STEP_S, agree_on_place, first_failure, meeting_place, ranks_of, saying
-
-if TYPE_CHECKING:
-    from ...client.base import Process
 
 T = TypeVar("T")
 

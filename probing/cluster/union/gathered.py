@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ...client.base import Process
 from ...messages.frozen import dataclass
 from ...sql.process_columns import added_columns, added_values, concatenated, literal
 from ..job.membership import Member, names_of
@@ -22,9 +22,6 @@ from .errors import UnionTooLarge
 from .parts import Asker, Part, run_leaf
 from .statements.leaves import Leaf, Plan
 from .statements.syntax import Syntax
-
-if TYPE_CHECKING:
-    from ...client.base import Process
 
 _LEAST_S = 1.0
 _RAW_TOGETHER = 64 << 20

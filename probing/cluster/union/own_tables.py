@@ -8,18 +8,15 @@ has the columns of all of them, and a process has NULL in those that it lacks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ...client.base import Process
 from ...ring.arrow_tables import in_schema, schema_of
 from ...ring.peek import own_tables
 from ...tables import Table
 from ..job.membership import Member
 from ..job.outcomes import ask_all
-
-if TYPE_CHECKING:
-    from ...client.base import Process
 
 
 def declared_by(

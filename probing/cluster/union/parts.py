@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ...client.base import Process
 from ...client.providers import providers_for
 from ...errors import ProbingError, RingError
 from ...messages.frozen import dataclass
@@ -22,14 +22,11 @@ from ...rundir.folders import ProcessFolder
 from ...sql.engine import Engine
 from ...sql.process_columns import add_columns, added_values, concatenated, with_ranks
 from ...tables import Table
+from ..job.membership import Member
 from .budget import Budget, width_of
 from .errors import AnswerCut
 from .own_tables import as_declared
 from .statements.leaves import Leaf
-
-if TYPE_CHECKING:
-    from ...client.base import Process
-    from ..job.membership import Member
 
 _RAW_AT_ONCE = 32 << 20
 """Rows of a ring of this many bytes are put through a leaf by themselves, and then let go."""

@@ -8,19 +8,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...arguments import command_without_secrets, what_python_runs
+from ...client.base import Process
 from ...client.connecting import connect
 from ...cluster.job.members import find_members
+from ...cluster.job.membership import Member
 from ...errors import BadEndpoint, ProbingError
 from ...ring.peek import as_recorded
 from .comparison import RunComparison, compare_runs
 from .record import Name, Run, read_run
-
-if TYPE_CHECKING:
-    from ...client.base import Process
-    from ...cluster.job.membership import Member
 
 _STARTING_NS = 3_000_000_000
 """A command loads its libraries before it asks, which on few processors slows the training."""

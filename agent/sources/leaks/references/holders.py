@@ -12,15 +12,13 @@ import gc
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from ...shared.recording import Recording
 from ...torch_types import Tensor
 from .bounds import bound_on_way
 from .named_places import Link, Places, is_ours
 from .tensors_over import Place, graph_keepers, tensors_over
-
-if TYPE_CHECKING:
-    from ...shared.recording import Recording
 
 _DEEPEST = 9
 _MOST_LOOKS = 24

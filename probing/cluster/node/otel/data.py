@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from opentelemetry.sdk.metrics.export import (
     Gauge,
@@ -20,11 +19,9 @@ from opentelemetry.sdk.metrics.export import (
     ScopeMetrics,
 )
 
+from ....messages.about.job import NodeMember
 from ..figures import ENDED, FIGURES, FINDING, PHASE, TOLD, UP, Figure, Found
 from .resources import SCOPE, Resources
-
-if TYPE_CHECKING:
-    from ....messages.about.job import NodeMember
 
 _Point = tuple[dict[str, "str | int"], float]
 
