@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from ...diagnosis.device_use import DeviceUse, device_use
+from ...diagnosis.device_use import device_use
 from ...errors import UsageError
-from ...profiling import Samples, stacks_of
+from ...profiling import Profile, Samples, stacks_of
 from ..ask.replies import telling
 from ..render.profiling.chrome_trace import render_chrome_trace
 from ..render.profiling.flamegraph import render_flamegraph, render_speedscope, render_svg
@@ -23,96 +24,62 @@ from ..render.profiling.tables import (
     samples_sections,
     steps_of,
 )
-from ..render.sections import markdown_sections, render_sections
+from ..render.sections import Section, markdown_sections, render_sections
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...client.profile_client import StepsProfile
     from ...messages.common import ProfileProgress
     from ..output.terminal import Screen
     from ..target import Target
 
 
-class Shown(Protocol):
+_OF_STACKS = {
+    "speedscope": render_speedscope,
+    "flamegraph.html": render_flamegraph,
+    "svg": render_svg,
+}
+
+
+class Shown:
     """A profile that can be written.
+
+    Args:
+        figures: Gives what is written as JSON.
+        stacks: Gives the stacks that it is of.
+        table: Gives its first lines and its sections.
+        chrome: Gives it for Perfetto.
 
     Attributes:
         notes: What the person should know about it.
     """
 
-    notes: tuple[str, ...]
+    def __init__(
+        self,
+        title: str,
+        figures: Callable[[], Profile | Samples],
+        *,
+        stacks: Callable[[], Samples],
+        table: Callable[[], tuple[list[str], list[Section]]],
+        chrome: Callable[[], str | bytes],
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self.notes = notes
+        self._title, self._figures = title, figures
+        self._stacks, self._table, self._chrome = stacks, table, chrome
 
     def render(self, form: str, screen: Screen) -> str | bytes:
         """The profile in one of the formats; of pprof as bytes."""
-
-
-class ShownSteps:
-    """A profile of training steps."""
-
-    def __init__(self, process: Process, found: StepsProfile, device: DeviceUse | None) -> None:
-        self.notes = found.notes
-        self._label = process.label
-        self._found = found
-        self._device = device
-
-    def render(self, form: str, screen: Screen) -> str | bytes:
-        """See `Shown`."""
-        profile, trace = self._found.profile, self._found.trace
-        title = f"Profile of {self._label}, {steps_of(profile)}"
         if form == "chrome":
-            return render_chrome_trace(trace)
-        if form == "speedscope":
-            return render_speedscope(stacks_of(trace), title=title)
+            return self._chrome()
         if form == "pprof":
-            return render_pprof(stacks_of(trace))
-        if form == "flamegraph.html":
-            return render_flamegraph(stacks_of(trace), title=title)
-        if form == "svg":
-            return render_svg(stacks_of(trace), title=title)
+            return render_pprof(self._stacks())
+        if form in _OF_STACKS:
+            return _OF_STACKS[form](self._stacks(), title=self._title)
         if form == "json":
-            return json.dumps(dataclasses.asdict(profile), indent=2)
-        head, sections = profile_head(profile, self._device), profile_sections(profile)
+            return json.dumps(dataclasses.asdict(self._figures()), indent=2)
+        head, sections = self._table()
         if form == "markdown":
-            return markdown_sections(title, head, sections)
-        return render_sections(head, sections, width=screen.width, color=screen.color)
-
-
-class ShownSamples:
-    """A sampling profile."""
-
-    def __init__(self, process: Process, samples: Samples) -> None:
-        self.notes: tuple[str, ...] = ()
-        self._label = process.label
-        self._samples = samples
-
-    def render(self, form: str, screen: Screen) -> str | bytes:
-        """See `Shown`.
-
-        Raises:
-            UsageError: There is nothing to write.
-        """
-        samples = self._samples
-        title = f"Samples of {self._label}"
-        if samples.timeline is not None:
-            return samples.timeline
-        if not samples.stacks:
-            raise UsageError(
-                f"no thread of {self._label} was seen to run or wait in Python code.",
-                help="`backtrace --native` shows what it does in C code.",
-            )
-        if form == "speedscope":
-            return render_speedscope(samples, title=title)
-        if form == "pprof":
-            return render_pprof(samples)
-        if form == "flamegraph.html":
-            return render_flamegraph(samples, title=title)
-        if form == "svg":
-            return render_svg(samples, title=title)
-        if form == "json":
-            return json.dumps(dataclasses.asdict(samples), indent=2)
-        head, sections = samples_head(samples), samples_sections(samples)
-        if form == "markdown":
-            return markdown_sections(title, head, sections)
+            return markdown_sections(self._title, head, sections)
         return render_sections(head, sections, width=screen.width, color=screen.color)
 
 
@@ -120,7 +87,15 @@ def ask_for_steps(process: Process, target: Target, steps: int) -> Shown:
     """Have steps profiled."""
     with telling(target, _sentence) as tell:
         found = process.profile(steps, timeout_s=target.timeout_s, tell=tell)
-        return ShownSteps(process, found, device_use(process))
+        profile, trace, device = found.profile, found.trace, device_use(process)
+        return Shown(
+            f"Profile of {process.label}, {steps_of(profile)}",
+            lambda: profile,
+            stacks=lambda: stacks_of(trace),
+            table=lambda: (profile_head(profile, device), profile_sections(profile)),
+            chrome=lambda: render_chrome_trace(trace),
+            notes=found.notes,
+        )
 
 
 def ask_for_samples(
@@ -133,7 +108,22 @@ def ask_for_samples(
 
     with telling(target, draw) as tell:
         found = process.sample(seconds, hz=hz, idle=idle, timeline=timeline, tell=tell)
-        return ShownSamples(process, found)
+
+    def some() -> Samples:
+        if not found.stacks:
+            raise UsageError(
+                f"no thread of {process.label} was seen to run or wait in Python code.",
+                help="`backtrace --native` shows what it does in C code.",
+            )
+        return found
+
+    return Shown(
+        f"Samples of {process.label}",
+        some,
+        stacks=some,
+        table=lambda: (samples_head(some()), samples_sections(found)),
+        chrome=lambda: found.timeline or "",
+    )
 
 
 def _sentence(progress: ProfileProgress) -> str:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from ....errors import FitRefused, FitTimedOut
 from ..torch_types import Tensor
+from .plain_copies import things_in
 from .positions import Positions
 from .reductions import Reductions
 from .stepped_in_pass import InPass
@@ -186,7 +187,7 @@ def _count_what_stays(step: Step, live: LiveBytes, torch: ModuleType) -> None:
             for value in state.values():
                 if isinstance(value, torch.Tensor):
                     live.add(value, "optimizer state")
-    for tensor in tensors_in(step.arguments, torch):
+    for tensor in things_in(step.arguments, torch.Tensor):
         live.add(tensor, "inputs")
     live.keep(sum(step.kept.values()))
 
@@ -312,7 +313,7 @@ def _check_tensors(
         raise FitRefused(f"the step talks to other processes ({func})")
     fake = sys.modules["torch._subclasses.fake_tensor"].FakeTensor
     for argument, value in [*zip(func._schema.arguments, args, strict=False), *kwargs.items()]:
-        for tensor in tensors_in(value, torch):
+        for tensor in things_in(value, torch.Tensor):
             if isinstance(tensor, fake):
                 continue
             name = argument if isinstance(argument, str) else argument.name
@@ -358,17 +359,6 @@ def _why(error: Exception, phase: str) -> str:
         return f"in {where}, {func} cannot run without data"
     first = str(error).strip().partition("\n")[0].rstrip(".")
     return f"{where} fails with such shapes: {type(error).__name__}: {first}"
-
-
-def tensors_in(value: object, torch: ModuleType) -> list[Any]:
-    """The tensors in nested containers."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        return [t for part in value.values() for t in tensors_in(part, torch)]
-    if isinstance(value, (list, tuple)):
-        return [t for part in value for t in tensors_in(part, torch)]
-    return []
 
 
 def fake_mode() -> Any:

@@ -19,7 +19,7 @@ from ..storage.bounded.sights import Birth, Head
 from ..storage.storages import storages_now
 from ..storage.tensor_parts import parts_of
 from ..torch_types import Module, Tensor
-from .fake_step import tensors_in
+from .plain_copies import things_in
 
 Place = tuple[str, int]
 
@@ -135,12 +135,12 @@ class KeptTensors:
     def _known_places(self, root: Module, arguments: object, torch: ModuleType) -> set[Place]:
         """Where all that is lies that a copy of the step has, too."""
         parameters = list(root.parameters())
-        tensors = [*parameters, *root.buffers(), *tensors_in(arguments, torch)]
+        tensors = [*parameters, *root.buffers(), *things_in(arguments, torch.Tensor)]
         for optimizer in self._recording.objects.counted_optimizers():
             for group in optimizer.param_groups:
                 parameters += group["params"]
             for state in list(optimizer.state.values()):
-                tensors += tensors_in(state, torch)
+                tensors += things_in(state, torch.Tensor)
         tensors += gradients_there(parameters, self._recording)
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             return {

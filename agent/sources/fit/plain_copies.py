@@ -25,10 +25,12 @@ import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from ....errors import FitRefused
 from ..storage.living import MRO
+
+T = TypeVar("T")
 
 Copy = Callable[..., Any]
 _MOST_LOOKED_AT = 1000
@@ -337,3 +339,14 @@ _MADE: dict[type, Callable[[Any, Copy], Any]] = {
 def is_container(value: object) -> bool:
     """Whether something is one, or is of a class derived from one."""
     return isinstance(value, (tuple, frozenset, *_CONTAINERS))
+
+
+def things_in(value: object, kind: type[T]) -> list[T]:
+    """The things of a kind in nested containers, such as tensors."""
+    if isinstance(value, kind):
+        return [value]
+    if isinstance(value, dict):
+        return [one for part in value.values() for one in things_in(part, kind)]
+    if isinstance(value, (list, tuple)):
+        return [one for part in value for one in things_in(part, kind)]
+    return []

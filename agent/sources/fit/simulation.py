@@ -14,9 +14,10 @@ from ....errors import FitRefused, FitTimedOut
 from ....messages.about.fit import FitAnswer, FitPart, FitPeak, FitRequest, FitShape
 from ...on_demand.memory_room import Room, device_room, host_room
 from .fake_copy import FakeCopy
-from .fake_step import Peak, Step, fake_mode, run_step, tensors_in
+from .fake_step import Peak, Step, fake_mode, run_step
 from .layers import Layers, check_layers, find_layers, resize_layers
-from .step_look import Given, SeenStep, givens_in, plain_result
+from .plain_copies import things_in
+from .step_look import Given, SeenStep, plain_result
 from .stepped_in_pass import InPass
 from .surroundings import Surroundings, left_behind
 
@@ -50,7 +51,9 @@ class Simulation:
                 "the model is not given tokens, so that --seq means nothing for it",
                 help="A length is that of an integer tensor with two dimensions.",
             )
-        if request.batch is not None and not any(g.shape for g in givens_in(self._seen.arguments)):
+        if request.batch is not None and not any(
+            g.shape for g in things_in(self._seen.arguments, Given)
+        ):
             raise FitRefused(
                 "the model is given no tensor, so that --batch means nothing for it",
                 help="`fit --from-measured` goes by what the steps have taken.",
@@ -128,7 +131,7 @@ class Simulation:
         self._hooks, self._labels = copies.hooks, []
         self._notes = self._device_notes(devices)
         arguments = self._arguments(shape, copies, mode)
-        self._given = tensors_in(arguments, self._torch)
+        self._given = things_in(arguments, self._torch.Tensor)
         step = Step(
             model=model,
             optimizers=optimizers,
@@ -160,7 +163,9 @@ class Simulation:
     def _make_loss(self, result: object) -> Any:
         """The loss of what the copy has returned, made as the training's was."""
         torch, plan = self._torch, self._seen.loss
-        results = [t for t in tensors_in(plain_result(result), torch) if t.grad_fn is not None]
+        results = [
+            t for t in things_in(plain_result(result), torch.Tensor) if t.grad_fn is not None
+        ]
         if plan is None or not results:
             raise FitRefused("what the model returns holds no tensor with a gradient")
         return plan.make(results, torch, self._labels, self._given)

@@ -19,10 +19,9 @@ from ..shared.gradients import any_gradient
 from ..shared.recording import Recording
 from ..storage.living import living
 from ..torch_types import Module, Optimizer
-from .fake_step import tensors_in
 from .kept_tensors import Kept, KeptTensors
 from .loss_graph import RESULT, LossPlan, address_of, chain_of, labels_of, read_loss
-from .plain_copies import object_with
+from .plain_copies import object_with, things_in
 from .stepped_in_pass import SteppedInPass
 
 _CALLER = "/agent/sources/calls/modules.py"
@@ -82,7 +81,7 @@ class SeenStep:
 
     def sizes(self) -> tuple[int, int | None]:
         """Samples, and tokens per sample where the model is given tokens."""
-        given = givens_in(self.arguments)
+        given = things_in(self.arguments, Given)
         batch = next((g.shape[0] for g in given if g.shape), 1)
         tokens = [g for g in given if len(g.shape) == 2 and str(g.dtype) in _TOKEN_TYPES]
         return batch, tokens[0].shape[1] if tokens else None
@@ -223,7 +222,7 @@ class StepLook:
         if seen is None or seen.root() is not root:
             seen = self._steps[id(root)] = SeenStep(root)
         seen.arguments = (_shapes_of(args, self._torch), _shapes_of(kwargs, self._torch))
-        seen.addresses = [address_of(t) or 0 for t in tensors_in((args, kwargs), self._torch)]
+        seen.addresses = [address_of(t) or 0 for t in things_in((args, kwargs), self._torch.Tensor)]
         seen.kept_in_forward |= any_gradient(parameters, self._recording)
         seen.autocasts = _autocasts(self._torch)
         seen.step = self._recording.step
@@ -253,7 +252,7 @@ class StepLook:
 
         def left(module: Module, _args: tuple[object, ...], result: object) -> None:
             handle.remove()
-            values = tensors_in(plain_result(result), torch)
+            values = things_in(plain_result(result), torch.Tensor)
             nodes[id(module)] = [value.grad_fn for value in values]
 
         handle = root.register_forward_hook(ModuleHook(left))
@@ -345,17 +344,6 @@ class _Chain(NamedTuple):
         """Each node with its place in the plan of the loss."""
         yield from ((RESULT, node) for node in self.results if node is not None)
         yield from enumerate(reversed(self.nodes))
-
-
-def givens_in(value: object) -> list[Given]:
-    """What stands for tensors in nested containers."""
-    if isinstance(value, Given):
-        return [value]
-    if isinstance(value, dict):
-        return [given for part in value.values() for given in givens_in(part)]
-    if isinstance(value, (list, tuple)):
-        return [given for part in value for given in givens_in(part)]
-    return []
 
 
 def _shapes_of(value: Any, torch: ModuleType) -> Any:
