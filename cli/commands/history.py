@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import MissingLibrary, UsageError
+from ...history.engines import ENGINES
 from ...history.stores.address import store_of
 from ..ask.replies import fitted, write_answer
 from ..ask.shield import go_on_in_a_child
@@ -235,7 +236,7 @@ def iceberg(context: click.Context, *, folder: str | None, catalog: str | None, 
 @click.option("--run", metavar="RUN", help="Only the rows of this run: its name, or a part of it.")
 @click.option("--rank", type=int, metavar="N", help="Of the run only the rows of this rank.")
 @click.option(
-    "--engine", type=click.Choice(("duckdb", "spark", "daft", "ray")), default="duckdb",
+    "--engine", type=click.Choice(("duckdb", *ENGINES)), default="duckdb",
     help="Who answers; the others are your own packages.  [default: duckdb]",
 )  # fmt: skip
 @statement_options

@@ -110,7 +110,7 @@ def evidence_of(
     seen = _seen(stacks, record, again)
     is_dead, trace = seen.state == "dead", seen.trace
     known = _on_record(absent(member, seen.state, None), record)
-    known = _with_progress(known, process, first, record)
+    known = _with_progress(_with_end(known, seen.end), process, first, record)
     thread = _thread(process, known.calls, record, trace)
     if trace is not None and again is not None:
         trace, again = with_same_waits(trace, again)
@@ -124,11 +124,6 @@ def evidence_of(
         age_s=(time.time_ns() - member.started_ns) * 1e-9 if member.started_ns else None,
         has_agent=bool(member.started_ns),
         doing=_held_by(doing, held) if doing and held else doing,
-        ending=seen.end.words,
-        ended_ns=seen.end.ended_ns,
-        died_of_peers=not seen.end.is_own,
-        is_terminated=seen.end.is_terminated,
-        asked_by=seen.end.asked_by,
         eval_id=held["eval_id"] if held else None,
         work=_work(stacks, trace, again, thread),
         others=others.others if others else (),
@@ -172,6 +167,18 @@ def _on_record(evidence: RankEvidence, record: Record) -> RankEvidence:
         module=module,
         device=sample_words(device) if device else None,
         device_errors=tuple(xid_lines(record["xids"])),
+    )
+
+
+def _with_end(evidence: RankEvidence, end: End) -> RankEvidence:
+    """How a rank has ended or is about to."""
+    return replace(
+        evidence,
+        ending=end.words,
+        ended_ns=end.ended_ns,
+        died_of_peers=not end.is_own,
+        is_terminated=end.is_terminated,
+        asked_by=end.asked_by,
     )
 
 
