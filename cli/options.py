@@ -194,7 +194,9 @@ def limit_option(
         default=default,
         help=f"{what}; 0 for {'none' if none else 'all'}.{ends}",
     )
-    return option if former is None else together(renamed_option(former, "-n, --limit"), option)
+    if former is None:
+        return option
+    return together(renamed_option(former, "-n, --limit"), option)
 
 
 def watch_option(*, unless: str | None = None) -> Callable[[F], F]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..errors import BadSetting
 from ..messages.frozen import dataclass
@@ -308,12 +308,16 @@ class Settings:
         return dataclasses.replace(self, **{setting.name: parse(setting, text)})
 
 
+def _default_of(spec: dataclasses.Field[Any]) -> Any:
+    return spec.default
+
+
 SETTINGS: tuple[Setting, ...] = tuple(
     [
         Setting(
             name=f.name,
             type=str(f.type),
-            default=f.default,
+            default=_default_of(f),
             **{**f.metadata, "env": f.metadata["env"] or f"PROBING_{f.name.upper()}"},
         )
         for f in dataclasses.fields(Settings)
