@@ -22,7 +22,15 @@ from ..not_looked_at import NotLookedAt
 from ..series import last_change
 from .pace.device_causes import NO_CAUSE, device_cause
 from .pace.grown_modules import Grown, grown_module, where_most
-from .pace.of_machine import OWN, crowd_words, is_lasting, own_words, words_of_all_alike
+from .pace.of_machine import (
+    OWN,
+    crowd_words,
+    is_as_crowded,
+    is_lasting,
+    left_alone,
+    own_words,
+    words_of_all_alike,
+)
 from .pace.unfrozen_parts import unfrozen_part
 
 _LEAST_SLOWER = 1.3
@@ -140,14 +148,16 @@ def _is_asked(changed: tuple[str, ...]) -> bool:
 
 def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
     steps = facts.steps.settled()
-    found, measure = _trend(steps, is_crowded=bool(facts.crowd))
-    if not found.grows or found.first_step is None:
+    found, told = _trend(steps, is_crowded=bool(facts.crowd))
+    if not found.grows or found.first_step is None or (found.r2 or 0) < MOST:
         return
-    since = [row for row in steps.rows if row["step"] >= found.first_step]
+    measure = "duration" if told is steps else "cpu_s"
+    since = [row for row in told.rows if row["step"] >= found.first_step]
     quarter = max(2, len(since) // 4)
     early, late = Steps(since[:quarter]), Steps(since[-quarter:])
     growth = _median(late, measure) / _median(early, measure) - 1
-    if growth < (_LEAST_GROWTH if measure == "duration" else _OWN_GROWTH) or (found.r2 or 0) < MOST:
+    is_own = measure == "duration" or _is_own_growth(early, late)
+    if growth < (_LEAST_GROWTH if is_own else _OWN_GROWTH):
         return
     phase, share = most_grown(early, late)
     explained, words = _by_batch(facts, early, late)
@@ -170,15 +180,29 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
     )
 
 
-def _trend(steps: Steps, *, is_crowded: bool) -> tuple[Trend, str]:
-    """Whether steps get longer, and the column that tells.
+def _trend(steps: Steps, *, is_crowded: bool) -> tuple[Trend, Steps]:
+    """Whether steps get longer, and the steps that tell it: others than the given by their `cpu_s`.
 
-    Others on the machine make steps longer by chance: what the thread computes in them is its own.
+    Others on the machine make steps longer by chance: what the thread computes in them is its own,
+    and that of steps in which it is left alone first of all.
     """
     found = classify([Point(row["step"], row["duration"]) for row in steps.rows])
     if not is_crowded or (found.grows and (found.r2 or 0) >= MOST):
-        return found, "duration"
-    return classify(_medians([row for row in steps.rows if row["cpu_s"] is not None])), "cpu_s"
+        return found, steps
+    known = Steps([row for row in steps.rows if row["cpu_s"] is not None])
+    quiet = left_alone(known)
+    has_now = len(quiet) and quiet.numbers[-1] >= known.numbers[-len(known) // 4]
+    told = quiet if len(quiet) >= WINDOW and has_now else known
+    return classify(_medians(told.rows)), told
+
+
+def _is_own_growth(early: Steps, late: Steps) -> bool:
+    """Whether nothing but the program can make its processor time grow from some steps to others.
+
+    Others do not who have no more of its processors than before, nor a processor that is slower, as
+    that makes all longer alike.
+    """
+    return is_as_crowded(early, late) and not words_of_all_alike(early, late)
 
 
 def _medians(rows: list[Row]) -> list[Point]:
@@ -326,7 +350,9 @@ RULES = (
         symptom="An epoch takes longer than the one before, and the next one longer again.",
         evidence="`duration` of python.steps grows over all of a span that ends now (Mann and"
         " Kendall), by 30 % or more; only possible where the batches grow as much. Where others use"
-        " the machine, medians of `cpu_s`, if it doubles, and only possible.",
+        " the machine, only possible, and by medians of `cpu_s`: of those steps in which the thread"
+        " is hardly preempted, where there are enough. By 30 %, too, if others have no more of its"
+        " processors than before, and not all that it computes grows alike; else if it doubles.",
         certainty="likely",
         gravity=46,
         fix="Find what grows: a list that is gone through in each step, a graph that is kept.",

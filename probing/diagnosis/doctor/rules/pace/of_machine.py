@@ -91,6 +91,20 @@ def _quiet(before: Steps, after: Steps) -> Steps:
     return Steps(kept)
 
 
+def left_alone(steps: Steps) -> Steps:
+    """The steps in which the training thread is hardly preempted; none where that is not known."""
+    taken = steps.column(_SWITCHES[0], missing=np.inf)
+    is_quiet = taken <= 2 * _PREEMPTED_PER_S * steps.column("duration")
+    return Steps([row for row, is_one in zip(steps.rows, is_quiet, strict=True) if is_one])
+
+
+def is_as_crowded(before: Steps, after: Steps) -> bool:
+    """Whether others have no more of the training thread's processors than they had before."""
+    old, new = (_preempted_per_s(part) for part in (before, after))
+    has_as_much = processor_share(after) >= _LESS * processor_share(before)
+    return has_as_much and new <= _OFTENER * max(old, _PREEMPTED_PER_S)
+
+
 def _preempted_per_s(steps: Steps) -> float:
     taken = float(steps.column(_SWITCHES[0], missing=0.0).sum())
     return taken / steps.total_s if steps.total_s else 0.0
