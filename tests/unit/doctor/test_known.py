@@ -27,6 +27,7 @@ WAITS = {
     "is waiting for input from the terminal, at a.py:6": "breakpoint()",
     "is waiting for data from a TLS socket, at a.py:6": "retry",
     "is waiting for an item from a queue, at a.py:6": "get(timeout=...)",
+    "is waiting for another process to send, at a.py:6": "poll(timeout)",
     "is waiting for a batch from a DataLoader worker, at a.py:6": "timeout=600",
 }
 
@@ -60,6 +61,14 @@ def test_what_a_child_waits_for_counts_as_well() -> None:
     child = "its process 8 (python) is waiting for room in a pipe at <string>:1 in <module>"
     (remedy,) = known_remedies(_waits("is waiting for a child process", child, "wait (a.py:1)"))
     assert "communicate()" in remedy
+
+
+def test_that_nobody_is_left_to_send_counts_as_well() -> None:
+    """Whether a queue has to wait or waits for ever is told by who has its other end."""
+    nobody = "no other process is seen to have the other end of its pipe"
+    what = "is waiting for an item from a queue between processes"
+    (remedy,) = known_remedies(_waits(what, nobody, "its process 8 has ended"))
+    assert "anew" in remedy
 
 
 @pytest.mark.parametrize("text", ["ValueError: lr must be positive", "KeyboardInterrupt"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from probing.diagnosis.doctor.not_looked_at import NotLookedAt
+from probing.diagnosis.doctor.rules.pace.waiting_calls import SENDERS
 from tests.unit.doctor.made import facts, signs, steps
 from tests.unit.doctor.records import at, line
 
@@ -21,6 +22,15 @@ QUEUE = ("Queue.get (/usr/lib/python3.11/queue.py:171)",
 OLD = ("get (/usr/lib/python3.10/queue.py:171)", "wait (/usr/lib/python3.10/threading.py:320)")
 FUTURE = ("Future.result (/usr/lib/python3.11/concurrent/futures/_base.py:451)", QUEUE[1])
 EVENT = ("Event.wait (/usr/lib/python3.11/threading.py:622)", QUEUE[1])
+_MP = "/usr/lib/python3.11/multiprocessing"
+RECEIVED = (f"Connection._recv_bytes ({_MP}/connection.py:430)",
+            f"Connection._recv ({_MP}/connection.py:395)")  # fmt: skip
+PIPE = (f"_ConnectionBase.recv ({_MP}/connection.py:250)", *RECEIVED)
+BETWEEN = (f"SimpleQueue.get ({_MP}/queues.py:365)", *RECEIVED)
+WITHIN = (f"Queue.get ({_MP}/queues.py:113)", f"_ConnectionBase.poll ({_MP}/connection.py:257)",
+          f"Connection._poll ({_MP}/connection.py:440)", f"wait ({_MP}/connection.py:947)",
+          "_PollLikeSelector.select (/usr/lib/python3.11/selectors.py:415)")  # fmt: skip
+OLD_BETWEEN = tuple(frame.partition(".")[2] for frame in BETWEEN)
 LOADER = "_MultiProcessingDataLoaderIter._next_data (/x/site-packages/torch/dataloader.py:9)"
 
 
@@ -34,6 +44,12 @@ LOADER = "_MultiProcessingDataLoaderIter._next_data (/x/site-packages/torch/data
         (OLD, 0.04, "waits for a queue that others fill"),
         (FUTURE, 0.04, "waits for another thread"),
         (EVENT, 0.04, "waits for another thread"),
+        (BETWEEN, 0.04, "waits for a queue that other processes fill"),
+        (OLD_BETWEEN, 0.04, "waits for a queue that other processes fill"),
+        (WITHIN, 0.04, "waits for a queue that other processes fill"),
+        (PIPE, 0.04, "waits for what another process sends"),
+        ((LOADER, *WITHIN), 0.04, None),
+        (("Client.recv (/x/site-packages/zmq/client.py:9)",), 0.04, "waits for the network"),
         (("get (/job/cache.py:9)",), 0.04, None),  # a look into the script's own cache
         (("Cache.get (/x/site-packages/cachetools/lru.py:9)",), 0.04, None),
         (("Dict.wait_for_nothing (/x/site-packages/a.py:9)",), 0.04, None),
@@ -50,6 +66,7 @@ def test_a_call_that_waits_for_others(
 ) -> None:
     """It is possible only, as it may be meant; the line and the share of the samples are told."""
     made = facts({"steps": steps(80, other_s=other_s)}, stacks=[at(CALL, 40, *below), at("", 60)])
+    made.ask(SENDERS, lambda: ("its process 8 (python) sleeps",))
     found = signs("waiting-call", made)
     if said is None:
         assert found == []
@@ -59,6 +76,8 @@ def test_a_call_that_waits_for_others(
     assert said in sign.summary
     assert f"records.py:{line(CALL)}" in sign.summary
     assert "40 % of the samples" in sign.summary
+    is_of_processes = "process" in said and below != (CHILD,)
+    assert ("its process 8 (python) sleeps" in sign.evidence) == is_of_processes
 
 
 @pytest.mark.parametrize(
@@ -66,6 +85,8 @@ def test_a_call_that_waits_for_others(
     [
         (QUEUE, "The training waits for a queue that others fill at ", "more actors, workers"),
         (OLD, "The training waits for a queue that others fill at ", "more actors, workers"),
+        (BETWEEN, "The training waits for a queue that other processes fill at ", "more actors"),
+        (PIPE, "The training waits for what another process sends at ", "more actors, workers"),
         (FUTURE, "The training waits for another thread at ", "a step ahead"),
         ((READ,), "The training waits for the network at ", ""),
         ((), "60 % of each step is code of the script", ""),  # it computes
@@ -79,12 +100,14 @@ def test_a_learner_that_is_starved_is_told_whom_it_waits_for(
     """Most of each step is no code of the script's then, and to do less of it is no advice."""
     starved = steps(80, other_s=0.06, forward_s=0.01, backward_s=0.02, optimizer_s=0.01)
     made = facts({"steps": starved}, stacks=[at(CALL, 60, *below), at("", 40)])
+    made.ask(SENDERS, lambda: ("its process 8 (python) sleeps",))
     (sign,) = signs("own-code", made)
     assert sign.certainty == "possible"
     assert sign.summary.startswith(said)
     assert f"records.py:{line(CALL)}" in sign.summary
     assert fix in sign.fix
     assert bool(sign.fix) == bool(fix)
+    assert ("its process 8 (python) sleeps" in sign.evidence) == (below in {BETWEEN, PIPE})
 
 
 def test_one_that_waits_now_and_then_is_not_called_starved() -> None:

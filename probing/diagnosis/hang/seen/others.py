@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from ....arguments import shown_command
 from ....errors import ProbingError
 from ....linux import process
 from ....linux.kernel_files import read_text
+from ....linux.other_ends import read_from, writers
 from ....messages.common import Backtrace
 from ....messages.frozen import dataclass
 from ....own_files import is_our_command
@@ -21,7 +24,7 @@ from ....reach import ladder
 from ....stacks import waits
 from ....stacks.thread_waits import own_line
 from ....stacks.work_done import children_of
-from .doings import awaited_worker, training_thread
+from .doings import awaited_worker, training_thread, worker_of
 
 _AWAITS = re.compile(
     r"child process|worker process|process pool|between processes|another process to|for a pool"
@@ -34,6 +37,9 @@ _DEEPEST = 2
 _HELPERS = ("resource_tracker", "semaphore_tracker")
 _MOST = 3
 _MOST_COMMAND = 60
+_AGAIN_S = 0.005
+NOBODY_SENDS = "no other process is seen to have the other end of its"
+"""How it begins that only a thread's own process could write what it waits for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +57,18 @@ class Others:
     lock_pid: int | None = None
 
 
+class Sender(NamedTuple):
+    """A process that may bring what a thread waits for.
+
+    Attributes:
+        pid: None for what is said of all of them.
+        words: What it does, a clause that names it.
+    """
+
+    pid: int | None
+    words: str
+
+
 def others_of(trace: Backtrace) -> Others:
     """What the processes do that a process of this machine waits for."""
     holder = _awaited_holder(trace)
@@ -61,10 +79,55 @@ def others_of(trace: Backtrace) -> Others:
 
 def awaits_others(trace: Backtrace) -> bool:
     """Whether it waits for another process, as far as its stack tells."""
-    thread = training_thread(trace.threads)
-    words = (thread.waiting if thread is not None else None) or ""
+    words = _words(trace)
     is_for_others = words.startswith(_FILE_LOCK) or _AWAITS.search(words) is not None
     return is_for_others or awaited_worker(trace) is not None
+
+
+def senders_to(pid: int, thread_id: int, *, within_s: float = 0.0) -> tuple[Sender, ...]:
+    """The first processes that may bring what a thread waits for.
+
+    Those are who has the other end of the pipe or socket that it reads from, where that is known;
+    else all that its process has started.
+
+    Args:
+        within_s: For how long it is looked again and again whether it reads from one.
+    """
+    until, end = time.monotonic() + within_s, read_from(pid, thread_id)
+    while end is None and time.monotonic() < until:
+        time.sleep(_AGAIN_S)
+        end = read_from(pid, thread_id)
+    own = list(_job_children(pid))
+    at_end = writers(end, but=pid) if end is not None else None
+    kind = (end or "").partition(":")[0]
+    if at_end is None:
+        return _senders(own, own, "")
+    found = [one for one in at_end if _is_jobs(one)]
+    if found:
+        return _senders(found, own, f", at the other end of its {kind},")
+    return (Sender(None, f"{NOBODY_SENDS} {kind}"), *_senders(own, own, ""))
+
+
+def _senders(pids: list[int], own: Collection[int], where: str) -> tuple[Sender, ...]:
+    """What the first of some processes do.
+
+    Args:
+        own: Those that the process has started which waits.
+        where: What is said of where they are.
+    """
+    found = [
+        Sender(pid, f"{'its ' if pid in own else ''}{_named(pid)}{where} {_does(pid)}")
+        for pid in pids[:_MOST]
+    ]
+    more = len(pids) - len(found)
+    whose = " there" if where else " of its own"
+    return (*found, *([Sender(None, f"and {more} more processes{whose}")] if more > 0 else []))
+
+
+def _words(trace: Backtrace) -> str:
+    """What the thread whose work counts is waiting for."""
+    thread = worker_of(trace)
+    return (thread.waiting if thread is not None else None) or ""
 
 
 def _awaited_holder(trace: Backtrace) -> int | None:
@@ -78,14 +141,10 @@ def _awaited_holder(trace: Backtrace) -> int | None:
 
 def _awaited_processes(trace: Backtrace) -> tuple[str, ...]:
     """A sentence on each of the first processes that a process of this machine waits for."""
-    thread = training_thread(trace.threads)
-    words = (thread.waiting if thread is not None else None) or ""
-    if not _AWAITS.search(words):
+    thread = worker_of(trace)
+    if thread is None or not _AWAITS.search(_words(trace)):
         return ()
-    found = list(_job_children(trace.pid))
-    texts = [f"its {_named(pid)} {_does(pid)}" for pid in found[:_MOST]]
-    more = len(found) - len(texts)
-    return (*texts, f"and {more} more processes of its own") if more > 0 else tuple(texts)
+    return tuple([sender.words for sender in senders_to(trace.pid, thread.thread_id or trace.pid)])
 
 
 def _lock_holder(locks: str, waiter: int) -> int | None:
@@ -111,11 +170,14 @@ def _worker_does(trace: Backtrace) -> str | None:
 
 def _job_children(pid: int) -> Iterator[int]:
     """Those that are the job's; who asks may have been started by it, too."""
-    for child in sorted(children_of(pid)):
-        words = process.command(child)
-        is_helper = any(name in word for word in words for name in _HELPERS)
-        if child != os.getpid() and not (is_helper or is_our_command(words)):
-            yield child
+    yield from filter(_is_jobs, sorted(children_of(pid)))
+
+
+def _is_jobs(pid: int) -> bool:
+    """Whether a process is the job's, and neither one of ours nor a helper of Python's."""
+    words = process.command(pid)
+    is_helper = any(name in word for word in words for name in _HELPERS)
+    return pid != os.getpid() and not (is_helper or is_our_command(words))
 
 
 def _named(pid: int) -> str:

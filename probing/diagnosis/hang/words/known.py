@@ -18,6 +18,10 @@ _WAITS = (
      " terminal of the process, `c` in a debugger, or take the breakpoint() out."),
     (r"data from a (TLS )?socket|connection to be made|TLS handshake", "Give the connection a"
      " timeout and a retry; look at whoever is at its other end."),
+    (r"is seen to have the other end", "Start those processes anew that should send: they have"
+     " ended, or never had that end. get(timeout=...), or poll(timeout) before recv(), tells it."),
+    (r"another process to send", "Look at the process that should send: it may have ended, or wait"
+     " itself. poll(timeout) before recv() tells."),
     (r"item from a queue", "Look for what fills that queue: it may have ended. get(timeout=...)"
      " tells."),
     (r"for a DataLoader worker|batch from a DataLoader", "Give the DataLoader timeout=600: then a"

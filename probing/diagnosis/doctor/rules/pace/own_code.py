@@ -19,11 +19,14 @@ from ..device import explains
 from ..shares import MODULES
 from ..speed import MOST, OWN_PHASES, hot_lines_of, in_words
 from .of_machine import processor_share
-from .waiting_calls import BESIDE, MORE_ITEMS, QUEUED, waits_for
+from .waiting_calls import BESIDE, FILLED, MORE_ITEMS, QUEUED, SENT, waits_for, what_senders_do
 
 _SHOWN = 0.01
 _NO_PAUSE = "If the pause is meant, nothing is wrong; else let it wait for what it waits for."
-_FIXES = {QUEUED: MORE_ITEMS, BESIDE: "Have that done before it is needed, a step ahead."}
+_FIXES = {
+    **dict.fromkeys((QUEUED, FILLED, SENT), MORE_ITEMS),
+    BESIDE: "Have that done before it is needed, a step ahead.",
+}
 _BACK = 1 / 3
 """What has gradients takes as long again on its way back, or twice as long."""
 _CALLS = 1.5
@@ -58,7 +61,11 @@ def _own_code(facts: Facts) -> Iterator[Sign]:
     yield Sign(
         certainty="possible",
         summary=told + (": it mostly waits" if waits and not (sleeps or whom) else ""),
-        evidence=(*(f"{p}_s: {part} %" for p, part in parts.items()), *in_words(lines)),
+        evidence=(
+            *(f"{p}_s: {part} %" for p, part in parts.items()),
+            *in_words(lines),
+            *what_senders_do(facts, whom),
+        ),
         weight=share,
         fix=_NO_PAUSE if sleeps else _FIXES.get(whom, ""),
     )

@@ -7,10 +7,13 @@ which is not paused.
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
 
+from .....linux.processors import processor_times
 from .....profiling.samples import Samples
+from ....hang.seen.others import senders_to
 from ...facts import Facts, percent
 from ...findings import Rule, Sign
 from ...hot_lines import HotLine, in_thread
@@ -30,13 +33,20 @@ _CHILD = re.compile(r"(?:^|\.)(?:_communicate|communicate|_try_wait|_wait|check_
 _QUEUE = re.compile(r"(?:^|\.)Queue\.get$")
 _GETS, _CONDITION = frozenset({"get", "wait"}), re.compile(r"(?:^|\.)(?:Condition|Event)\.wait$")
 """Before Python 3.11 functions have no class in their names."""
+_RECEIVES = (frozenset({"_recv_bytes", "_recv"}), frozenset({"poll", "_poll", "wait"}))
+"""Functions of `multiprocessing.connection`, any of these sets of which waits for a process."""
 QUEUED, BESIDE = "a queue that others fill", "another thread"
+FILLED, SENT = "a queue that other processes fill", "what another process sends"
+SENDERS = "who sends to the training"
+"""By which name it is asked for."""
+_READS_S = 0.5
+"""For so long it is looked again and again from whom the training thread reads."""
 MORE_ITEMS = (
     "Nothing, where each step needs what has just been made, as on-policy learning does; else have"
     " more made for it: more actors, workers or processes (threads share one interpreter lock), or"
     " more steps from what each of them gives."
 )
-_LOADER = re.compile(r"(?:^|\.)(?:_next_data|_try_get_data|recv_bytes)$")
+_LOADER = re.compile(r"(?:^|\.)(?:_next_data|_try_get_data)$")
 _LOOK_S, _HZ = 1.0, 50
 _BUSY_ELSEWHERE = 0.3
 """Processors that other threads of the process use: less holds nobody up for long."""
@@ -63,9 +73,10 @@ def _waiting_call(facts: Facts) -> Iterator[Sign]:
         evidence=(
             f"the innermost function there is {line.inner}",
             *(f"{p}_s: {percent(shares[p])}" for p in OWN_PHASES if shares[p] >= _SHOWN),
+            *what_senders_do(facts, whom),
         ),
         weight=line.share,
-        fix=MORE_ITEMS if whom == QUEUED else "",
+        fix=MORE_ITEMS if whom in {QUEUED, FILLED, SENT} else "",
     )
 
 
@@ -74,6 +85,9 @@ def waits_for(line: HotLine) -> str:
     calls = (*line.below, line.inner)
     if line.share < _WAITING or not line.is_outside or any(map(_LOADER.search, calls)):
         return ""
+    names = {name.rpartition(".")[2] for name in calls}
+    if any(map(names.issuperset, _RECEIVES)):
+        return FILLED if "get" in names else SENT
     if any(map(_NETWORK.search, calls)):
         return "the network"
     if any(map(_CHILD.search, calls)):
@@ -81,6 +95,30 @@ def waits_for(line: HotLine) -> str:
     if any(map(_QUEUE.search, calls)) or _GETS.issubset(calls):
         return QUEUED
     return BESIDE if any(map(_CONDITION.search, calls)) else ""
+
+
+def what_senders_do(facts: Facts, whom: str) -> tuple[str, ...]:
+    """What the processes do that are waited for, where it is processes, and they can be seen."""
+    if whom not in {FILLED, SENT}:
+        return ()
+    try:
+        return facts.ask(SENDERS, lambda: _senders(facts))
+    except NotLookedAt:
+        return ()
+
+
+def _senders(facts: Facts) -> tuple[str, ...]:
+    """A clause on each, with how much of a processor it has used since the first look."""
+    pid, first = facts.pid_here(), facts.first
+    found = senders_to(pid, facts.training_thread or pid, within_s=_READS_S)
+    now, passed_s = processor_times(), time.monotonic() - first.moment_s
+    words = []
+    for sender in found:
+        before, after = (times.get(sender.pid or 0) for times in (first.processor_times, now))
+        known = before is not None and after is not None and passed_s > 0
+        used = ((after or 0.0) - (before or 0.0)) / passed_s if known else 0.0
+        words.append(f"{sender.words}; it uses {used:.1f} processors" if known else sender.words)
+    return tuple(words)
 
 
 def _competing_thread(facts: Facts) -> Iterator[Sign]:
@@ -161,7 +199,9 @@ RULES = (
             f"{percent(_WAITING)} of two seconds' samples are in one line of the script that"
             " waits for the network, another process, an item of a queue or a thread, and"
             f" {percent(_OF_OWN_CODE)} of a step is code of the script; from {percent(MOST)} on"
-            " `own-code` tells it. It may be meant, as where an environment is remote."
+            " `own-code` tells it. Of a queue or a connection of multiprocessing the processes at"
+            " its other end are named, with what they do. It may be meant, as where an environment"
+            " is remote."
         ),
         certainty="possible",
         gravity=37,
