@@ -15,6 +15,7 @@ _RESET = "\x1b[0m"
 _ENDED = frozenset({"ended", "terminated"})
 _MOST_EVIDENCE = 4
 _MOST_MISSED = 6
+_LONGER = "a longer --timeout"
 
 
 def render_report(
@@ -78,8 +79,9 @@ def _rest(report: Report, room: int) -> list[str]:
 def _rests_on(report: Report) -> str:
     """How many steps were looked at, and how long that took."""
     if report.is_blind:
-        return f"after {report.seconds:.0f} s; a longer --timeout gives it more"
-    return f"{plural(report.steps, 'step')} looked at, {report.seconds:.0f} s"
+        return f"after {report.seconds:.0f} s; {_LONGER} gives it more"
+    looked = f"{plural(report.steps, 'step')} looked at, {report.seconds:.0f} s"
+    return looked + (f"; {_LONGER} leaves time for the rest" if report.was_late else "")
 
 
 def nothing_found(report: Report) -> str:

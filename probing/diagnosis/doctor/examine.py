@@ -21,7 +21,7 @@ from ...messages.limits import examined_s
 from .effects import PROGRESS, RANKS, contradicted, without_effects
 from .facts import LEAST_STEPS, Facts
 from .findings import ABOUT_NOW, CERTAINTIES, Finding, Rule, Sign, finding_of
-from .not_looked_at import NOT_THOROUGH
+from .not_looked_at import LATE, NOT_THOROUGH
 from .ranks.job_rules import JOB_RULES, Job
 from .report import NotLooked, Report
 from .scope import COMPARED_UNTIL, LIVE_UNTIL, RULES_UNTIL, Clock, Group, How, diagnosed
@@ -278,7 +278,14 @@ def _missed(each: Iterable[dict[str, str]]) -> tuple[NotLooked, ...]:
             names = by_reason.setdefault(why, [])
             if name not in names:
                 names.append(name)
-    return tuple(NotLooked(rules=tuple(names), why=why) for why, names in by_reason.items())
+    return tuple(NotLooked(rules=_gravest_first(n, w), why=w) for w, n in by_reason.items())
+
+
+def _gravest_first(names: Sequence[str], why: str) -> tuple[str, ...]:
+    """The names of rules that were not judged for this reason, the gravest first if time is it."""
+    rules = (*all_rules(), *(one.rule for one in JOB_RULES)) if why.startswith(LATE) else ()
+    gravity = {rule.name: rule.gravity for rule in rules}
+    return tuple(sorted(names, key=lambda name: -gravity.get(name, 0)))
 
 
 def _healthy(

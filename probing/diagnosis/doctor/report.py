@@ -76,6 +76,11 @@ class Report(InNotebooks):
         return len(self.judged & of_one), len(of_one)
 
     @property
+    def was_late(self) -> bool:
+        """Whether there was no time for some of what it looks at."""
+        return any(one.why.startswith(LATE) for one in self.not_looked_at)
+
+    @property
     def is_blind(self) -> bool:
         """Whether nothing was found because there was no time to look, or nobody to look at."""
         of_one = {rule.name for rule in RULES}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from probing.cli.questions.library import BY_NAME
+from probing.cli.render.process.doctor import render_report
 from probing.diagnosis.doctor import effects, examine, scope
 from probing.diagnosis.doctor.facts import LEAST_STEPS, Facts
 from probing.diagnosis.doctor.findings import (
@@ -25,7 +26,7 @@ from probing.diagnosis.doctor.findings import (
 )
 from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.ranks.job_rules import JobRule
-from probing.diagnosis.doctor.report import ALL_RULES
+from probing.diagnosis.doctor.report import ALL_RULES, Report
 from probing.diagnosis.doctor.rules import RULES, plugged
 from probing.diagnosis.doctor.series import last_change
 from probing.diagnosis.doctor.turns import judging
@@ -611,6 +612,26 @@ def test_each_part_of_a_look_has_an_end() -> None:
     alone = scope.Clock(100.0, is_alone=True)
     assert 80.0 < alone.left_s(scope.RULES_UNTIL) <= 90.0, "no ranks are compared after that"
     assert 70.0 < alone.left_s(scope.LIVE_UNTIL) <= 80.0
+
+
+def test_the_gravest_that_there_was_no_time_for_are_named_first() -> None:
+    """Other reasons keep the order of the rules; a longer look is said to have time for more."""
+    late = dict.fromkeys(("small-batches", "straggler", "hang"), scope.Clock(9).late())
+    found = examine._missed(
+        [{**late, "tf32-off": "no accelerator", "scaler-skips": "no accelerator"}]
+    )
+    assert [one.rules for one in found] == [
+        ("hang", "straggler", "small-batches"),
+        ("tf32-off", "scaler-skips"),
+    ]
+    report = Report(
+        findings=(), healthy=(), not_looked_at=found, about="process 1", steps=3, seconds=8.6
+    )
+    assert report.was_late
+    assert not report.is_blind
+    assert render_report(report, width=100, color=False).endswith(
+        "3 steps looked at, 9 s; a longer --timeout leaves time for the rest"
+    )
 
 
 def test_questions_that_end_together_leave_time_for_those_after_them() -> None:
