@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from probing.diagnosis.hang.seen.other_ends import read_from, writers
 from probing.diagnosis.hang.seen.others import NOBODY_SENDS, senders_to
-from probing.linux.other_ends import read_from, writers
 from tests.harness.targets import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.anypython

@@ -16,7 +16,6 @@ from ....arguments import shown_command
 from ....errors import ProbingError
 from ....linux import process
 from ....linux.kernel_files import read_text
-from ....linux.other_ends import read_from, writers
 from ....messages.common import Backtrace
 from ....messages.frozen import dataclass
 from ....own_files import is_our_command
@@ -25,6 +24,7 @@ from ....stacks import waits
 from ....stacks.thread_waits import own_line
 from ....stacks.work_done import children_of
 from .doings import awaited_worker, training_thread, worker_of
+from .other_ends import read_from, writers
 
 _AWAITS = re.compile(
     r"child process|worker process|process pool|between processes|another process to|for a pool"

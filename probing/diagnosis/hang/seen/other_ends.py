@@ -14,7 +14,7 @@ import struct
 import sys
 from collections.abc import Iterator
 
-from .process import threads
+from ....linux.process import threads
 
 _READS = re.compile(r"p?read(v|64)?|recv\w*")
 _END = re.compile(r"(pipe|socket):\[(\d+)\]$")
