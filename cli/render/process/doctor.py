@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -16,6 +17,8 @@ _ENDED = frozenset({"ended", "terminated"})
 _MOST_EVIDENCE = 4
 _MOST_MISSED = 6
 _LONGER = "a longer --timeout"
+_TIMES, _HALF_S = 4, 30
+"""What had no time left gets four times as long, in whole half minutes: its start counts, too."""
 
 
 def render_report(
@@ -78,10 +81,11 @@ def _rest(report: Report, room: int) -> list[str]:
 
 def _rests_on(report: Report) -> str:
     """How many steps were looked at, and how long that took."""
+    such = f", such as {_HALF_S * max(1, math.ceil(_TIMES * report.seconds / _HALF_S))}"
     if report.is_blind:
-        return f"after {report.seconds:.0f} s; {_LONGER} gives it more"
+        return f"after {report.seconds:.0f} s; {_LONGER} gives it more{such}"
     looked = f"{plural(report.steps, 'step')} looked at, {report.seconds:.0f} s"
-    return looked + (f"; {_LONGER} leaves time for the rest" if report.was_late else "")
+    return looked + (f"; {_LONGER} leaves time for the rest{such}" if report.was_late else "")
 
 
 def nothing_found(report: Report) -> str:

@@ -630,7 +630,7 @@ def test_the_gravest_that_there_was_no_time_for_are_named_first() -> None:
     assert report.was_late
     assert not report.is_blind
     assert render_report(report, width=100, color=False).endswith(
-        "3 steps looked at, 9 s; a longer --timeout leaves time for the rest"
+        "3 steps looked at, 9 s; a longer --timeout leaves time for the rest, such as 60"
     )
 
 
