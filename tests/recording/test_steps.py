@@ -26,7 +26,7 @@ OFTEN = (
         "policy",
     ),
     *("clipped", "forward", "heads", "penalty", "bare", "turns", "cached", "sampled", "labelled"),
-    *("windows", "ahead", "scaled_first"),
+    *("windows", "ahead", "scaled_first", "in_parts"),
 )
 SELDOM = ("twelve", "marked_in_backward", "shared", "functional", "rollouts")
 WITH_LOSSES = (*OFTEN, *(pytest.param(way, marks=pytest.mark.nightly) for way in SELDOM))
@@ -126,6 +126,17 @@ def test_evaluation_is_no_part_of_a_step(runs: Runs) -> None:
     assert [row["samples"] for row in steps] == [4] * 7
     for row, evaluation in zip([steps[3], steps[6]], rows[1:], strict=True):
         assert row["start_ns"] >= evaluation["start_ns"] + evaluation["duration_ns"] - 1
+
+
+def test_calls_of_the_parts_of_a_model_evaluate_it(runs: Runs) -> None:
+    """All of it is in evaluation mode then; parts of which only some are make what it trains by."""
+    run = runs("in_parts")
+    (row,) = run.ask("FROM python.evaluations")
+    assert (row["step"], row["model"], row["calls"], row["samples"]) == (2, "Halves", 10, 20)
+    assert row["duration"] >= 0.08  # four pauses of 20 ms, at least
+    steps = run.ask("FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
+    assert [step["samples"] for step in steps] == [4] * 6
+    assert steps[2]["start_ns"] >= row["start_ns"] + row["duration_ns"] - 1
 
 
 def test_what_looks_like_inference_is_told(runs: Runs) -> None:

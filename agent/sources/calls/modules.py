@@ -69,7 +69,8 @@ class ModuleCalls:
         self._memory = memory
         self._boundary = boundary
         self._names = names
-        self._called, self._size_of = RootCalls(names, boundary).called, new_size_of(in_c=in_c)
+        calls = RootCalls(names, boundary, progress.is_trained)
+        self._called, self._size_of = calls.called, new_size_of(in_c=in_c)
         self._backward = backward
         self._set_timer: Callable[[DeviceTimes | None], None] = lambda _: None
         self._native = NativeCalls(recording, memory, names, backward, is_wanted=in_c)

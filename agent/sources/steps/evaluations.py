@@ -26,6 +26,14 @@ class Call(Protocol):
     """A call of a root module: what is told of it here."""
 
     @property
+    def root(self) -> Module:
+        """The root."""
+
+    @property
+    def called(self) -> Module:
+        """What is called of it: itself, or a part."""
+
+    @property
     def ids(self) -> tuple[int, int, int]:
         """The numbers of the root's names."""
 
@@ -201,7 +209,9 @@ class Evaluations:
             _, self._start_ns, self._calls, self._samples = begun
             self._word = self._ring.open_row(self._start_ns, step, thread_id)
             self._model, self._forward_ns = call.ids[0], forward_ns() if self._early else 0
-        self._samples += call.samples or 0
+            self._first = id(call.called)
+        if call.called is call.root or id(call.called) == self._first:  # parts share their samples
+            self._samples += call.samples or 0
         self._called_ns = now_ns
 
     def call_ended(self, now_ns: int) -> None:

@@ -46,6 +46,7 @@ class Progress:
             both steps' rows in torch_trace and the time it took.
         hand: The steps of a training without an optimizer of torch.
         counted: Which thread's steps are counted.
+        is_trained: Tells whether an optimizer there is steps parameters of a module.
         left_out: What is told of optimizers' steps that a gradient scaler leaves out.
     """
 
@@ -59,20 +60,19 @@ class Progress:
         self._recording = recording
         self._rows = OpenStep(recording, memory)
         self._members, self._evaluations = members, evaluations
+        self.is_trained = members.is_trained
         self._task_id = getattr(sys.modules["torch"]._C, "_current_graph_task_id", lambda: -1)
         self._trainings = Trainings()
         self._held = HeldEnd(members, self._trainings)
         self.counted = CountedThread(recording, members, self._restart)
-        self.hand = HandSteps()
-        self._dropped = DroppedPasses(recording)
+        self.hand, self._dropped = HandSteps(), DroppedPasses(recording)
         self._reached = Reached(recording, members)
         self._main = MainModel(recording)
         self._notes = OptimizerNotes(recording, members, self._main)
         self.left_out = LeftOut(members, self._trainings, self._held, self._notes, self._end_step)
         self.is_inference = self._has_trained = False  # the step in progress
         self._is_marked = self._is_mark_pending = self._has_ended_in_wait = False
-        self._passes, self._pending = 0, list[Stepped]()
-        self._count = StepCount()
+        self._passes, self._pending, self._count = 0, list[Stepped](), StepCount()
         self.on_step: Callable[[int, int, int], None] = lambda *_: None
 
     def root_called(self, call: RootCall, thread: ThreadState) -> bool:  # noqa: C901 - one piece

@@ -226,6 +226,43 @@ def evaluated() -> dict[str, Any]:
     return {"steps": 7, "losses": losses, "calls": [5, 5, 5], "before": [0, 3, 6]}
 
 
+class Halves(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.head = nn.Linear(4, 8), nn.Linear(8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.head(self.encoder(x).relu())
+        return result
+
+
+def in_parts() -> dict[str, Any]:
+    """Evaluated by calls of a model's parts; then its head is trained on what the rest makes."""
+    model = Halves()
+    optimizer, losses = sgd(model), []
+    train, valid = batches(), batches()
+    for step in range(6):
+        if step == 2:
+            model.eval()
+            with torch.no_grad():
+                for _ in range(5):
+                    model.head(model.encoder(next(valid)[0]).relu())
+                    time.sleep(0.02)
+            model.train()
+        x, y = next(train)
+        if step > 3:
+            model.encoder.eval()
+            with torch.no_grad():
+                features = model.encoder(x).relu()
+        found = model(x) if step <= 3 else model.head(features)
+        optimizer.zero_grad()
+        loss = (found - y).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 6, "losses": losses, "per_step": 1}
+
+
 def rollouts() -> dict[str, Any]:
     policy = net()
     optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
@@ -907,6 +944,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "threads": threads,
     "functional": functional,
     "evaluated": evaluated,
+    "in_parts": in_parts,
     "rollouts": rollouts,
     "teacher": teacher,
     "closure": closure,

@@ -33,11 +33,17 @@ class Told:
         carried: Any = SimpleNamespace(called=lambda root: False)
         self.evaluations = Evaluations(ring, carried, lambda root: root is trained)
 
-    def called(self, root: Any, samples: int) -> bool:
-        """A root is called without gradients; returns whether that is evaluation."""
+    def called(self, root: Any, samples: int, whole: Any = None) -> bool:
+        """A root is called without gradients; returns whether that is evaluation.
+
+        Args:
+            whole: The model that it is a part of.
+        """
         is_evaluation = self.evaluations.is_evaluation(root, samples)
         if is_evaluation:
-            call: Any = SimpleNamespace(ids=(9, 9, 9), samples=samples)
+            call: Any = SimpleNamespace(
+                ids=(9, 9, 9), samples=samples, root=whole or root, called=root
+            )
             self.evaluations.call_begins(7, 1, call, lambda: 10**9)
             self.evaluations.call_ended(2 * 10**9)
         return is_evaluation
@@ -90,3 +96,15 @@ def test_the_first_call_of_models_in_turn_is_evaluation(ring: RingWriter, tmp_pa
     told.evaluations.data_waited(FIRST)
     assert [told.called(one, 8) for one in (encoder, decoder, encoder)] == [False, False, True]
     assert counted(tmp_path) == (3, 24)
+
+
+def test_what_parts_of_a_model_are_given_in_turn_counts_once(
+    ring: RingWriter, tmp_path: Path
+) -> None:
+    """As samples of the part that was called first."""
+    whole, encoder, head = (Root(training=False) for _ in range(3))
+    evaluations = Told(ring, encoder)
+    for _ in range(2):
+        assert evaluations.called(encoder, 8, whole)
+        assert evaluations.called(head, 8, whole)
+    assert counted(tmp_path) == (4, 16)

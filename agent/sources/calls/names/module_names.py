@@ -45,6 +45,7 @@ class ModuleNames:
         with_parameters: The numbers of roots that have parameters.
         on_change: Called when what is known of a module is no longer what it was.
         owners: By ``id(module)``: the root of a module that is called past the root's own call.
+        wholes: The root below which a module was named last, by the same.
         on_forget: Called with the identity of a module that has died, or goes by another name.
         guard: Counts what fails as a module dies, which Python would print.
     """
@@ -55,6 +56,7 @@ class ModuleNames:
         self.with_parameters: set[bytes] = set()
         self.on_change: Callable[[], None] = lambda: None
         self.owners: dict[int, weakref.ref[Any]] = {}
+        self.wholes: dict[int, weakref.ref[Any]] = {}
         self.on_forget: Callable[[int], None] = lambda _: None
         self.guard = Guard("module names", self.forget_all)
         self.guard.on_fault = self.forget_all  # else another module may get a dead one's name
@@ -93,11 +95,17 @@ class ModuleNames:
         owner = reference() if reference is not None else None
         return module if owner is None else owner
 
+    def whole_of(self, module: Module) -> Any:
+        """The root that a module was named below last: itself, where it is one; None if unknown."""
+        reference = self.wholes.get(id(module))
+        return reference() if reference is not None else None
+
     def learn_root(self, root: Module) -> bytes:
         """Name a root and everything below it; returns the root's own numbers."""
-        text = self._models.root_text(root)
+        text, reference = self._models.root_text(root), weakref.ref(root)
         for path, module in walk(root, "", set()):
             self._remember(module, path or class_name(module), text)
+            self.wholes[id(module)] = reference
         if next(parameters_in(root), None) is not None:
             self.with_parameters.add(self.known[id(root)])
         return self.known[id(root)]
@@ -139,7 +147,8 @@ class ModuleNames:
 
     def forget_all(self) -> None:
         """Let go of every module."""
-        for names in (self.known, self.paths, self._references, self._left_out, self.owners):
+        mine = (self.known, self.paths, self._references, self._left_out, self.owners, self.wholes)
+        for names in mine:
             names.clear()
         self.on_change()
 
@@ -167,7 +176,7 @@ class ModuleNames:
             del self._references[reference.key]
             if reference.bare:
                 self._gone[reference.bare] = self._gone.get(reference.bare, 0) + 1
-            for names in (self.known, self.paths, self._left_out, self.owners):
+            for names in (self.known, self.paths, self._left_out, self.owners, self.wholes):
                 names.pop(reference.key, None)
             self.on_change()
             self.on_forget(reference.key)

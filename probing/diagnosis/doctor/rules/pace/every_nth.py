@@ -115,7 +115,8 @@ RULES = (
             f" {_LEAST} or more steps take {_LONGER:.0f} times the median or longer,"
             f" {percent(_REGULAR)} of them at one interval of {_EACH} steps or more, and what"
             " they take longer is half of the time; neither a wait for data or ranks, nor larger"
-            " batches. It may be an evaluation that calls parts of the model."
+            " batches. It may be an evaluation that python.evaluations does not have, as of"
+            " functions that compute with the model's parameters."
         ),
         certainty="possible",
         gravity=37,
