@@ -37,7 +37,7 @@ _CGROUP_FULL, _MACHINE_FULL = "its cgroup reached its limit", "the machine's mem
 NEAR_FULL = 0.95
 """A machine whose memory was at this part of all was close to it."""
 _EXIT_CODE, _EXIT_0 = "exit code ", "exit code 0"
-_MAY_BE_ASKED = frozenset({"exception", "exit_code", "killed", "terminated"})
+_MAY_BE_ASKED = frozenset({"exception", "exit_code", "killed", "orderly", "terminated"})
 """The reasons of ends that a SIGTERM before them explains."""
 LAST_MEMORY = "SELECT * FROM python.memory ORDER BY seq DESC LIMIT 200"
 """The newest rows of python.memory, with the columns that their record has."""
@@ -259,7 +259,8 @@ def judge(
     """
     certain = [
         f"{WORDLESS}: no exception, no fatal signal and no orderly end is on record, as after"
-        " SIGKILL (or os._exit, SIGTERM or SIGALRM without a handler, or the end of its container)."
+        " SIGKILL (or os._exit, SIGHUP, SIGTERM or SIGALRM without a handler, or the end of its"
+        " container)."
     ]
     for kill in kills:
         if kill.pid == pid and kill.when_s >= started_s:

@@ -27,6 +27,7 @@ from .seen.collection import (
     may_get_on,
     stack_again,
     stacks_of,
+    unasked,
 )
 from .seen.flights import by_flights, flight_of, is_blind
 from .seen.others import Others, awaits_others, others_of
@@ -216,8 +217,8 @@ def _judge(
 
 
 def _absent(outcome: Outcome[RankEvidence]) -> RankEvidence:
-    state = _STATES.get(outcome.state, "unreachable")
-    return absent(outcome.member, state, outcome.error.message if outcome.error else None)
+    state, why = _STATES.get(outcome.state), outcome.error.message if outcome.error else None
+    return unasked(outcome.member, why) if state is None else absent(outcome.member, state, why)
 
 
 def _by_job(outcomes: Sequence[Outcome[RankEvidence]]) -> list[list[Outcome[RankEvidence]]]:

@@ -35,13 +35,13 @@ def judge_ends(case: Case) -> Verdict:
     causes = first_dead([case.ranks[rank] for rank in late]) or sorted(late)
     confidence = _BY_RECORD
     headline = wording.ended_before
+    senders = {e.asked_by for e in dead}
+    if len(senders) == 1 and None not in senders and not (causes and _had_waited(case)):
+        text = wording.all_asked(case, dead)
+        return Verdict(
+            kind="ended", is_hang=False, has_ended=True, is_terminated=True, headline=text
+        )
     if not causes:
-        senders = {e.asked_by for e in dead}
-        if len(senders) == 1 and None not in senders:
-            text = wording.all_asked(case, dead)
-            return Verdict(
-                kind="ended", is_hang=False, has_ended=True, is_terminated=True, headline=text
-            )
         causes = first_dead(dead)
         others = [e for e in dead if e.rank not in causes]
         are_victims = bool(others) and all(e.died_of_peers for e in others)
@@ -64,6 +64,15 @@ def judge_ends(case: Case) -> Verdict:
         victims=tuple(sorted(e.rank for e in dead if e.rank is not None and e.rank not in causes)),
         confidence=confidence,
     )
+
+
+def _had_waited(case: Case) -> bool:
+    """Whether a rank had waited for others for long as it ended; true where that is not known."""
+    for rank, wait in case.waits.items():
+        ended_ns, began_ns = case.ranks[rank].ended_ns, wait.call.start_ns
+        if ended_ns is None or began_ns is None or ended_ns - began_ns >= case.threshold_s * 1e9:
+            return True
+    return False
 
 
 def named_by_torch(evidence: Iterable[RankEvidence]) -> set[int]:

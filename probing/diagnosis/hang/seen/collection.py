@@ -6,10 +6,12 @@ rank that fails at one question is still asked the others, and what it could not
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....cluster.job.rank_sets import ranks_of
@@ -17,6 +19,7 @@ from ....errors import NotPython, ProbingError, ProcessEnded
 from ....linux.thread_numbers import outer_numbers
 from ....messages.common import Backtrace
 from ....messages.frozen import dataclass
+from ....rundir.folders import folder_at
 from ....stacks.thread_waits import deadlock_text, deadlocks
 from ...device_use import sample_words, xid_lines
 from ..evidence import Call, Doing, Group, RankEvidence, State, Work
@@ -25,7 +28,7 @@ from .device_waits import with_device
 from .doings import doing_of, group_asked_for, is_idle, training_thread, with_worker
 from .looks import with_same_waits
 from .others import Others
-from .own_ends import End, how_ended
+from .own_ends import End, end_of, how_ended
 from .record import Newest, Record, Row, newest_in, peek, record_of, still_s
 from .work import work_between
 
@@ -107,7 +110,7 @@ def evidence_of(
     """
     notes: list[str] = []
     record = record_of(process, notes)
-    seen = _seen(stacks, record, again)
+    seen = _seen(process, stacks, record, again)
     is_dead, trace = seen.state == "dead", seen.trace
     known = _on_record(absent(member, seen.state, None), record)
     known = _with_progress(_with_end(known, seen.end), process, first, record)
@@ -134,13 +137,18 @@ def evidence_of(
     )
 
 
-def _seen(stacks: Stacks | None, record: Record, again: Backtrace | None) -> Stacks:
+def _seen(
+    process: Process, stacks: Stacks | None, record: Record, again: Backtrace | None
+) -> Stacks:
     """What was seen of a rank, whose record may show that it is there, or that it is let go."""
     seen = stacks or Stacks(state="unreachable", trace=None, notes=("its stack took too long",))
     if seen.state == "stopped" and again is not None:
         return replace(seen, state=_state_of(again), trace=again)
-    is_silent = seen.state == "unreachable" and record["look"]
-    return replace(seen, state="silent") if is_silent else seen
+    if seen.state != "unreachable" or seen.not_python is not None:
+        return seen
+    if process.folder is not None and process.folder.has_ended():
+        return replace(seen, state="dead", end=end_of(process.folder))
+    return replace(seen, state="silent") if record["look"] else seen
 
 
 def _work(
@@ -194,6 +202,14 @@ def absent(member: Member, state: State, why: str | None) -> RankEvidence:
         has_stack=False,
         notes=(why,) if why else (),
     )
+
+
+def unasked(member: Member, why: str | None) -> RankEvidence:
+    """What is known of a rank that could not be asked in time; how it ended, if it has."""
+    folder = folder_at(Path(member.endpoint)) if os.path.isabs(member.endpoint) else None
+    if folder is None or not folder.has_ended():
+        return absent(member, "unreachable", why)
+    return _with_end(absent(member, "dead", why), end_of(folder))
 
 
 def _doing(

@@ -6,16 +6,18 @@ Rules of this file: reads what a process has left; nothing here waits for a rank
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....errors import ProbingError
 from ....messages.common import Backtrace
 from ....postmortem.crashes import THREAD_EXCEPTION, CrashRecord, describe, read_crash
-from ....postmortem.endings import LAST_MEMORY, Ending, ending_of
+from ....postmortem.endings import LAST_MEMORY, Ending, Row, ending_of
 from ..evidence import State
 
 if TYPE_CHECKING:
     from ....client.base import Process
+    from ....rundir.folders import ProcessFolder
 
 _OF_PEERS = re.compile(
     r"(?i)connection (was )?(likely )?(reset|closed|refused)|closed by peer|broken pipe"
@@ -50,19 +52,29 @@ class End(NamedTuple):
 
 def how_ended(process: Process, state: State, trace: Backtrace | None, notes: list[str]) -> End:
     """How it ended or is about to, when, and whether for a reason of its own."""
-    if process.folder is not None:
-        crash = read_crash(process.folder)
-        if crash is not None and (state != "dead" or crash.kind != THREAD_EXCEPTION):
-            asked = ending_of(process.folder, ()) if state == "dead" else None
-            if asked is not None and asked.reason == "terminated":  # and it raised on its way out
-                return told_end(asked, None)
-            text = describe(crash) if state == "dead" else _of_living(crash)
-            return End(text, crash.when_ns, not _is_of_peers(crash))
-        if state == "dead":
-            found = ending_of(process.folder, _last_memory(process, notes))
-            return told_end(found, crash)
+    folder = process.folder
+    if folder is not None and state == "dead":
+        return end_of(folder, lambda: _last_memory(process, notes))
+    crash = read_crash(folder) if folder is not None else None
+    if crash is not None:
+        return End(_of_living(crash), crash.when_ns, not _is_of_peers(crash))
     note = trace.note if state == "dead" and trace is not None else None
     return End(note, None, not (note and says_of_peers(note)))
+
+
+def end_of(folder: ProcessFolder, last_memory: Callable[[], Sequence[Row]] = tuple) -> End:
+    """How the process of a run folder has ended.
+
+    Args:
+        last_memory: Gives its last rows of python.memory, the newest first, where they may be read.
+    """
+    crash = read_crash(folder)
+    if crash is None or crash.kind == THREAD_EXCEPTION:
+        return told_end(ending_of(folder, last_memory()), crash)
+    asked = ending_of(folder, ())
+    if asked is not None and asked.reason == "terminated":  # and it raised on its way out
+        return told_end(asked, None)
+    return End(describe(crash), crash.when_ns, not _is_of_peers(crash))
 
 
 def _of_living(crash: CrashRecord) -> str:
