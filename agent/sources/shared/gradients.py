@@ -250,6 +250,10 @@ class Ends:
             self._holder, self._key = weakref.ref(optimizer), key
         return states
 
+    def states_again(self) -> Sequence[State]:
+        """The same of the optimizer that was asked for last."""
+        return self.states(None if self._holder is None else self._holder())
+
     def _plain_states(self, optimizer: Any) -> Sequence[State]:
         """The same of whatever optimizer, and where others train, too."""
         found = held_at_ends(optimizer)

@@ -19,13 +19,12 @@ from ..shared.recording import Recording, RootCall
 from ..shared.thread_state import ThreadState
 from ..torch_types import Module, Optimizer
 from .ends.counted_thread import CountedThread
-from .ends.dropped_passes import DroppedPasses
 from .ends.hand_steps import HandSteps
 from .ends.held_end import HeldEnd
 from .ends.main_model import MainModel
 from .ends.members import Members
 from .ends.optimizer_notes import OptimizerNotes
-from .ends.reached import Reached
+from .ends.pass_looks import PassLooks
 from .ends.step_count import StepCount
 from .ends.step_pattern import NO_PLACE
 from .ends.trainings import Trainings
@@ -65,8 +64,8 @@ class Progress:
         self._trainings = Trainings()
         self._held = HeldEnd(members, self._trainings)
         self.counted = CountedThread(recording, members, self._restart)
-        self.hand, self._dropped = HandSteps(), DroppedPasses(recording)
-        self._reached = Reached(recording, members)
+        self.hand = HandSteps()
+        self._looks = PassLooks(recording, members)
         self._main = MainModel(recording)
         self._notes = OptimizerNotes(recording, members, self._main)
         self.left_out = LeftOut(members, self._trainings, self._held, self._notes, self._end_step)
@@ -78,10 +77,10 @@ class Progress:
     def root_called(self, call: RootCall, thread: ThreadState) -> bool:  # noqa: C901 - one piece
         """A root is called, outside of passes; returns whether as evaluation, no part of a step."""
         root, recording, main = call.root, self._recording, self._main
-        may_train, has_trained = call.may_train, self._has_trained and not self.is_inference
         if thread.native_id != recording.training_thread and self.counted.is_apart(
-            thread, call, is_main=root is main.now(), has_trained=has_trained
-        ):
+            thread, call, is_main=root is main.now(),
+            has_trained=self._has_trained and not self.is_inference,
+        ):  # fmt: skip
             return False
         if self._pending:
             self._settle(thread)
@@ -94,11 +93,11 @@ class Progress:
                 self._evaluate(call, thread)
                 return True
             self._members.root_called(root, call.ids)
-        is_main = root is main.now() or main.take(call) is root
+        is_main, may_train = root is main.now() or main.take(call) is root, call.may_train
         if not is_main and (self._rows.is_open or not (may_train and call.has_parameters)):
             return False
         recording.training_thread = thread.native_id
-        self.counted.trains(is_certain=may_train)
+        self.counted.signs += may_train
         if self._rows.is_open and not (self.is_inference and self.counted.inferring is not thread):
             if self._rows.trace_word is None:
                 self._rows.open_trace(call.ids, thread.native_id)
@@ -169,16 +168,17 @@ class Progress:
     def pass_begins(self, thread: ThreadState, *, has_optimizer: bool, creates_graph: bool) -> None:
         """A backward pass of the training thread is about to begin, outside of any other."""
         self._passes += 1
-        self.counted.trains()
+        self.counted.signs += 1
         # What comes of a pass as of `torch.func.grad` is not seen, so it ends no step.
         is_functional = creates_graph and not has_optimizer and not self.hand.is_on
-        self._come(thread, trains=not is_functional)
+        if self._held.step:
+            self._settle_held(thread)
+        self._come(trains=not is_functional)
         if is_functional:
             return
         self._members.is_fresh = True
         if thread.optimizing != self._recording.session:  # else the optimizer has it made
-            self._dropped.pass_begins()
-            self._reached.pass_begins(is_new=not self._trainings.now.pattern.is_settled)
+            self._looks.pass_begins(is_new=not self._trainings.now.pattern.is_settled)
             self.hand.pass_begins(self._main.now(), has_optimizer=has_optimizer)
         if self._rows.is_open:
             return
@@ -193,8 +193,7 @@ class Progress:
     ) -> bool:
         """It has ended; returns whether that ended a training step."""
         self._passes = max(0, self._passes - 1)
-        trains = self._dropped.pass_ended(losses) or not trains
-        self._recording.rows.reached(self._reached.pass_ended(), trains)
+        self._looks.pass_ended(losses, trains=trains)
         self.hand.pass_ended(self._main.now(), creates_graph=creates_graph)
         has_ended = bool(self._pending) and self._settle(thread)
         if self._is_mark_pending:
@@ -216,12 +215,12 @@ class Progress:
         if is_other and self.counted.is_elsewhere(optimizer, thread):
             return False
         self.hand.optimizer_stepped()
-        self._dropped.optimizer_stepped()
-        self._reached.optimizer_stepped()
+        self._looks.optimizer_stepped()
         if self._task_id() != -1 or (self._passes and self._is_inside(thread)):
             self._pending.append((optimizer, name))
             return False
-        if known is not None and self._is_alone():
+        is_alone = self._has_trained and not (self._pending or self._evaluations.is_on)
+        if known is not None and is_alone and self._trainings.loop() is None:
             step = self._notes.note_again(optimizer, known)
             self._end_step(Ended(step.class_name, step.lr), thread, step.models)
             return True
@@ -259,6 +258,7 @@ class Progress:
         self._pending.clear()
         self._passes, self._is_mark_pending = 0, False
         self._held.forget()
+        self._looks.forget()
         self._notes.last = self.counted.inferring = None
         self._evaluations.forget()
         self._rows.abandon()
@@ -273,16 +273,18 @@ class Progress:
         self.is_inference = self._has_trained = False
         self._rows.restart(time.perf_counter_ns(), ())
 
-    def _come(self, thread: ThreadState | None = None, *, trains: bool = True) -> None:
+    def _settle_held(self, thread: ThreadState) -> None:
+        """Where no model is called mostly what is trained belongs to a held step."""
+        if held := self._held.settle():
+            self._end_step(held, thread)
+
+    def _come(self, *, trains: bool = True) -> None:
         """Something may be trained: another asyncio task may train another model than the last.
 
         Args:
-            thread: Where no model is called: mostly what is trained belongs to a held step.
             trains: Whether it is.
         """
-        if thread and self._held.step and (held := self._held.settle()):
-            self._end_step(held, thread)
-        if self._trainings.come():
+        if self._trainings.loop() is not None and self._trainings.come():
             self._notes.last = None
             self._recording.rows.switch(self._trainings.now.number)
             self._members.switch(self._trainings.now.number)
@@ -338,7 +340,8 @@ class Progress:
         """Optimizers have stepped together; returns whether that ended a training step."""
         recording, members = self._recording, self._members
         self._notes.last = None
-        self._come(thread)
+        self._settle_held(thread)
+        self._come()
         training, objects = self._trainings.now, recording.objects
         pattern, last = training.pattern, stepped[-1][0]
         recording.training_thread = thread.native_id
@@ -365,11 +368,6 @@ class Progress:
         self._end_step(ended, thread, models)
         return True
 
-    def _is_alone(self) -> bool:
-        """Whether nothing has come between the steps of the only optimizer."""
-        is_so = self._has_trained and not (self._pending or self._evaluations.is_on)
-        return is_so and not self._trainings.have_tasks()
-
     def _end_marked(self, thread: ThreadState) -> None:
         """A step ends by the script's own mark."""
         self._recording.training_thread = thread.native_id
@@ -380,7 +378,8 @@ class Progress:
         recording, rows, training = self._recording, self._rows, self._trainings.now
         recording.safe_points.stepping = True
         self.is_inference, training.has_stepped = False, True
-        recording.carried.step_ended()
+        if recording.carried.is_called:
+            recording.carried.step_ended()
         first, started_ns = rows.trace_word, rows.started_ns
         models = self._main.trained(training.trained) if models is None else models
         rows.close(ended, thread.native_id, self._main.now(), models)

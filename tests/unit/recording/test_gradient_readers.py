@@ -13,6 +13,7 @@ from probing.agent.sources.leaks.stale_gradients import StaleGradients
 from probing.agent.sources.shared.events import Events
 from probing.agent.sources.shared.thread_state import ThreadStates
 from probing.agent.sources.steps.ends.dropped_passes import DroppedPasses
+from probing.agent.sources.steps.ends.pass_looks import PassLooks
 from probing.agent.sources.steps.ends.reached import Reached
 
 pytestmark = pytest.mark.anypython
@@ -41,7 +42,7 @@ class _Parameter:
 
     def __init__(self) -> None:
         self.reads = 0
-        self.gradient = _Gradient()
+        self.gradient: Any = _Gradient()
 
     @property
     def grad(self) -> _Gradient:
@@ -95,7 +96,7 @@ class _Training:
 def _reached(training: _Training) -> object:
     members: Any = SimpleNamespace(number_of=training.optimizers.index)
     reached = Reached(training.recording, members)
-    reached.pass_begins(is_new=True)
+    reached.pass_begins()
     training.passes()
     return reached.pass_ended() == {0, 1}
 
@@ -131,3 +132,50 @@ def test_a_look_reads_none_of_them_unless_they_can_be_read(look: Any) -> None:
     assert alone.reads
     look(beside)
     assert not beside.reads
+
+
+class _Looks:
+    """Looks at the passes of a training.
+
+    Attributes:
+        reads: How often gradients were read in each step.
+        drops: In which steps the gradients of passes turned out to be thrown away.
+    """
+
+    def __init__(self) -> None:
+        self.training = _Training(is_alone=True)
+        self.reads, self.drops = list[int](), list[int]()
+        self.training.recording.rows = SimpleNamespace(
+            drop_losses=lambda: self.drops.append(len(self.reads)),
+            keep_losses=lambda: None,
+            reached=lambda *_: None,
+        )
+        members: Any = SimpleNamespace(number_of=self.training.optimizers.index)
+        self._looks = PassLooks(self.training.recording, members)
+
+    def step(self, *, passes: int = 1, keeps: bool = True) -> None:
+        """Make passes, whose gradients are thrown away between two of them unless all are kept."""
+        before = self.training.reads
+        for number in range(passes):
+            if number and not keeps:
+                for one in self.training.optimizers:
+                    one.parameter.gradient = None
+            self._looks.pass_begins(is_new=False)
+            self.training.passes()
+            self._looks.pass_ended([], trains=True)
+        self._looks.optimizer_stepped()
+        self.reads.append(self.training.reads - before)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_passes_are_looked_at_where_there_is_anything_to_tell(keeps: bool) -> None:
+    """None of a training of one pass in each step; of one that turns out to make two, all are."""
+    looks = _Looks()
+    for _ in range(12):
+        looks.step()
+    assert all(looks.reads[:8])
+    assert not any(looks.reads[8:])
+    looks.step(passes=2, keeps=keeps)
+    assert looks.drops == ([] if keeps else [12])
+    looks.step()
+    assert all(looks.reads[12:])

@@ -101,8 +101,6 @@ class CarriedGradients:
 
     def step_ended(self) -> None:
         """Was anything carried on in the step?"""
-        if not self.is_called:
-            return
         self.is_called = False
         if not self._called:
             return

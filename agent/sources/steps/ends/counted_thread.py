@@ -34,6 +34,7 @@ class CountedThread:
     Attributes:
         inferring: The thread whose call of a model is the step in progress, one of inference.
         infers_beside: Whether another one has called a model meanwhile.
+        signs: How often the counted one was seen to train, by its passes and its calls of a model.
     """
 
     def __init__(self, recording: Recording, members: Members, restart: Callable[[], None]) -> None:
@@ -48,7 +49,8 @@ class CountedThread:
         self.inferring: ThreadState | None = None
         self.infers_beside = False
         self._calls_beside = 0
-        self._elsewhere = self._trained_ns = 0
+        self.signs = 0
+        self._elsewhere = self._seen_signs = self._since_ns = 0
         self._counted: set[int] = set()
         self._passed: set[int] = set()  # threads that made a pass since they stepped
         self._undecided: dict[int, tuple[weakref.ref[Module], Ids]] = {}  # roots that they called
@@ -62,11 +64,6 @@ class CountedThread:
     def infers(self, thread: ThreadState | None) -> None:
         """A call of a model begins a step: one of inference, unless there is no thread."""
         self.inferring, self._calls_beside = thread, 0
-
-    def trains(self, *, is_certain: bool = True) -> None:
-        """The counted thread trains, as far as its call of a model tells."""
-        if is_certain:
-            self._elsewhere, self._trained_ns = 0, time.perf_counter_ns()
 
     def is_apart(
         self, thread: ThreadState, call: RootCall, *, is_main: bool, has_trained: bool
@@ -135,10 +132,12 @@ class CountedThread:
             return False
         if self._follows(thread):
             return False
+        now_ns = time.perf_counter_ns()
+        if self.signs != self._seen_signs:  # the counted one goes on
+            self._elsewhere, self._seen_signs, self._since_ns = 0, self.signs, now_ns
         self._elsewhere += 1
         self._stands_beside(thread)
-        waited_ns = time.perf_counter_ns() - self._trained_ns
-        if self._elsewhere <= _PATIENCE or waited_ns < _PATIENCE_NS:
+        if self._elsewhere <= _PATIENCE or now_ns - self._since_ns < _PATIENCE_NS:
             self._recording.objects.beside.add(optimizer)
             return True
         self._take(thread)

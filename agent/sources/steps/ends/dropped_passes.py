@@ -30,6 +30,7 @@ class DroppedPasses:
         self._held: list[Held] = []  # the parameters, as a pass begins
         self._before: Sequence[State] = ()  # and their gradients
         self._made: list[Held] = []
+        self._usual: list[Held] = []  # what passes have made that were looked at
         self._last: list[tuple[Held, int]] = []  # and their gradients as a pass ended
         self._has_dropped = False
 
@@ -39,6 +40,14 @@ class DroppedPasses:
             self._find_dropped()
         self._before = self._ends.states(self._optimizer())
         self._held = self._ends.held
+
+    def passed_unseen(self) -> None:
+        """The pass before, in the same step, was not looked at: it has made what others have."""
+        self._made = list(self._usual)
+
+    def forget(self) -> None:
+        """What comes next is another step."""
+        self._made, self._has_dropped = [], False
 
     def _find_dropped(self) -> None:
         """Another pass begins in the same step."""
@@ -64,10 +73,11 @@ class DroppedPasses:
         if not before:
             return True
         made, held = self._made, self._held
-        count, states = len(made), self._ends.states(self._optimizer())
+        count, states = len(made), self._ends.states_again()
         if held is not self._ends.held:
             held, before, states = self._still_there(held, before)
         self._ends.note(held, before, states, NO_GRADIENT, made, last)
+        self._usual = made or self._usual
         return len(made) > count or self._train(losses)
 
     def _still_there(

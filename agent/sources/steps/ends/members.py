@@ -88,14 +88,10 @@ class Members:
     def root_called(self, root: Module, ids: Ids) -> None:
         """A root module is called in the step in progress."""
         self.is_fresh = True
-        if not self._is_called(root):
+        known = self.called.get(id(root))
+        if known is None or known[0]() is not root:
             self.called.pop(id(root), None)
             self.called[id(root)] = (weakref.ref(root), ids)
-
-    def _is_called(self, root: Module) -> bool:
-        """Whether it was called in the step in progress, and not another that was where it is."""
-        known = self.called.get(id(root))
-        return known is not None and known[0]() is root
 
     def switch(self, training: int) -> None:
         """Another training goes on: what was called for its step are other models."""

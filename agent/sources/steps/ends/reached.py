@@ -37,26 +37,9 @@ class Reached:
         self._recording = recording
         self._members = members
         self._before: list[_Before] = []
-        self._passes = 0  # since an optimizer has stepped
-        self._is_wanted = False
 
-    def optimizer_stepped(self) -> None:
-        """Its losses are known."""
-        self._passes = 0
-
-    def pass_begins(self, *, is_new: bool) -> None:
-        """A backward pass is about to begin.
-
-        Where one optimizer's step follows each pass there is nothing to tell apart.
-
-        Args:
-            is_new: Whether it is not known yet what follows what.
-        """
-        self._is_wanted |= self._passes > 0
-        self._passes += 1
-        self._before = []
-        if not (is_new or self._is_wanted):
-            return
+    def pass_begins(self) -> None:
+        """A backward pass is about to begin."""
         objects = self._recording.objects
         made = objects.counted_optimizers(objects.made)
         ends = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from .step_pattern import StepPattern
@@ -39,18 +40,17 @@ class Trainings:
 
     Attributes:
         now: The one that goes on.
+        loop: Gives the loop of asyncio that runs in the calling thread; None without, and then
+            there are no tasks.
     """
 
     def __init__(self) -> None:
         self.now = Training(0)
         self._all = [self.now]
-        self._asyncio: Any = None  # once it is there as a whole
+        self.loop: Callable[[], Any] = self._find_loop
 
     def come(self) -> bool:
         """Something is trained in the calling thread; returns whether it is another training."""
-        asyncio = self._asyncio or self._find_asyncio()
-        if asyncio is None or asyncio._get_running_loop() is None:
-            return False
         task = _current_task()
         if task is None:
             return False
@@ -61,17 +61,13 @@ class Trainings:
         self.now.owner = weakref.ref(task)
         return self.now is not before
 
-    def have_tasks(self) -> bool:
-        """Whether the calling thread runs tasks."""
-        asyncio = self._asyncio or self._find_asyncio()
-        return asyncio is not None and asyncio._get_running_loop() is not None
-
-    def _find_asyncio(self) -> Any:
-        """asyncio, unless that is not imported, or not yet as a whole."""
-        module = sys.modules.get("asyncio")
-        if hasattr(module, "_get_running_loop"):
-            self._asyncio = module
-        return self._asyncio
+    def _find_loop(self) -> Any:
+        """See `loop`; asyncio may not be imported so far, or not yet as a whole."""
+        found = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+        if found is None:
+            return None
+        self.loop = found
+        return found()
 
     @property
     def are_one(self) -> bool:
