@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -53,9 +54,8 @@ def test_it_is_null_in_between(
 def test_the_interval_follows_from_cost_and_step() -> None:
     """A norm that costs three times what a step may is taken at every third step."""
     interval = Interval(0.01)
-    assert interval.is_due()
-    interval.taken(cost_ns=300, step_ns=10_000)
-    assert [interval.is_due() for _ in range(3)] == [False, False, True]
+    assert [interval.taken(cost_ns, 10_000) for cost_ns in (0, 99, 300, 301)] == [1, 1, 3, 4]
+    assert Interval(0.0).taken(1, 10_000) == sys.maxsize
 
 
 def test_ranks_whose_costs_differ_have_steps_in_common() -> None:

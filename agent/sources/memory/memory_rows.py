@@ -81,8 +81,8 @@ class MemoryRows(PlainSource):
         self._devices: set[str] = set()
         self._labels: set[str] = set()
         self._words: dict[int, int] = {}
-        self._step = 0
         self._is_due = False
+        self._next = 0  # the step in which rows are due
         self.cost_ns = self.last_ns = 0
         self._wanted_by: Callable[[], ArmedJob | None] | None = None
         self.collected = NULL_INT
@@ -127,15 +127,16 @@ class MemoryRows(PlainSource):
         It does, whatever it costs, after one in which more was in use than ever: so the last rows
         of a process that is killed at its limit are new. There are few such steps before that.
         """
-        self._step, self.cost_ns = step, 0
-        self._words.clear()
-        is_due = self._interval.is_due()
+        is_due = step >= self._next
         if self._sampler.has_grown:
             is_due = True
             self._host.expire()
         if self._wanted_by is not None:
             is_due = is_due or self.is_wanted
         self._is_due = is_due and self.is_on
+        if self._is_due:
+            self.cost_ns = 0
+            self._words.clear()
         return self._is_due
 
     def batch_changed(self) -> None:
@@ -146,9 +147,9 @@ class MemoryRows(PlainSource):
         """The step has ended."""
         if self._is_due or self.is_wanted:
             self._words.clear()
-            self.guard.run(self._write, AFTER_STEP, self._step)
+            self.guard.run(self._write, AFTER_STEP, self._recording.step)
             self.last_ns = self.cost_ns
-            self._interval.taken(self.last_ns, took_ns)
+            self._next = self._recording.step + self._interval.taken(self.last_ns, took_ns)
             self._is_due = False
 
     def entered(self, phase: int) -> None:
@@ -156,18 +157,18 @@ class MemoryRows(PlainSource):
         if not self._is_due:
             return
         if phase == FORWARD and BEFORE_FORWARD not in self._words:
-            self.guard.run(self._write, BEFORE_FORWARD, self._step)
+            self.guard.run(self._write, BEFORE_FORWARD, self._recording.step)
         elif phase == BACKWARD and AFTER_FORWARD in self._words:
-            self.guard.run(self._write, AFTER_FORWARD, self._step)
+            self.guard.run(self._write, AFTER_FORWARD, self._recording.step)
 
     def left(self, phase: int) -> None:
         """Such a phase has ended."""
         if not self._is_due:
             return
         if phase == FORWARD:
-            self.guard.run(self._write, AFTER_FORWARD, self._step)
+            self.guard.run(self._write, AFTER_FORWARD, self._recording.step)
         elif phase == BACKWARD:
-            self.guard.run(self._write, AFTER_BACKWARD, self._step)
+            self.guard.run(self._write, AFTER_BACKWARD, self._recording.step)
 
     def seen(self, label: str, cleaning: Cleaning = _NO_CLEANING) -> None:
         """See `marks.see_memory`."""

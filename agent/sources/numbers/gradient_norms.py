@@ -33,6 +33,8 @@ from .number import read_number
 _FSDP1 = "torch.distributed.fsdp.fully_sharded_data_parallel"
 _EUCLIDEAN = 2.0
 _PART_OF_BUDGET = 0.05
+_FIRST = 2
+"""So many steps are over before the first of our own: one alone is longer than those to come."""
 _BYTES_PER_NS = 200.0
 """How fast a device reads at the least; its own clock is not asked, because that would wait."""
 
@@ -57,7 +59,7 @@ class GradientNorms(StandInSource):
         self._accelerator = accelerator
         self._clock = clock
         self._interval = Interval(share * _PART_OF_BUDGET)
-        self._last_ns = 0
+        self._next = 0  # the step in which one of our own is due
         self._is_warm = False
         self._kind: Any = _EUCLIDEAN
         self._apart: int | None = None  # the step in which something was clipped by another norm
@@ -72,13 +74,8 @@ class GradientNorms(StandInSource):
     def start(self) -> None:
         """Take norms from now on."""
         super().start()
-        self._last_ns = 0
+        self._next = self._recording.step + _FIRST
         self._meet_sharded()
-
-    def stop(self) -> None:
-        """Take none any more."""
-        super().stop()
-        self._last_ns = 0
 
     def _meet_sharded(self) -> None:
         """See FSDP1's own clipping, once the program has FSDP1."""
@@ -182,9 +179,11 @@ class GradientNorms(StandInSource):
     ) -> None:
         """An optimizer is about to step."""
         recording = self._recording
-        counted = recording.objects.optimizer
         if self._sharded_clip is None:
             self.guard.run(self._meet_sharded)
+        if recording.now.step < self._next:
+            return
+        counted = recording.objects.optimizer
         if counted is None or counted() is not optimizer:
             return
         if recording.threads.state.native_id != recording.training_thread:
@@ -199,21 +198,22 @@ class GradientNorms(StandInSource):
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         """Take the norm, if the script has not, and if it is time to."""
-        now, last_ns, rows = self._clock(), self._last_ns, self._recording.rows
-        self._last_ns, step_ns = now, now - last_ns
-        if not last_ns or rows.norm is not None:
+        rows, step = self._recording.rows, self._recording.step
+        step_ns = rows.took_ns
+        if step < self._next or not step_ns or rows.norm is not None:
             return
-        if ((kwargs or len(args) > 1) and has_closure(args, kwargs)) or not self._interval.is_due():
+        if (kwargs or len(args) > 1) and has_closure(args, kwargs):
             return
         torch: Any = sys.modules["torch"]
         if is_capturing() or torch.autograd._profiler_enabled():
             return  # what a profile shows is to be the training's own
         if not self._is_warm:  # what is only set up once must not count as what it costs
             total_norm(optimizer)
-            self._is_warm, now = True, self._clock()
+            self._is_warm = True
+        start = self._clock()
         found = total_norm(optimizer)
         if found is None:
-            self._interval.taken(self._clock() - now, step_ns)
+            self._next = step + self._interval.taken(self._clock() - start, step_ns)
             return
         norm, size = found
         number = read_number(norm, self._accelerator)
@@ -223,7 +223,8 @@ class GradientNorms(StandInSource):
             number = None if divisor is None else number.over(divisor)
         rows.norm = number
         on_device = 0.0 if norm.device.type == "cpu" else size / _BYTES_PER_NS
-        self._interval.taken(max(self._clock() - now, on_device), step_ns)
+        took_ns = max(self._clock() - start, on_device)
+        self._next = step + self._interval.taken(took_ns, step_ns)
 
 
 def clip_of(

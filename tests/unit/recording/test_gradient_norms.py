@@ -47,7 +47,7 @@ def step() -> Iterator[Step]:
     recording: Any = SimpleNamespace(
         events=Events(),
         objects=Objects(),
-        rows=SimpleNamespace(norm=None, max_norm=None),
+        rows=SimpleNamespace(norm=None, max_norm=None, took_ns=0),
         threads=SimpleNamespace(state=SimpleNamespace(native_id=1)),
         training_thread=1,
         costs=SimpleNamespace(clock=time.perf_counter_ns, add=lambda *_: None),
