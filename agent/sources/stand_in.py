@@ -175,7 +175,12 @@ class StandInSource(PlainSource):
         """Record from now on."""
         for method in self._methods:
             method.start()
-        self._events.forget(self._before, self._after)
+        self._hear_steps(self._before, self._after)
+
+    def _hear_steps(self, before: StepLook | None = None, after: StepLook | None = None) -> None:
+        """Have those who step call these, too, from now on: at once, and whenever it is on."""
+        self._before, self._after = before, after
+        self._events.forget(before, after)
         if self._before is not None:
             self._events.before_step += (self._before,)
         if self._after is not None:

@@ -57,19 +57,17 @@ class GraphReplays(StandInSource):
         self._number = 0
         self._timer: DeviceTimes | None = None
         cls = graph_class()
+        begins = [captures.begins, captures.ended, self._hear_steps, recording.events.forget]
         methods = (
             []
             if cls is None
             else [
-                StandIn(
-                    cls, "capture_begin", self._around_begin, [captures.begins, captures.ended]
-                ),
+                StandIn(cls, "capture_begin", self._around_begin, begins),
                 StandIn(cls, "capture_end", self._around_end, [captures.ended, self._captured]),
                 StandIn(cls, "replay", self._around_replay, [self._begin, self._end]),
             ]
         )
-        looks = recording.events
-        super().__init__("graphs", methods, looks, after_step=self._optimizer_stepped)
+        super().__init__("graphs", methods, recording.events)
 
     def time_by(self, timer: DeviceTimes | None) -> None:
         """Have replays timed on the device from now on, or no more."""
@@ -88,6 +86,7 @@ class GraphReplays(StandInSource):
         """A capture begins: from before that on, nothing of ours asks the device anything."""
         captures.begins(args[0])
         self._stepped.clear()
+        self._hear_steps(after=self._optimizer_stepped)
         try:
             return original(*args, **kwargs)
         except BaseException:

@@ -44,8 +44,7 @@ class GradientScaler(StandInSource):
             "update": self._around_update,
         }
         methods = [StandIn(cls, name, call) for name, call in around.items()] if cls else []
-        looks = recording.events
-        super().__init__("gradient scaler", methods, looks, before_step=self._before_step)
+        super().__init__("gradient scaler", methods, recording.events)
 
     def stop(self) -> None:
         """Stand in no more."""
@@ -107,6 +106,8 @@ class GradientScaler(StandInSource):
     def _step_begins(self, scaler: Any) -> None:
         """Nothing has stepped by this call so far, nor was left out in the step in progress."""
         rows = self._recording.rows
+        if self._before is None:  # only what it steps leaves out a step on the device
+            self._hear_steps(before=self._before_step)
         if scaler.is_enabled() and self._is_trainings() and not rows.by_hand:
             rows.has_stepped, rows.skipped = False, rows.skipped or 0
 
