@@ -111,7 +111,8 @@ class Accelerator:
 
     def __init__(self) -> None:
         self._nvml = Nvml()
-        self._events = device_api().Event  # a process has one kind; tests have one each
+        self._api = device_api()
+        self._events = self._api.Event  # a process has one kind; tests have one each
         self._owned = pool_of(("owned", self._events), Owned)
         self._marks = Marks(self._owned, self._events)
         self._pinned: dict[int, Pinned] = {}
@@ -190,8 +191,7 @@ class Accelerator:
         Args:
             device: That of some tensor; None for the training's.
         """
-        cuda = device_api()
-        return self._mark(cuda, device) if cuda.is_initialized() else None
+        return self._mark(self._api, device) if self._api.is_initialized() else None
 
     @_noted("device times are NULL")
     def _mark(self, cuda: Any, device: Device | None) -> Any | None:

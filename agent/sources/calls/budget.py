@@ -80,7 +80,6 @@ class Budget:
         thinned: Names of modules that are left out of most steps: too small, and too many.
         calls_ns: What recording the module calls of the last step has cost, by that estimate.
         hooks_ns: The same of their backward passes; where hooks rest, a step's part of it.
-        rest_ns: What is done a few times in a step.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Budget:
         self.row_ns = self.hook_ns = self._least_row_ns = 0.0
         self.hooked, self.hooked_every = 0, 1
         self.thinned: tuple[str, ...] = ()
-        self.calls_ns = self.hooks_ns = self.rest_ns = self._step_hooks_ns = 0.0
+        self.calls_ns = self.hooks_ns = self._step_hooks_ns = 0.0
         self._backward_calls = self._spent_ns = 0
         self._hook, self._exit = Usual(), Usual()
         self._hooks, self._took = Usual(), Usual()  # of steps in which C hooks graphs
@@ -122,17 +121,20 @@ class Budget:
         names.on_forget = self._forget
 
     @property
+    def rest_ns(self) -> float:
+        """What is done a few times in a step."""
+        return self._recording.costs.total_ns
+
+    @property
     def step_costs(self) -> Mapping[str, float]:
         """What `rest_ns` consists of, by source."""
         return self._recording.costs.step_ns
 
     def step_ended(self, first: int, last: int, took_ns: int) -> None:
         """A training step has ended, whose rows lie between two words."""
-        costs, in_c = self._recording.costs, self._backward.in_c
-        costs.step_ended()
-        self.rest_ns = costs.total_ns
-        if in_c is not None:
-            self._learn_hooks_in_c(in_c, took_ns)
+        self._recording.costs.step_ended()
+        if self._backward.in_c is not None:
+            self._learn_hooks_in_c(self._backward.in_c, took_ns)
             self._write(first, last, took_ns)
             self._rest()
             return
@@ -162,18 +164,20 @@ class Budget:
         if self._has_rested:
             self._step_hooks_ns, self._backward_calls = 0.0, 0
             return
-        self.row_ns = self.row_ns or _CALL_PER_ROW_IN_C * in_c.row_cost()
         self._backward_calls, hooks, timed, ns = in_c.new_backward_costs()
-        steps, self._steps = self._steps, self._steps + 1
-        is_read = steps % _READ_EVERY == 0 or steps < _READ or self.hooked_every > 1
-        if not (is_read and self._is_usual):
-            self._step_hooks_ns = hooks * self.hook_ns
-            return
-        if timed:
-            self._hook.add(_AROUND_HOOKS_IN_C * ns / timed)
-            self.hook_ns = self._hook.value
+        self._steps += 1
+        is_read = self._steps % _READ_EVERY == 1 or self._steps <= _READ or self.hooked_every > 1
+        if is_read and self._is_usual:
+            self.row_ns = self.row_ns or _CALL_PER_ROW_IN_C * in_c.row_cost()
+            if timed:
+                self._hook.add(_AROUND_HOOKS_IN_C * ns / timed)
+                self.hook_ns = self._hook.value
+            self._plan_hooks(hooks * self.hook_ns, took_ns)
         self._step_hooks_ns = hooks * self.hook_ns
-        self._hooks.add(self._step_hooks_ns)
+
+    def _plan_hooks(self, hooks_ns: float, took_ns: int) -> None:
+        """Say in how many steps C hooks graphs, now that it is known what that costs."""
+        self._hooks.add(hooks_ns)
         self._took.add(took_ns)
         self.hooked = len(self._backward.hooked)
         self.hooked_every = self._steps_per_pass() if self._steps >= _SETTLED else 1
@@ -206,7 +210,8 @@ class Budget:
         """Write down what the step has cost."""
         rows, overhead = max(0, ((last - first) >> 2) - 1), self._overhead
         self.calls_ns = max(0, rows - self._backward_calls) * self.row_ns
-        cost_s = (self.calls_ns + self._step_hooks_ns + self.rest_ns) * 1e-9
+        rest_ns = self._recording.costs.total_ns
+        cost_s = (self.calls_ns + self._step_hooks_ns + rest_ns) * 1e-9
         thinned = len(self.thinned) if self.thinned and not self._is_sample else 0
         start_ns = time.perf_counter_ns() - took_ns
         word = overhead.open_row(start_ns, self._recording.now.step - 1)

@@ -85,15 +85,16 @@ def read_number(tensor: Tensor, accelerator: Accelerator) -> Number | None:
     kind = type(tensor)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter:
         tensor = _own_of(tensor)
-    if tensor is None or tensor.numel() != 1 or tensor.dtype.is_complex:
+    if tensor is None or tensor.numel() != 1:
         return None
     if not tensor.is_cpu:
-        return _read(tensor, accelerator)
+        return None if tensor.dtype.is_complex else _read(tensor, accelerator)
     try:
-        return Number(tensor.item())
+        value = tensor.item()
     except RuntimeError:  # such as of a layout that torch reads no single number from
         pass_on()
         return None
+    return None if type(value) is complex else Number(value)
 
 
 def _own_of(tensor: Any) -> Any:

@@ -66,6 +66,7 @@ class StepCosts:
         self._counted: deque[tuple[int, list[int]]] = deque([(0, [0] * len(_COUNTED))], _READINGS)
         self._inner_ns = 0
         self._steps, self._timed = 0, 1
+        self._next = 0  # the step at whose end there is something to do
 
     def add(self, source: str, took_ns: int) -> None:
         """A source has taken so long, by `clock`, what was counted within it included."""
@@ -84,14 +85,17 @@ class StepCosts:
 
     def step_ended(self) -> None:
         """A step has ended: what was timed is read, a step later where not all of them are."""
-        self._steps += 1
-        if self._steps > _FIRST and self._steps % _EVERY > _READ_AFTER:
+        steps = self._steps = self._steps + 1
+        if steps < self._next:
             return
-        if self._timed and (self._steps <= _FIRST or self.clock is _no_clock):
+        if self._timed and (steps <= _FIRST or self.clock is _no_clock):
             self._read_all()
-        is_timed = self._steps < _FIRST or self._steps % _EVERY == 0
+        since = steps % _EVERY
+        is_timed = steps < _FIRST or since == 0
         self.clock = self._processor_clock if is_timed else _no_clock
         self._timed += is_timed
+        is_amid = steps < _FIRST or since < _READ_AFTER
+        self._next = steps + (1 if is_amid else _EVERY - since)
 
     def _read_all(self) -> None:
         """See what has been added up since the last time."""

@@ -139,8 +139,6 @@ class OptimizerSteps:
         for look in recording.events.before_step:
             look(optimizer, args, kwargs)
         self._open_row(optimizer, thread, is_part=is_part)
-        if type(optimizer) not in self._errors.known:
-            self._errors.watch(optimizer)
         if took_ns := clock() - start:
             recording.costs.add("optimizers", took_ns)
 
@@ -156,18 +154,14 @@ class OptimizerSteps:
         self._in_base.discard(id(optimizer))
         opened = self._open.pop(id(optimizer), None)
         if opened is not None:
-            self._close_row(opened, FAILED, NULL_INT)
-
-    def _close_row(self, opened: _Step, state: int, bytes_: int) -> None:
-        """A step has ended, however it has."""
-        recording, now = self._recording, time.perf_counter_ns()
-        recording.trace.close_row(opened[1], state, now - opened[2], bytes_)
-        if recording.threads.state.native_id == recording.training_thread:
-            recording.rows.phases.leave(now)
+            recording, now = self._recording, time.perf_counter_ns()
+            recording.trace.close_row(opened[1], FAILED, now - opened[2], NULL_INT)
+            if recording.threads.state.native_id == recording.training_thread:
+                recording.rows.phases.leave(now)
 
     def _open_row(self, optimizer: Optimizer, thread: ThreadState, *, is_part: bool) -> None:
         recording, key, number = self._recording, id(optimizer), thread.native_id
-        name = self._class_names.get(type(optimizer)) or self._name_of(type(optimizer))
+        name = self._class_names.get(type(optimizer)) or self._meet(optimizer)
         if self._in_base:
             self._in_base.discard(key)
         left = self._open.pop(key, None)
@@ -185,11 +179,16 @@ class OptimizerSteps:
         if number == recording.training_thread:
             recording.rows.phases.enter(OPTIMIZER_PHASE, start)
 
-    def _name_of(self, cls: type) -> int:
-        """The number of the name of a class, which is looked up once; 0 (NULL) is none."""
-        number = self._recording.names.intern(cls.__name__)
+    def _meet(self, optimizer: Optimizer) -> int:
+        """See the errors of its class's steps from now on.
+
+        Returns:
+            The number of the class's name, which is looked up once; 0 (NULL) is none.
+        """
+        self._errors.watch(optimizer)
+        number = self._recording.names.intern(type(optimizer).__name__)
         if number:
-            self._class_names[cls] = number
+            self._class_names[type(optimizer)] = number
         return number
 
     def _step_ends(
@@ -210,10 +209,12 @@ class OptimizerSteps:
         opened = self._open.pop(key, None)
         if opened is None:
             is_part = self._hooks.is_part()
-            name = self._name_of(type(optimizer))
+            name = self._class_names.get(type(optimizer)) or self._meet(optimizer)
         else:
-            name, _, _, is_part = opened
-            self._close_row(opened, DONE, recording.now.bytes)
+            (name, word, start, is_part), now = opened, time.perf_counter_ns()
+            recording.trace.close_row(word, DONE, now - start, recording.now.bytes)
+            if is_counted:
+                recording.rows.phases.leave(now)
         has_ended = False
         if not is_part:
             thread.optimizing = 0

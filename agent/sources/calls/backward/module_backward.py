@@ -62,8 +62,12 @@ class ModuleBackward:
         hooked: By ``id(module)``: the modules whose graphs are hooked now. C adds each one that it
             meets; None for one whose backward is the whole pass.
         in_c: The C part, once graphs are hooked by it.
+        count: Tells how many modules' backward passes are under way in a thread.
+        close_down_to: Called with a thread and how many of its modules' passes were under way
+            around one of its own, which has ended; and whether that was the outermost.
         spent_ns: What hooking and the hooks have taken so far in Python, by their own clocks.
         is_resting: Whether C hooks no graphs in this step, but for one that is timed on the device.
+        is_timed: Whether the step is timed on the device.
         nodes: Which nodes may be hooked.
         roots: Which roots a whole pass goes through.
         timed: Put into `hooked` for a module, it has the recording of its calls timed instead: what
@@ -76,6 +80,8 @@ class ModuleBackward:
     def __init__(self, recording: Recording, memory: MemorySampler, names: ModuleNames) -> None:
         self.hooked: dict[int, Any] = {}
         self.in_c: Any = None
+        self.count: Callable[[ThreadState], int] = self._count
+        self.close_down_to: Callable[[ThreadState, int, bool], None] = self._close_down_to
         self.spent_ns = 0
         self.timed = Hooked(b"", "")
         self.exits = self.exits_ns = 0
@@ -86,7 +92,7 @@ class ModuleBackward:
         self.nodes = NewNodes(recording)
         self.roots = PassRoots(recording, names, self.watch)
         self._carriers = _Carriers()
-        self._is_on = self.is_resting = False
+        self._is_on = self.is_resting = self.is_timed = False
         self._timer: DeviceTimes | None = None
         # A mode of torch would see what is asked of a tensor; not every torch can tell.
         core = self._torch._C
@@ -111,11 +117,6 @@ class ModuleBackward:
         self._run()
         self.hooked.clear()
 
-    @property
-    def is_timed(self) -> bool:
-        """Whether the step is timed on the device."""
-        return self._timer is not None
-
     def rest(self, *, is_resting: bool) -> None:
         """Have C leave graphs alone from now on, or hook them again; hooks in place go on."""
         self.is_resting = is_resting
@@ -129,6 +130,7 @@ class ModuleBackward:
     def hand_to_c(self, in_c: Any) -> None:
         """Have graphs hooked by the C part, which records the calls, from now on."""
         self.in_c = in_c
+        self.count, self.close_down_to = in_c.backward_count, in_c.close_backward
         in_c.hook_backward(
             tensor=self._torch.Tensor,
             hook=_hook_for_compilers,
@@ -164,7 +166,7 @@ class ModuleBackward:
 
     def time_by(self, timer: DeviceTimes | None) -> None:
         """Have passes timed on the device from now on, or no more."""
-        self._timer = timer
+        self._timer, self.is_timed = timer, timer is not None
         if self.in_c is not None:
             entered, left = (None, None) if timer is None else (timer.entered, timer.left)
             self.in_c.time_backward(entered, left)
@@ -260,11 +262,8 @@ class ModuleBackward:
             self.nodes.hand_over(carrier, hooked.ends, [last], passes)
         begun.update([node._sequence_nr() for node in outputs])
 
-    def close_down_to(self, thread: ThreadState, floor: int, *, is_outermost: bool) -> None:
+    def _close_down_to(self, thread: ThreadState, floor: int, is_outermost: bool) -> None:  # noqa: FBT001 - as in C
         """A pass has ended, and with it whatever it had begun."""
-        if self.in_c is not None:
-            self.in_c.close_backward(thread, floor, is_outermost)
-            return
         if not (self.hooked or thread.backward or self._elsewhere):
             return
         now = time.perf_counter_ns()
@@ -283,10 +282,8 @@ class ModuleBackward:
         stacks = [thread.backward[thread.floor :], *reversed(self._elsewhere)]
         return next((stack[-1].hooked.ids for stack in stacks if stack), None)
 
-    def count(self, thread: ThreadState) -> int:
-        """How many modules' backward passes are under way in a thread."""
-        if self.in_c is not None:
-            return int(self.in_c.backward_count(thread))
+    def _count(self, thread: ThreadState) -> int:
+        """See `count`."""
         return len(thread.backward)
 
     def _make_met(self, key: int) -> Any:

@@ -26,6 +26,10 @@ _MOST = 64
 class PassRoots:
     """Names whole passes by all roots that they go through.
 
+    Attributes:
+        are_several: Whether there have been several roots with parameters; else nothing is to be
+            asked here of a pass.
+
     Args:
         watch: Hooks nodes of the graph, see `ModuleBackward.watch`.
     """
@@ -44,6 +48,7 @@ class PassRoots:
         self._called: dict[bytes, None] = {}
         self._reached: dict[bytes, None] = {}
         self._is_known = True
+        self.are_several = False
 
     def root_left(self, root: Module, result: Any) -> None:
         """A root has returned what gradients may flow back to it from."""
@@ -100,6 +105,7 @@ class PassRoots:
         plain = unwrap(self._names.root_of(root))
         name = self._recording.objects.models.name_of(self._names.root_of(root))
         self._words[ids] = class_name(plain), name
+        self.are_several = True
         reached = self._reached
 
         is_compiling: Callable[[], bool] = self._torch.compiler.is_dynamo_compiling

@@ -33,7 +33,8 @@ from ..names.module_names import IDS
 from .module_backward import ModuleBackward
 
 BACKWARD_STAGE = STAGES.index("backward")
-_GRAPH = slice(2, 4)
+_LAST = 3
+_GRAPH = slice(2, _LAST + 1)
 """Which arguments of the engine say that another pass may go through the same graph, and that
 results can be differentiated again."""
 _MOST_LOSSES = 64
@@ -169,7 +170,8 @@ class BackwardPasses(StandInSource):
             recording.rows.phases.enter(BACKWARD, begun.start_ns)
             begun.has_phase = True
         if is_outermost and thread.root_ids:
-            usual = self._modules.roots.pass_begins() if counts else None
+            roots = self._modules.roots
+            usual = roots.pass_begins() if counts and roots.are_several else None
             begun.ids = usual or thread.root_ids
             begun.word = recording.trace.open_row(*self._opening(begun))
             if self._timer is not None:
@@ -196,7 +198,7 @@ class BackwardPasses(StandInSource):
     ) -> None:
         """A pass of the training thread's step is about to begin."""
         recording = self._recording
-        keeps_graph, creates_graph = map(bool, (*args[_GRAPH], False, False)[:2])
+        keeps_graph, creates_graph = args[_GRAPH] if len(args) > _LAST else (False, False)
         # `torch.func.grad` always has a graph made, also where nobody differentiates once more.
         is_inside = creates_graph and is_last_pass()
         is_functional = is_inside and not has_optimizer
@@ -322,7 +324,7 @@ class BackwardPasses(StandInSource):
         if state == FAILED and recording.ooms is not None:
             recording.ooms.raised(BACKWARD)
         if thread.passes > begun.around:
-            self._modules.close_down_to(thread, thread.floor, is_outermost=not begun.around)
+            self._modules.close_down_to(thread, thread.floor, not begun.around)
             thread.passes, thread.floor = begun.around, begun.floor
         now = time.perf_counter_ns()
         if begun.has_phase:
@@ -334,12 +336,12 @@ class BackwardPasses(StandInSource):
         if word is not None:
             if self._timer is not None:
                 self._timer.left(word)
-            took = now - begun.start_ns
-            ids = self._modules.roots.pass_ended() if begun.is_counted else None
+            roots = self._modules.roots
+            ids = roots.pass_ended() if begun.is_counted and roots.are_several else None
             if ids is not None and ids != begun.ids:
                 begun.ids = ids
                 recording.trace.reopen_row(word, *self._opening(begun))
-            recording.trace.close_row(word, state, took, recording.now.bytes)
+            recording.trace.close_row(word, state, now - begun.start_ns, recording.now.bytes)
         is_counted, begun.is_counted = begun.is_counted, False
         has_ended = is_counted and self._progress.pass_ended(
             thread, args[0], trains=begun.trains, creates_graph=begun.creates_graph

@@ -43,21 +43,22 @@ class Since:
     """Since which step no loss has been finite.
 
     Losses of a device come late, and those of one step maybe after those of the next.
+
+    Attributes:
+        finite: The last step whose loss is known to be finite; -1 before one.
     """
 
     def __init__(self) -> None:
-        self._finite, self._first = -1, NULL_INT
+        self.finite, self._first = -1, NULL_INT
 
     def at(self, step: int, *, is_finite: bool) -> int:
         """The first of these steps, now that this one is known; NULL where it is finite."""
         if is_finite:
-            self._finite = max(self._finite, step)
-            if self._first < step:
-                self._first = NULL_INT
+            self.finite = max(self.finite, step)
             return NULL_INT
-        if step > self._finite and not 0 <= self._first < step:
+        if step > self.finite and not self.finite < self._first < step:
             self._first = step
-        return self._first
+        return self._first if self._first > self.finite else NULL_INT
 
 
 class _LateSince:
@@ -159,7 +160,7 @@ class LossColumns:
         closing[at.first_loss] = closing[at.last_loss] = value
         if math.isfinite(value):
             closing[at.loss_finite] = 1
-            self._since.at(step, is_finite=True)
+            self._since.finite = max(self._since.finite, step)
         elif value is not NULL_FLOAT:
             closing[at.loss_finite] = 0
             closing[at.not_finite_since] = self._since.at(step, is_finite=False)
