@@ -57,6 +57,7 @@ class GraphReplays(StandInSource):
         self._number = 0
         self._timer: DeviceTimes | None = None
         cls = graph_class()
+        begins: list[Callable[..., object]]
         begins = [captures.begins, captures.ended, self._hear_steps, recording.events.forget]
         methods = (
             []

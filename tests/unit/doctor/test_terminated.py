@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from probing.cluster.job.membership import Member
 from probing.diagnosis.doctor.findings import Sign
 from probing.diagnosis.hang.evidence import RankEvidence, Verdict
 from probing.diagnosis.hang.judging import judge as verdict_of
-from probing.diagnosis.hang.seen.own_ends import told_end
-from probing.postmortem.endings import Ending
+from probing.diagnosis.hang.seen.collection import Stacks, evidence_of, unasked
+from probing.diagnosis.hang.seen.own_ends import end_of, told_end
+from probing.postmortem.endings import Ending, ending_of
 from probing.postmortem.terminations import ASKED, Termination, termination_of
 from probing.rundir.folders import ProcessFolder
+from tests.harness.cards import card_of
 
 from .made import FINE, facts, signs, steps
 
@@ -119,3 +122,46 @@ def test_an_exit_code_alone_is_an_end_of_its_own() -> None:
     signal = Ending(certain=("It ended.",), reason="terminated", by_sigterm=True)
     assert [told_end(one, None).is_own for one in (code, signal)] == [True, False]
     assert told_end(code, None).is_terminated
+
+
+def test_a_handler_that_ends_in_an_orderly_way_was_asked_all_the_same(
+    folder: ProcessFolder,
+) -> None:
+    """As one that writes a checkpoint and leaves with exit code 0, before all steps are done."""
+    folder.write_card(card_of(folder.pid, folder.start_time))
+    alone = ending_of(folder, ())
+    assert alone is not None
+    assert (alone.reason, alone.asked_by) == ("orderly", None)
+    asked_at(folder, _S, b"77 h bash\n")
+    ending = ending_of(folder, ())
+    assert ending is not None
+    assert (ending.reason, ending.asked_by) == ("terminated", "bash")
+    end = end_of(folder)
+    evidence = RankEvidence(
+        rank=None, host="h", pid=7, endpoint="7", state="dead", ending=end.words,
+        ended_ns=end.ended_ns, is_terminated=end.is_terminated,
+    )  # fmt: skip
+    verdict = verdict_of([evidence])
+    assert verdict.ended_well
+    (sign,) = found_in(folder, [], verdict)
+    assert "SIGTERM of process 77 (bash) at 1970" in sign.summary
+    assert "ended in an orderly way" in sign.summary
+
+
+@pytest.mark.parametrize("stacks", [None, Stacks(state="unreachable", trace=None)])
+def test_who_has_ended_is_no_hang_though_there_was_no_time_for_its_stack(
+    tmp_path: Path, stacks: Stacks | None
+) -> None:
+    """As on a machine with far too much to do: its record looks like that of one that is silent."""
+    number = 2**22 + 1
+    folder = ProcessFolder(tmp_path / f"{number}-1", number, 1)
+    folder.path.mkdir()
+    folder.write_card(card_of(number, 1))
+    asked_at(folder, _S, b"77 h bash\n")
+    member = Member(rank=None, host="here", pid=number, world_size=None, endpoint=str(folder.path))
+    of = facts({"steps": steps(3)}, is_alive=False)
+    of.process.folder = folder  # type: ignore[misc]
+    for found in (evidence_of(of.process, member, None, stacks), unasked(member, "too late")):
+        assert (found.state, found.is_terminated) == ("dead", True)
+        verdict = verdict_of([found])
+        assert (verdict.is_hang, verdict.has_ended, verdict.is_terminated) == (False, True, True)

@@ -9,7 +9,16 @@ import pytest
 
 from probing.diagnosis.hang import Call, Group, RankEvidence, Verdict, judge
 from probing.diagnosis.hang.evidence import Work
-from tests.unit.ranks.hang_samples import SAVING, WAITING, call, evidence, history, waiting
+from tests.unit.ranks.hang_samples import (
+    SAVING,
+    SECOND,
+    WAITING,
+    call,
+    evidence,
+    history,
+    waiting,
+    waiting_but,
+)
 
 pytestmark = pytest.mark.anypython
 
@@ -130,3 +139,18 @@ def test_of_two_that_ended_in_one_tick_none_is_called_the_first() -> None:
     verdict = judge(ranks)
     assert [cause.rank for cause in verdict.causes] == [0, 1]
     assert verdict.victims == (2, 3)
+
+
+@pytest.mark.parametrize("waited_s", [1, 900])
+def test_ranks_that_one_sender_has_asked_to_end(waited_s: int) -> None:
+    """As a launcher or a scheduler does: a rank that others had waited for is named if for long."""
+    asked = {
+        "state": "dead", "moved": None, "doing": None, "died_of_peers": True, "asked_by": "slurmd",
+        "is_terminated": True, "ending": "it was asked to end by a SIGTERM of process 7 (slurmd)",
+        "ended_ns": (41 + waited_s) * SECOND,
+    }  # fmt: skip
+    ranks = waiting_but({2: evidence(2, LATE)})
+    verdict = judge([dataclasses.replace(e, **asked) for e in ranks])
+    assert [cause.rank for cause in verdict.causes] == ([2] if waited_s == 900 else [])
+    assert verdict.is_terminated
+    assert ("each was asked to end by a SIGTERM" in verdict.headline) == (waited_s == 1)

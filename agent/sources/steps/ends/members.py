@@ -174,7 +174,8 @@ class Members:
 
         The next round of a loop begins with a model that was called in the one before.
         """
-        if self._is_called(root):
+        known = self.called.get(id(root))
+        if known is not None and known[0]() is root:
             return False
         stepped = [self._own_of(optimizer) for optimizer in self.members_of(self._single(since))]
         others, ids = self._others(since), self._ids_of(root)
