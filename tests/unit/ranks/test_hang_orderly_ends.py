@@ -144,7 +144,7 @@ def test_of_two_that_ended_in_one_tick_none_is_called_the_first() -> None:
 @pytest.mark.parametrize("waited_s", [1, 900])
 def test_ranks_that_one_sender_has_asked_to_end(waited_s: int) -> None:
     """As a launcher or a scheduler does: a rank that others had waited for is named if for long."""
-    asked = {
+    asked: dict[str, Any] = {
         "state": "dead", "moved": None, "doing": None, "died_of_peers": True, "asked_by": "slurmd",
         "is_terminated": True, "ending": "it was asked to end by a SIGTERM of process 7 (slurmd)",
         "ended_ns": (41 + waited_s) * SECOND,

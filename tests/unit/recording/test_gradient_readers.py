@@ -13,8 +13,7 @@ from probing.agent.sources.leaks.stale_gradients import StaleGradients
 from probing.agent.sources.shared.events import Events
 from probing.agent.sources.shared.thread_state import ThreadStates
 from probing.agent.sources.steps.ends.dropped_passes import DroppedPasses
-from probing.agent.sources.steps.ends.pass_looks import PassLooks
-from probing.agent.sources.steps.ends.reached import Reached
+from probing.agent.sources.steps.ends.pass_looks import PassLooks, Reached
 
 pytestmark = pytest.mark.anypython
 
