@@ -13,7 +13,12 @@ import pytest
 
 from probing.agent.recording.safe_points import SafePoints
 from probing.agent.recording.training_thread import Trainers
-from probing.agent.sources.shared.gradients import Gradient, GradientLook, gradients_of
+from probing.agent.sources.shared.gradients import (
+    Gradient,
+    GradientLook,
+    gradients_of,
+    known_of,
+)
 from tests.harness.targets import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.anypython
@@ -33,13 +38,14 @@ class _Parameter:
 
 
 class _Recording:
-    """Has safe points, and says which threads train."""
+    """Has safe points, and says which threads train; whose the parameters are nothing tells."""
 
     def __init__(self, *others: int, is_agents: bool = False) -> None:
         number = threading.get_native_id()
         self.trainers = Trainers()
         self.trainers.threads.update({number, *others})
         self.safe_points = SafePoints()
+        self.objects = SimpleNamespace(counted_optimizers=list)
         self.threads = SimpleNamespace(state=SimpleNamespace(native_id=number, is_agents=is_agents))
 
 
@@ -126,6 +132,25 @@ def test_a_look_waits_for_an_end_of_a_step_at_which_they_can_be_read() -> None:
     assert look.step_ended()
     assert look.found == {id(parameter): Gradient(is_there=True, version=3)}
     assert look.is_over.is_set()
+
+
+def test_what_another_thread_is_without_is_not_known_unless_it_is_the_own() -> None:
+    """It may be between two passes; the thread at whose step's end they are read is not."""
+    theirs, own = _Parameter(), _Parameter()
+    theirs.grad = own.grad = None
+    optimizer = SimpleNamespace(param_groups=[{"params": [own]}])
+    nothing = Gradient(is_there=False, version=None)
+    recording: Any = _Recording(threading.main_thread().native_id or 0)
+    recording.objects.counted_optimizers = lambda: [optimizer]
+    assert known_of([theirs, own], recording, patience_s=0) == dict.fromkeys(
+        (id(theirs), id(own)), nothing
+    )
+    with _letting_go(_set) as thread:
+        recording.trainers.threads.add(thread.native_id)
+        assert known_of([theirs, own], recording, patience_s=0) is None
+    beside: Any = _Recording(is_agents=True)
+    beside.objects.counted_optimizers = lambda: [optimizer]
+    assert known_of([theirs, own], beside, patience_s=DEADLINE_S) == {id(own): nothing}
 
 
 def test_threads_that_train_are_told_from_those_that_have_ended() -> None:
