@@ -146,7 +146,7 @@ class Groups:
         self.by_id[number] = found
         opening = {
             "process_group": name_id,
-            "description": self._text(getattr(torch_group, "group_desc", None)),
+            "description": self._text(_told(torch_group, "group_desc")),
             "backend": self._text(_backend_of(torch_group)),
             "size": len(ranks),
             "group_rank": torch_group.rank(),
@@ -166,7 +166,16 @@ class Groups:
 def _name_of(torch_group: ProcessGroup) -> str:
     world = sys.modules["torch.distributed.distributed_c10d"]._world
     named = world.pg_names.get(torch_group)
-    return str(named if named is not None else getattr(torch_group, "group_name", "?"))
+    return str(named if named is not None else _told(torch_group, "group_name") or "?")
+
+
+def _told(torch_group: ProcessGroup, what: str) -> str | None:
+    """What a group says of itself; torch raises where nobody has given it that."""
+    try:
+        return getattr(torch_group, what, None)
+    except RuntimeError:
+        pass_on()
+        return None
 
 
 def _ranks_of(torch_group: ProcessGroup) -> list[int]:
