@@ -17,11 +17,13 @@ class Nameless(dist.ProcessGroup):
     """Has no name, no description and no backend."""
 
 
+MAKE: Any = Nameless  # as C++ has it, of a rank and a size
+
 where = f"file://{tempfile.mkdtemp()}/meeting"
 dist.init_process_group("gloo", init_method=where, rank=0, world_size=1)
 for _ in range(4):
     dist.all_reduce(torch.ones(2))
-    group: Any = Nameless(0, 1)
+    group = MAKE(0, 1)
     try:
         group.allreduce([torch.ones(2)], OPTIONS())
     except RuntimeError as error:
