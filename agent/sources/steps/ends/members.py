@@ -88,10 +88,14 @@ class Members:
     def root_called(self, root: Module, ids: Ids) -> None:
         """A root module is called in the step in progress."""
         self.is_fresh = True
-        known = self.called.get(id(root))
-        if known is None or known[0]() is not root:
+        if not self._is_called(root):
             self.called.pop(id(root), None)
             self.called[id(root)] = (weakref.ref(root), ids)
+
+    def _is_called(self, root: Module) -> bool:
+        """Whether it was called in the step in progress, and not another that was where it is."""
+        known = self.called.get(id(root))
+        return known is not None and known[0]() is root
 
     def switch(self, training: int) -> None:
         """Another training goes on: what was called for its step are other models."""
@@ -174,8 +178,7 @@ class Members:
 
         The next round of a loop begins with a model that was called in the one before.
         """
-        known = self.called.get(id(root))
-        if known is not None and known[0]() is root:
+        if self._is_called(root):
             return False
         stepped = [self._own_of(optimizer) for optimizer in self.members_of(self._single(since))]
         others, ids = self._others(since), self._ids_of(root)

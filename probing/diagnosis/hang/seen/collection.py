@@ -144,7 +144,7 @@ def _seen(
     seen = stacks or Stacks(state="unreachable", trace=None, notes=("its stack took too long",))
     if seen.state == "stopped" and again is not None:
         return replace(seen, state=_state_of(again), trace=again)
-    if seen.state != "unreachable" or seen.not_python is not None:
+    if seen.state != "unreachable":
         return seen
     if process.folder is not None and process.folder.has_ended():
         return replace(seen, state="dead", end=end_of(process.folder))
