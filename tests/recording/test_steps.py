@@ -322,9 +322,10 @@ def test_tasks_of_asyncio_keep_their_losses_apart(runs: Runs) -> None:
         assert found == pytest.approx(wanted, rel=NEAR), place
 
 
-def test_of_two_threads_that_train_one_is_on_record(runs: Runs) -> None:
+@pytest.mark.parametrize("way", ["threads", "at_once"])
+def test_of_two_threads_that_train_one_is_on_record(way: str, runs: Runs) -> None:
     """Wholly: each of its steps with its loss and rate, and nothing of the other's."""
-    run = runs("threads")
+    run = runs(way)
     rows = run.ask("SELECT loss, lr FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
     lrs = {row["lr"] for row in rows}
     assert lrs in ({1e-3}, {2e-3})

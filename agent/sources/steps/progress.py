@@ -74,8 +74,14 @@ class Progress:
         self._passes, self._pending, self._count = 0, list[Stepped](), StepCount()
         self.on_step: Callable[[int, int, int], None] = lambda *_: None
 
-    def root_called(self, call: RootCall, thread: ThreadState) -> bool:  # noqa: C901 - one piece
+    def root_called(self, call: RootCall, thread: ThreadState) -> bool:
         """A root is called, outside of passes; returns whether as evaluation, no part of a step."""
+        if self._recording.trainers.threads:
+            return self._root_called(call, thread)
+        with self.counted.deciding:  # two threads may begin to train at once
+            return self._root_called(call, thread)
+
+    def _root_called(self, call: RootCall, thread: ThreadState) -> bool:  # noqa: C901 - one piece
         root, recording, main = call.root, self._recording, self._main
         if thread.native_id != recording.training_thread and self.counted.is_apart(
             thread, call, is_main=root is main.now(),
@@ -202,11 +208,7 @@ class Progress:
         return has_ended
 
     def optimizer_stepped(self, optimizer: Optimizer, name: int, thread: ThreadState) -> bool:
-        """An optimizer has stepped; returns whether that ended a training step.
-
-        Args:
-            name: The number of its class name.
-        """
+        """An optimizer has stepped, of a class of that name; returns whether that ended a step."""
         recording = self._recording
         is_other = thread.native_id != recording.training_thread
         known = None if is_other else self._notes.again(optimizer)
@@ -279,11 +281,7 @@ class Progress:
             self._end_step(held, thread)
 
     def _come(self, *, trains: bool = True) -> None:
-        """Something may be trained: another asyncio task may train another model than the last.
-
-        Args:
-            trains: Whether it is.
-        """
+        """Something may be trained; another asyncio task may train another model than the last."""
         if self._trainings.loop() is not None and self._trainings.come():
             self._notes.last = None
             self._recording.rows.switch(self._trainings.now.number)

@@ -6,6 +6,7 @@ The last line is JSON: how many steps the script itself has made, and more that 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import sys
@@ -177,6 +178,23 @@ def threads() -> dict[str, Any]:
     for thread in started:
         thread.join()
     return {"steps": 200, "per_step": 1, "settled": 0, **told}
+
+
+def at_once() -> dict[str, Any]:
+    """The same, of which one begins while the recorder learns of the other's model."""
+    from probing.agent.sources.steps.ends.main_model import MainModel
+
+    take, calls, has_begun = MainModel.take, itertools.count(), threading.Event()
+
+    def take_slowly(self: MainModel, call: Any) -> Any:
+        if next(calls):
+            has_begun.set()
+        else:
+            has_begun.wait(1)  # in vain, where the other one has to wait
+        return take(self, call)
+
+    MainModel.take = take_slowly
+    return threads()
 
 
 def functional() -> dict[str, Any]:
@@ -942,6 +960,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "by_hand": by_hand,
     "zeroed_late": zeroed_late,
     "threads": threads,
+    "at_once": at_once,
     "functional": functional,
     "evaluated": evaluated,
     "in_parts": in_parts,

@@ -35,6 +35,7 @@ class CountedThread:
         inferring: The thread whose call of a model is the step in progress, one of inference.
         infers_beside: Whether another one has called a model meanwhile.
         signs: How often the counted one was seen to train, by its passes and its calls of a model.
+        deciding: Held while it is found which thread that is.
     """
 
     def __init__(self, recording: Recording, members: Members, restart: Callable[[], None]) -> None:
@@ -55,7 +56,7 @@ class CountedThread:
         self._passed: set[int] = set()  # threads that made a pass since they stepped
         self._undecided: dict[int, tuple[weakref.ref[Module], Ids]] = {}  # roots that they called
         self._beside: dict[int, str] = {}
-        self._deciding = threading.RLock()  # a signal's handler may come back here
+        self.deciding = threading.RLock()  # a signal's handler may come back here
 
     def count(self, numbers: frozenset[int]) -> None:
         """Optimizers of these numbers make the steps that are counted."""
@@ -102,7 +103,7 @@ class CountedThread:
         recording, number = self._recording, thread.native_id
         if number == recording.training_thread and number in recording.trainers.threads:
             return True
-        with self._deciding:
+        with self.deciding:
             if self._only_calls(number):
                 recording.note_trainer(number)
             recording.training_thread = recording.training_thread or number
@@ -195,7 +196,7 @@ class CountedThread:
 
     def _follows(self, thread: ThreadState) -> bool:
         """Whether a thread trains in the place of one that has ended, or has only called models."""
-        with self._deciding:
+        with self.deciding:
             counted = self._recording.training_thread
             one_trains = self._only_calls(counted) and not self._only_calls(thread.native_id)
             if _is_there(counted) and not one_trains:
