@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 import time
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ...diagnosis.doctor.report import Report
 
 _ORDER = tuple(CERTAINTIES)
+_NUMBER = re.compile(r"\d+(?:\.\d*)?")
 _LOOKED = 0.8
 """The part of the time that the looks have, where a comparison with an earlier run comes after."""
 _LEAST_OF = 0.5
@@ -95,8 +97,8 @@ def command(
     from ...diagnosis.doctor.examine import examine
     from ..watch.watching import Seen, Wish, watch_and_tell
 
+    _check(context, watch=watch, against=against, endpoint=endpoint)
     target = target_with(context, endpoint)
-    _check(context, watch=watch, against=against)
     seen = Seen()
 
     def look(within_s: float, *, is_thorough: bool) -> Report:
@@ -127,12 +129,19 @@ def command(
         context.exit(int(found) or (TimedOut.exit_code if report.is_blind else 0))
 
 
-def _check(context: click.Context, *, watch: bool, against: str | None) -> None:
+def _check(
+    context: click.Context, *, watch: bool, against: str | None, endpoint: str | None
+) -> None:
     """Make sure that the options belong together.
 
     Raises:
         UsageError: They do not.
     """
+    if watch and endpoint is not None and _NUMBER.fullmatch(endpoint) and Target.of(context).typed:
+        raise UsageError(
+            f"doctor --watch takes no number of seconds: how often it looks is --every {endpoint}.",
+            help="Another process is asked, too, by a -t of its own.",
+        )
     if watch and against is not None:
         raise UsageError("--against compares once, and --watch goes on: use one of them.")
     if watch:

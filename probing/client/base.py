@@ -24,8 +24,9 @@ from ..reach import ladder
 from ..ring import peek as ring_peek
 from ..tables import ENVIRONMENT
 from ..tables.remaining import what_remains
+from .lost import POLL_S, unsure_of_action
 from .running_code import RunningCode
-from .transports import POLL_S, environment_of, live_rows, query_agent
+from .transports import environment_of, live_rows, query_agent
 
 if TYPE_CHECKING:
     from ..allocations import Recording
@@ -41,10 +42,6 @@ _FIT_S = 60.0
 _LONGEST_ACT_S = 3600.0
 """How long an action may take once it has begun, such as a checkpoint being written."""
 _UNCHANGEABLE = "nothing can be changed in it"
-_MAY_BE_APPLIED = (
-    'The action may have been applied: `probing ENDPOINT query "SELECT name, state, step, changes'
-    ' FROM python.actions ORDER BY seq DESC LIMIT 1"` tells, unless its record is gone.'
-)
 
 
 class Process(RunningCode):
@@ -103,7 +100,7 @@ class Process(RunningCode):
             _UNCHANGEABLE,
             timeout_s=limit_s,
             grace_s=_LONGEST_ACT_S,
-            unsure=_MAY_BE_APPLIED,
+            unsure=unsure_of_action(request),
         )
 
     def prepare_act(self, asked: Asked, *, ranks: int, timeout_s: float | None = None) -> Prepared:

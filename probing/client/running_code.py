@@ -25,13 +25,10 @@ from ..messages.about.eval import (
 from ..messages.limits import DEFAULT_TIMEOUT_S, grace_s
 from ..reach.address import Address
 from ..reach.transport import open_answer
+from .lost import UNSURE_OF_CODE
 from .transports import Reached
 
 _LOST = "it can run no code any more"
-_MAY_HAVE_RUN = (
-    'The code may have run: `probing ENDPOINT query "SELECT code, state, error_type FROM'
-    ' python.evals ORDER BY seq DESC LIMIT 1"` tells, unless its record is gone.'
-)
 _LONGEST_S = 86_400.0
 _LEFT_S = 2.0
 """So long one waits for a process that one leaves."""
@@ -92,7 +89,7 @@ class RunningCode(Reached):
             _LOST,
             timeout_s=limit_s,
             grace_s=grace_s(),
-            unsure=_MAY_HAVE_RUN,
+            unsure=UNSURE_OF_CODE,
         )
 
     def _limit_of_code(self, asked_s: float | None) -> float:

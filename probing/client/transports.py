@@ -39,15 +39,15 @@ from ..rundir import contained
 from ..rundir.attach_order import AttachFiles, reason_of
 from ..rundir.folders import ProcessFolder, directory_of, from_env
 from ..safety import off_switch
+from .lost import Unsure, ends_soon, soon
 
 if TYPE_CHECKING:
     from ..sql.answer import Answer
 
 T = TypeVar("T")
 
-_ENDING_S = 0.5
-"""How long a process may take to end once it has closed its connections."""
-POLL_S = 0.01
+_GONE_S = 0.5
+"""How long it is waited for whether anybody listens."""
 
 
 class Transport(Protocol):
@@ -81,16 +81,6 @@ class Transport(Protocol):
         """
 
 
-def _soon(is_so: Callable[[], bool]) -> bool:
-    """Whether something comes to be so within the time that a process may take to end."""
-    end = time.monotonic() + _ENDING_S
-    while not is_so():
-        if time.monotonic() > end:
-            return False
-        time.sleep(POLL_S)
-    return True
-
-
 class ByAddress:
     """Through its agent alone, on this machine or another."""
 
@@ -117,7 +107,7 @@ class ByAddress:
 
     def _has_gone(self) -> bool:
         """Whether nobody listens there any more; connections are closed a moment before."""
-        return _soon(lambda: not is_there(self.address, timeout_s=_ENDING_S))
+        return soon(lambda: not is_there(self.address, timeout_s=_GONE_S))
 
 
 class OnThisMachine:
@@ -141,15 +131,11 @@ class OnThisMachine:
             ping(folder, timeout_s=min(ready_s(), limit_s))
             yield Address(path=folder.socket)
         except (ConnectionLost, NotProbing):
-            if self._ends():
+            if ends_soon(folder):
                 raise ProcessEnded(folder.pid, lost) from None
             if has_left(folder):
                 raise NotProbed(folder.pid, LEFT) from None
             raise
-
-    def _ends(self) -> bool:
-        """Whether the process has ended; its connections close a moment before."""
-        return _soon(lambda: not self.folder.is_alive())
 
 
 class WithoutAgent:
@@ -282,17 +268,16 @@ class Reached:
         *,
         timeout_s: float | None = None,
         grace_s: float = 0.0,
-        unsure: str = "",
+        unsure: Unsure | None = None,
     ) -> T:
         """The same, of what is sent a request.
 
         Args:
             grace_s: What the answer may take beyond the limit, which the other side keeps itself.
-            unsure: What may have been done, and how to look, where no answer comes to what was
-                sent.
+            unsure: What may have been done, where no answer comes to what was sent.
         """
         limit_s = timeout_s or self._timeout_s
-        was_sent = False
+        was_sent, began_ns = False, time.perf_counter_ns()
         try:
             with self._transport.asking(lost, limit_s) as address:
                 try:
@@ -301,8 +286,8 @@ class Reached:
                     was_sent = error.is_a(ConnectionLost, NotAnswering)
                     raise
         except ProbingError as error:
-            if unsure and was_sent:
-                error.help = f"{unsure} {error.help}".rstrip()
+            if unsure is not None and was_sent:
+                raise unsure.told(error, self.folder, began_ns) from None
             raise
         return _received(cls, data)
 

@@ -6,6 +6,7 @@ never asked from here.
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 _MOST_BYTES = 4 << 20
 _MOST = 32
 """Findings that are told of a process."""
+_RANKS = re.compile(r"\Aranks? ([\d,-]+)")
+"""The ranks of a job that nobody has named, as a doctor calls them: `ranks 0-2,5`."""
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 _SUREST_FIRST = tuple(CERTAINTIES)
 
 
@@ -38,14 +42,24 @@ def standing_in(path: Path | None) -> Standing | None:
 def findings_of(member: NodeMember, standing: Standing | None) -> dict[str, str]:
     """How sure each finding is that stands for a process, by the name of its rule."""
     name = f"process {member.pid}" if member.rank is None else f"rank {member.rank}"
-    wholes = {member.job, name}
     own = [
         one
         for one in (standing.findings if standing is not None else ())
-        if one.whole in wholes
+        if _is_of(one.whole, name, member)
         and one.certainty in _SUREST_FIRST
         and (not one.members or name in one.members)
     ]
     own.sort(key=lambda one: -_SUREST_FIRST.index(one.certainty))  # the surest of a rule is kept
     found = {one.rule: one.certainty for one in own}
     return dict([*found.items()][-_MOST:])
+
+
+def _is_of(whole: str, name: str, member: NodeMember) -> bool:
+    """Whether a process is what a finding is of, or a rank of it; a job may have no name."""
+    if member.rank is None or member.job is not None:
+        return whole == (name if member.rank is None else member.job)
+    return any(
+        int(low) <= member.rank <= int(high or low)
+        for words in _RANKS.findall(whole)[:1]
+        for low, high in _RANGE.findall(words)
+    )

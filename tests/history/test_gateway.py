@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import flight
 
 from probing.cli.commands import gateway
 from probing.cli.main import run
@@ -35,6 +36,7 @@ from probing.gateway.__main__ import _parser, _place, _token_place
 from probing.gateway.asked import HISTORY, LIVE, ROWS, TABLES, Asked, Place, meant
 from probing.gateway.helper import _answer
 from probing.gateway.helpers import Gone, Helpers
+from probing.gateway.messages import packed, unpacked
 from probing.history.export import export_process
 from probing.history.query import History
 from probing.messages.common import NOTES_KEY, encode_error
@@ -187,6 +189,75 @@ def test_kept_runs_are_asked_and_a_wrong_token_is_refused(
     assert ".." not in str(refused.value)
     with dbapi.connect(address, db_kwargs={"username": "me", "password": _TOKEN}) as named:
         assert rows(named, "SELECT 1") == [(1,)]
+
+
+class _Jdbc:
+    """Calls as Apache Arrow's driver of JDBC makes them by its source, which is not at hand."""
+
+    def __init__(self, client: flight.FlightClient) -> None:
+        """Begin with a password, for which there is a token."""
+        self._client = client
+        self._options = flight.FlightCallOptions(
+            headers=[client.authenticate_basic_token("me", _TOKEN)]
+        )
+
+    def told(self, name: str, **fields: Any) -> pa.Table:
+        """The rows of a command."""
+        (endpoint,) = self._client.get_flight_info(_of(name, fields), self._options).endpoints
+        assert endpoint.locations == []  # here, by the same connection
+        return self._client.do_get(endpoint.ticket, self._options).read_all()
+
+    def done(self, name: str, message: str, **fields: Any) -> list[Any]:
+        """The results of an action."""
+        action = flight.Action(name, packed(message, **fields))
+        results = self._client.do_action(action, self._options)
+        return [unpacked(one.body.to_pybytes()).body for one in results]
+
+    def put(self, name: str, rows: pa.Table, **fields: Any) -> None:
+        """Send rows."""
+        writer, _ = self._client.do_put(_of(name, fields), rows.schema, self._options)
+        with writer:
+            writer.write_table(rows)
+
+
+def _of(name: str, fields: dict[str, Any]) -> flight.FlightDescriptor:
+    return flight.FlightDescriptor.for_command(packed(name, **fields))
+
+
+def test_a_driver_of_jdbc_is_told_of_the_server(kept: Path, serve: Callable[..., str]) -> None:
+    """What it can do, its catalogs, and tables with their columns."""
+    with flight.connect(serve("gateway", str(kept))) as client:
+        jdbc = _Jdbc(client)
+        told = jdbc.told("CommandGetSqlInfo").to_pydict().values()
+        can = dict(zip(*told, strict=True))
+        assert (can[0], can[3], can[504]) == ("probing", True, '"')
+        assert jdbc.told("CommandGetCatalogs")["catalog_name"].to_pylist() == [HISTORY]
+        names = {"table_name_filter_pattern": "torch_trace"}
+        (table,) = jdbc.told("CommandGetTables", include_schema=True, **names).to_pylist()
+        assert _schema(table["table_schema"]).names[:2] == ["run", "project"]
+
+
+def test_statements_of_a_driver_of_jdbc_are_prepared(kept: Path, serve: Callable[..., str]) -> None:
+    """Each, with or without values; its columns are told before its rows."""
+    prepared, making = "CommandPreparedStatementQuery", "ActionCreatePreparedStatementRequest"
+    with flight.connect(serve("gateway", str(kept))) as client:
+        jdbc = _Jdbc(client)
+        for sql, values, count in ((_COUNT, [], 20), (f"{_COUNT} WHERE seq > ?", ["5"], 15)):
+            (made,) = jdbc.done("CreatePreparedStatement", making, query=sql)
+            handle = {"prepared_statement_handle": made.prepared_statement_handle}
+            assert bool(made.parameter_schema) == bool(values)
+            if values:
+                asked = pa.table([values], schema=_schema(made.parameter_schema))
+                jdbc.put(prepared, asked, **handle)
+            rows_ = jdbc.told(prepared, **handle)
+            assert rows_.schema.names == _schema(made.dataset_schema).names
+            assert rows_.columns[0].to_pylist() == [count]
+            closing = "ActionClosePreparedStatementRequest"
+            assert jdbc.done("ClosePreparedStatement", closing, **handle) == []
+
+
+def _schema(data: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(data))
 
 
 def test_an_encrypted_gateway_is_asked_by_who_knows_its_certificate(

@@ -32,10 +32,11 @@ def run(*argv: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_manifest_is_one() -> None:
+@pytest.mark.parametrize("version", [(), ("-k", "1.29")], ids=["newest", "oldest"])
+def test_the_manifest_is_one(version: tuple[str, ...]) -> None:
     """Every object of it, by the schema of its kind, with no field that does not exist."""
     validate = Path(sys.executable).with_name("kubernetes-validate")
-    done = run(validate, "--strict", FOLDER / "kubernetes.yaml")
+    done = run(validate, *version, "--strict", FOLDER / "kubernetes.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.findall(r"passed for resource (\w+)/", done.stdout + done.stderr)
     assert passed == ["service", "job", "role"]

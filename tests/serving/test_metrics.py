@@ -159,7 +159,7 @@ def test_the_dashboard_asks_for_what_there_is(training: Target, node: Node) -> N
     for title, texts in expressions().items():
         asked = {name for text in texts for name in re.findall(r"probing_(\w+)", text)}
         assert asked, title
-        assert asked <= names | {"stalled_seconds", "ended"}, title
+        assert asked <= names | {"stalled_seconds", "ended", "finding"}, title
 
 
 @pytest.mark.nightly

@@ -2,19 +2,21 @@
 
 Rules of this file: runs in any thread, once per object; keeps nothing alive. An object goes by
 the variable that holds it when its name is first asked for, where that is known, else by its class;
-of several with one name the later ones have a number, up to a limit.
+of several with one name the later ones have a number, up to a limit. Who asks from a thread in
+which nothing of the script runs, as the agent does, may ask before the script has: what finds no
+variable there is named by the script's first question after all.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....ring.names import joined
 from ..calls.names.class_names import class_name, unwrap
 from ..torch_types import Module
-from .variables import variable_of
+from .variables import sees_script, variable_of
 
 _FEW = 64
 _MOST_NUMBERED = 100
@@ -22,36 +24,58 @@ _MOST_NUMBERED = 100
 record with names."""
 
 
+class _Known(NamedTuple):
+    """A name that was given.
+
+    Attributes:
+        of: What it is the name of.
+        stays: Whether the script's variables were looked at for it.
+    """
+
+    of: weakref.ref[Any]
+    name: str
+    stays: bool
+
+
 class GivenNames:
     """The names of some kind of objects."""
 
     def __init__(self, class_of: Callable[[Any], str]) -> None:
         self._class_of = class_of
-        self._known: dict[int, tuple[weakref.ref[Any], str]] = {}
+        self._known: dict[int, _Known] = {}
         self._given: dict[str, int] = {}
         self._most = _FEW
 
     def name_of(self, thing: object) -> str:
         """The name of an object, that it keeps."""
         known = self._known.get(id(thing))
-        if known is not None and known[0]() is thing:
-            return known[1]
-        wanted = self._variable_of(thing) or self._class_of(thing)
-        count = self._given[wanted] = self._given.get(wanted, 0) + 1
-        is_numbered = 1 < count <= _MOST_NUMBERED
-        name = f"{wanted} {count}" if is_numbered else wanted
-        self._known[id(thing)] = (weakref.ref(thing), name)
+        if known is not None and known.of() is not thing:
+            known = None
+        if known is not None and (known.stays or not sees_script()):
+            return known.name
+        variable = self._variable_of(thing)
+        if variable is None and known is not None:
+            name = known.name
+        else:
+            name = self._numbered(variable or self._class_of(thing))
+        stays = variable is not None or known is not None or sees_script()
+        self._known[id(thing)] = _Known(weakref.ref(thing), name, stays)
         if len(self._known) > self._most:
             self._forget_dead()
         return name
+
+    def _numbered(self, wanted: str) -> str:
+        """A name, with a number where others have it."""
+        count = self._given[wanted] = self._given.get(wanted, 0) + 1
+        return f"{wanted} {count}" if 1 < count <= _MOST_NUMBERED else wanted
 
     def _variable_of(self, thing: Any) -> str | None:
         return variable_of(thing)
 
     def _forget_dead(self) -> None:
         """Forget what lives no more: some programs make a model anew in each step."""
-        for key, (reference, _) in self._known.copy().items():
-            if reference() is None:
+        for key, known in self._known.copy().items():
+            if known.of() is None:
                 self._known.pop(key, None)
         self._most = max(_FEW, 2 * len(self._known))
 

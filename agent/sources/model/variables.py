@@ -32,6 +32,11 @@ def variable_of(thing: object) -> str | None:
     return next((name for name in found if name is not None), None)
 
 
+def sees_script() -> bool:
+    """Whether a function of the calling script is running in this thread."""
+    return bool(_frames_of_script())
+
+
 def holder_of(is_holder: Callable[[Any], bool]) -> Any:
     """What a variable of the calling script holds of which this is true; None where none does."""
     for names in _scopes():
@@ -52,18 +57,23 @@ def own_names(frame: FrameType) -> Mapping[str, Any]:
 
 def _scopes() -> Iterator[Mapping[str, Any]]:
     """The names that the calling script sees, those of its outermost function first."""
+    seen: set[int] = set()
+    for outer in reversed(_frames_of_script()):
+        yield from _names_in(outer, seen)
+    main = sys.modules.get("__main__")
+    if main is not None:
+        yield vars(main)
+
+
+def _frames_of_script() -> list[FrameType]:
+    """The frames of this thread that are of the script or its libraries, the innermost first."""
     frame: FrameType | None = sys._getframe(1)
     frames: list[FrameType] = []
     while frame is not None and len(frames) < _MOST_FRAMES:
         if not f"{frame.f_globals.get('__name__', '')}.".startswith(_NOT_THE_SCRIPT):
             frames.append(frame)
         frame = frame.f_back
-    seen: set[int] = set()
-    for outer in reversed(frames):
-        yield from _names_in(outer, seen)
-    main = sys.modules.get("__main__")
-    if main is not None:
-        yield vars(main)
+    return frames
 
 
 def _names_in(frame: FrameType, seen: set[int]) -> Iterator[Mapping[str, Any]]:

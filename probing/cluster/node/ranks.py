@@ -12,15 +12,26 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
 
-from ...errors import ConnectionLost, InternalError, NotProbed, ProbingError, ProcessEnded
+from ...client.lost import UNSURE_OF_CODE, Unsure, ends_soon, unsure_of_action
+from ...errors import (
+    BadRequest,
+    ConnectionLost,
+    InternalError,
+    NotProbed,
+    ProbingError,
+    ProcessEnded,
+)
 from ...messages import common as wire, rank_paths
+from ...messages.about.act import ActRequest
 from ...messages.limits import ready_s
+from ...messages.routes import ROUTES_BY_NAME
 from ...reach import ladder
 from ...reach.ping import LEFT, has_left, ping
 from ...ring.peek import tables_answer
@@ -89,7 +100,7 @@ class Ranks:
         path = rank_paths.route_in(folder.path.name, request.path)
         query = f"?{request.query_string}" if request.query_string else ""
         async with _session_with(folder) as session:
-            return await _pass_on(session, request, f"{_AGENT}{path}{query}", folder)
+            return await _pass_on(session, request, f"{path}{query}", folder)
 
     async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
         """Do what waits; one that hangs costs a thread of many."""
@@ -112,12 +123,12 @@ async def _session_with(folder: ProcessFolder) -> AsyncIterator[ClientSession]:
 
 
 async def _pass_on(
-    session: ClientSession, request: web.Request, url: str, folder: ProcessFolder
+    session: ClientSession, request: web.Request, path: str, folder: ProcessFolder
 ) -> web.StreamResponse:
     """Send a request to an agent, and its answer back, piece by piece."""
     body = await request.read() or None
-    headers = {"Content-Type": wire.JSON_TYPE}
-    response = None
+    headers, url = {"Content-Type": wire.JSON_TYPE}, f"{_AGENT}{path}"
+    response, asked_ns = None, time.perf_counter_ns()
     try:
         async with session.request(request.method, url, data=body, headers=headers) as answer:
             kind = answer.headers.get("Content-Type", wire.JSON_TYPE)
@@ -130,16 +141,30 @@ async def _pass_on(
     except (OSError, ClientError) as error:
         if response is not None and response.prepared:
             raise  # the answer breaks off, as it did there
-        raise _lost(folder) from error
+        raise await asyncio.to_thread(_lost, folder, _unsure(path, body), asked_ns) from error
 
 
-def _lost(folder: ProcessFolder) -> ProbingError:
-    """Why an agent that was there a moment ago gave no answer."""
-    if not folder.is_alive():
-        return ProcessEnded(folder.pid, "it ended meanwhile")
-    if has_left(folder):
-        return NotProbed(folder.pid, LEFT)
-    return ConnectionLost(str(folder.socket))
+def _unsure(path: str, body: bytes | None) -> Unsure | None:
+    """What a request may have done whose answer is lost; None for one that only asks."""
+    if path == ROUTES_BY_NAME["eval"].path:
+        return UNSURE_OF_CODE
+    if path != ROUTES_BY_NAME["act"].path:
+        return None
+    try:
+        return unsure_of_action(wire.decode(ActRequest, body or b""))
+    except BadRequest:  # of a later version
+        return unsure_of_action(None)
+
+
+def _lost(folder: ProcessFolder, unsure: Unsure | None, asked_ns: int) -> ProbingError:
+    """Why an agent that was there a moment ago gave no answer, and what it may have done."""
+    if ends_soon(folder):
+        error: ProbingError = ProcessEnded(folder.pid, "no answer came")
+    elif has_left(folder):
+        error = NotProbed(folder.pid, LEFT)
+    else:
+        return ConnectionLost(str(folder.socket))  # of which who asked knows what it may mean
+    return error if unsure is None else unsure.told(error, folder, asked_ns)
 
 
 def _require_agent(folder: ProcessFolder) -> None:

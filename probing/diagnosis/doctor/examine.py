@@ -125,7 +125,7 @@ def _of_groups(
             found, missed = found + more, [*missed, not_judged]
             each.append((group.chosen[0], not_judged))
         found = without_effects(found)
-        whole = group.seen[0].job or names_of(group.seen)
+        whole = group.whole
         its = {id(member) for member in group.chosen}
         by_whole[whole] = by_whole.get(whole, frozenset()).union(
             *(names for member, names in each if id(member) in its)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...cluster.job.membership import names_of
 from ...cluster.ranks.question import Asking
 from ...units import figure
 from ..hang.diagnosis import diagnose_each
@@ -93,6 +94,15 @@ class Group:
         self.seen = [member for member in members if member.state != "missing"]
         self.chosen = _chosen(self.seen, verdict)
         self.times: tuple[RankTimes, ...] = ()
+
+    @property
+    def whole(self) -> str:
+        """What its findings are of: a job, by its ranks if it has no name, or one process.
+
+        One that is no rank is by itself, whatever else its job has started.
+        """
+        first = self.seen[0]
+        return (first.job if first.rank is not None else None) or names_of(self.seen)
 
     def ask_times(self, timeout_s: float, token: str | None) -> None:
         """Have the ranks tell of their last steps, before looks at them slow any down."""

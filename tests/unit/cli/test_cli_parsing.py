@@ -465,6 +465,8 @@ def test_what_goes_on_writes_no_file(
         ("1 doctor --webhook notaurl", "--webhook needs --watch"),
         ("1 doctor --run true", "--run needs --watch"),
         ("1 doctor --every 5", "--every needs --watch"),
+        ("1 doctor --watch 10", "how often it looks is --every 10"),
+        ("-t all doctor --watch 2.5", "how often it looks is --every 2.5"),
         ("list --job -n 3", "no use for --limit"),
         ("list --job x --dead", "no use for --dead"),
         ("list --all --job", "no use for --all"),

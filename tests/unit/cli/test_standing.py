@@ -48,7 +48,8 @@ def test_what_stands_is_told_of_whom_it_is_about(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
     found = standing_in(tmp_path / "f")
     assert findings_of(member(7), found) == {"data-wait": "likely"}
-    assert findings_of(member(8), found) == {}
+    assert findings_of(member(8), found) == findings_of(member(8, None, "night"), found) == {}
+    assert findings_of(member(7, None, "night"), found) == {"data-wait": "likely"}
     assert findings_of(member(7, 0, "night"), found) == {
         "hang": "certain", "memory-grows": "possible",
     }  # fmt: skip
@@ -58,6 +59,22 @@ def test_what_stands_is_told_of_whom_it_is_about(tmp_path: Path) -> None:
     }
     assert findings_of(member(8, 1, "day"), found) == {}
     assert findings_of(member(7), None) == {}
+
+
+def test_ranks_of_a_job_without_a_name_have_its_findings(tmp_path: Path) -> None:
+    """It is called by its ranks; a job that has a name is another one."""
+    file = StandingFile(str(tmp_path / "f"), 30.0)
+    file.write([
+        event("hang", "ranks 0-1,12", certainty="certain"),
+        event("memory-grows", "ranks 0-1,12", "rank 1"),
+        event("data-wait", "rank 5"),
+    ], time.time())  # fmt: skip
+    found = standing_in(tmp_path / "f")
+    told = {rank: findings_of(member(7, rank), found) for rank in (0, 1, 2, 5, 12)}
+    assert told[0] == told[12] == {"hang": "certain"}
+    assert told[1] == {"hang": "certain", "memory-grows": "likely"}
+    assert (told[2], told[5]) == ({}, {"data-wait": "likely"})
+    assert findings_of(member(7, 1, "night"), found) == findings_of(member(5), found) == {}
 
 
 def test_a_file_that_is_of_no_use_has_no_findings(tmp_path: Path) -> None:

@@ -356,10 +356,14 @@ def test_what_ranks_have_shown_counts_though_a_later_comparison_does_not_end(
     assert missed == {"slow": "no time was left: the look may take 0.4 s"}
 
 
-def test_what_was_not_judged_is_known_of_each_process() -> None:
-    """A watch must know of which process a rule could not be judged: of others it says nothing."""
+@pytest.mark.parametrize("job", [None, "4711"])
+def test_what_was_not_judged_is_known_of_each_process(job: str | None) -> None:
+    """A watch must know of which process a rule could not be judged: of others it says nothing.
+
+    Two scripts of one SLURM job are no ranks of each other, either.
+    """
     of = facts({})
-    members = [dataclasses.replace(of.member, pid=pid) for pid in (1, 2)]
+    members = [dataclasses.replace(of.member, pid=pid, job=job) for pid in (1, 2)]
     judged = [judging.Judged(members[0], of, [], {"tf32-off": "no accelerator is in use"})]
     how = scope.How(scope.Clock(9.0), None, "all", is_thorough=False)
     groups = [scope.Group([member], FINE) for member in members]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from types import SimpleNamespace
 from typing import Any
@@ -75,6 +76,22 @@ def test_a_wrapped_model_goes_by_its_own_variable() -> None:
         return first, names.name_of(other)
 
     assert train() == ("network", "other")
+
+
+def test_who_asks_before_the_script_has_does_not_name_its_model() -> None:
+    """A thread of the agent's, where no variable is seen; what has none keeps its first name."""
+
+    def train() -> list[str]:
+        untraced()
+        names, network, parts = ModelNames(), nn.Linear(1, 1), [nn.Linear(1, 1)]
+        for model in (network, *parts):
+            asking = threading.Thread(target=names.name_of, args=(model,))
+            asking.start()
+            asking.join()
+        del model, asking
+        return [names.name_of(network), names.name_of(parts[0]), names.name_of(network)]
+
+    assert train() == ["network", "Linear 2", "network"]
 
 
 class Recipe:
