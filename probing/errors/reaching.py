@@ -80,8 +80,8 @@ class ProcessEnded(Unreachable):
     code = "process_ended"
     status = 410
     help = (
-        "What it recorded still answers: `doctor`, `overview`, `oom` and `backtrace`, and `query`"
-        " on the tables that have rows in `tables`."
+        "`hang` says how it ended. What it recorded still answers: `doctor`, `overview`, `oom`,"
+        " `backtrace` where it left a stack, and `query` on the tables that have rows in `tables`."
     )
 
     def __init__(self, pid: int, what: str) -> None:

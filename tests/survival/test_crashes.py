@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import probing
+from probing.cli.render.process.stacks import render_backtrace
 from probing.cluster.node.figures import Figures
 from probing.cluster.node.roster import Roster
 from probing.messages.codec import encode
@@ -25,14 +26,14 @@ from probing.messages.common import ThreadStack
 from probing.postmortem import crashes
 from probing.postmortem.crashes import CrashRecord, parse_fatal, read_crash
 from probing.postmortem.endings import Reason, ending_of
-from probing.postmortem.last_known import last_known
+from probing.postmortem.last_known import has_last_stack, last_known
 from probing.postmortem.terminations import termination_of
 from probing.ring.native import IN_C
 from probing.ring.peek import last_step
 from probing.rundir.folders import ProcessFolder, RunDirectory
-from probing.tables import STAGES, STEPS
+from probing.tables import EVALUATIONS, MEMORY, STAGES, STEPS
 from tests.harness.name_lists import encode_names
-from tests.harness.ring_writer import RingWriter, trace_values, trace_writer
+from tests.harness.ring_writer import CLOCK_OFFSET_NS, RingWriter, trace_values, trace_writer
 from tests.harness.targets import DEADLINE_S, Target, clean_env, program_path, wait_until
 
 FAULTHANDLER_TEXT = rb"""{"main": 4096, "agent": "/there/probing/agent/"}
@@ -635,9 +636,76 @@ def test_who_is_killed_between_two_steps_was_behind_the_last(tmp_path: Path) -> 
     folder.socket.touch()
     trace = last_known(folder)
     assert trace is not None
-    assert [frame.func for frame in trace.threads[0].frames] == ["step 41, which has ended"]
+    assert trace.threads == ()
     assert trace.note is not None
-    assert "step 41 has ended, and nothing has begun since" in trace.note
+    assert "nothing is open on its record: step 41 was the last, and had ended as" in trace.note
+    assert not has_last_stack(folder)
+    shown = render_backtrace(trace)
+    assert shown.count("step 41") == 1
+    assert "no Python thread was seen" not in shown
+
+
+def test_who_is_killed_long_after_a_step_is_not_said_to_be_in_it(tmp_path: Path) -> None:
+    """What was written later, and the SIGTERM, tell how long the process went on."""
+    writer = trace_writer()
+    row = {"thread_id": 9, "module": 1, "class": 2, "root": 3, "step": 4}
+    writer.open(**row, stage=STEP, depth=0, start_ns=100)
+    folder = recorded(tmp_path, writer)
+    folder.socket.touch()
+    memory = RingWriter(MEMORY, capacity=8)
+    memory.write(step=4, time_ns=300_000_000_100)
+    memory.save(folder.ring("memory"))
+    known = last_known(folder)
+    assert known is not None
+    assert known.note is not None
+    assert "no module call is open on its record, only step 4, which had begun 5 min" in known.note
+    folder.terminated.write_bytes(b"0 d\n")
+    ends_ns = 300_000_000_100 + CLOCK_OFFSET_NS
+    os.utime(folder.terminated, ns=(ends_ns + 40 * 10**9,) * 2)
+    known = last_known(folder)
+    assert known is not None
+    assert known.note is not None
+    assert known.note.endswith("; 40 s after that it was asked to end by a SIGTERM")
+
+
+@pytest.mark.parametrize(("began_ns", "is_behind"), [(None, True), (400, True), (250, False)])
+def test_a_step_of_which_nothing_has_begun_is_none(
+    began_ns: int | None, *, is_behind: bool, tmp_path: Path
+) -> None:
+    """The agent opens the next one as one ends; calls of an evaluation are no part of it."""
+    writer = trace_writer()
+    row = {"thread_id": 9, "module": 1, "class": 2, "root": 3}
+    writer.write(**row, step=41, stage=STEP, depth=0, start_ns=100, duration_ns=50)
+    writer.open(**row, step=42, stage=STEP, depth=0, start_ns=150)
+    if began_ns is not None:
+        writer.write(**row, step=42, stage=FORWARD, depth=0, start_ns=began_ns, duration_ns=9)
+    folder = recorded(tmp_path, writer)
+    folder.socket.touch()
+    evaluations = RingWriter(EVALUATIONS, capacity=8)
+    evaluations.write(step=42, start_ns=300, duration_ns=900)
+    evaluations.save(folder.ring("evaluations"))
+    known = last_known(folder)
+    assert known is not None
+    assert known.note is not None
+    last = "nothing is open on its record: step 41 was the last, and had ended 1.05 us before"
+    assert (last in known.note, known.threads == ()) == (is_behind, is_behind)
+    crash = dataclasses.replace(RECORD, step=42, monotonic_ns=2_000_000_150)
+    folder.exception.write_bytes(encode(crash))
+    known = last_known(folder)
+    assert known is not None
+    assert known.note is not None
+    words = "its last step, 41, had ended 2 s before" if is_behind else "it was in step 42"
+    assert words in known.note
+
+
+def test_an_exception_in_a_step_is_said_to_be_in_it(tmp_path: Path) -> None:
+    """Where its record does not tell more than the crash itself."""
+    folder = recorded(tmp_path, trace_writer())
+    folder.exception.write_bytes(encode(dataclasses.replace(RECORD, step=7)))
+    known = last_known(folder)
+    assert known is not None
+    assert known.note is not None
+    assert "it was in step 7" in known.note
 
 
 def changed(data: bytes) -> st.SearchStrategy[bytes]:

@@ -30,7 +30,7 @@ SOURCES = {
     "agent+py-spy": "taken by the agent and by py-spy from outside",
     "proc": "seen by the kernel alone",
     "crash": "as it died",
-    "open rows": "the calls that had not returned when it died",
+    "open rows": "what was open on its record",
 }
 """Where stacks come from, in words."""
 
@@ -64,7 +64,7 @@ def render_backtrace(backtrace: Backtrace, *, is_whole: bool = False, color: boo
     head = [f"process {backtrace.pid}, {source}" + (f" ({_HOW_TO_UNFOLD})" if is_folded else "")]
     if backtrace.note:
         head.append(escape_controls(backtrace.note))
-    if not backtrace.threads:
+    if not (backtrace.threads or (backtrace.note and backtrace.source == "open rows")):
         head.append("no Python thread was seen")
     head += [escape_controls(deadlock_text(circle)) for circle in deadlocks(threads)]
     idle = ["\n".join(heading_of(thread) for thread in resting)] if resting else []

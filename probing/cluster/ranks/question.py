@@ -24,7 +24,7 @@ SNAPSHOT_GAP_S = 1.0
 """How long between two looks at the same stacks."""
 _SOURCES = {
     "crash": "its stack is the one it died with",
-    "open rows": "it has ended: the calls that had not returned then",
+    "open rows": "it has ended",
     "proc": "only the kernel tells of it",
 }
 
