@@ -42,8 +42,10 @@ def command(
 
     Shows pid, rank, state (training, no step ends, idle, not recorded, stopped, not answering,
     attaching, no agent, dead), the current training step, how long ago it began, and the command,
-    from the record; `idle` is one that has made no step yet. --all adds Python processes without an
-    agent: whether they have loaded torch, and whether `probing attach` would work.
+    from the record; `idle` is one that has made no step yet. --dead adds those that have ended, and
+    how: an exit code, a signal, an exception, `no word` (as after SIGKILL). --all adds
+    Python processes without an agent: whether they have loaded torch, and whether `probing attach`
+    would work.
 
     --job has a line for every rank that the job should have. -t says where to look (an @HOSTFILE, a
     node server, and so on), else on this machine and in PROBING_JOB_DIR.

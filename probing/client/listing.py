@@ -6,7 +6,10 @@ is asked of it, by a ping that loads nothing, of all of them at once.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
@@ -15,10 +18,13 @@ from ..attach.preflight import find_obstacle
 from ..errors import Busy, ConnectionLost, NoSuchProcess, NotAnswering, NotProbed
 from ..linux import process
 from ..linux.host_memory import near_limit
+from ..messages.card import Card
 from ..messages.frozen import dataclass
 from ..messages.limits import glance_s
 from ..own_files import is_our_command
 from ..postmortem import crashes
+from ..postmortem.endings import ending_of
+from ..postmortem.kernel_log import KernelKill, logged_kills
 from ..postmortem.not_finite import peek_since
 from ..reach.endpoint import Local, resolve
 from ..reach.ping import ping
@@ -68,6 +74,7 @@ class ProcessSummary:
         role: What it is to its parent, where it has no agent: a loader's ``worker``, or a ``fork``.
         parent: The pid of that parent.
         attempt: How often its launcher had started its job anew (torchrun's `--max-restarts`).
+        ended: How it ended, in a few words; only of an ended one that `probing list` shows.
     """
 
     pid: int
@@ -85,6 +92,7 @@ class ProcessSummary:
     role: str | None = None
     parent: int | None = None
     attempt: int = 0
+    ended: str | None = None
 
 
 def list_processes(*, dead: bool = False, every: bool = False) -> tuple[ProcessSummary, ...]:
@@ -105,9 +113,10 @@ def list_processes(*, dead: bool = False, every: bool = False) -> tuple[ProcessS
     strangers = [pid for pid in _python_processes() if pid not in known] if every else []
     if not (folders or strangers):
         return ()
+    look = functools.partial(_listed, kills=logged_kills() if dead else ())
     with ThreadPoolExecutor(max_workers=min(32, len(folders) + len(strangers))) as pool:
         seen = filter(None, pool.map(summarize_stranger, strangers))
-        return (*pool.map(summarize, folders), *seen)
+        return (*pool.map(look, folders), *seen)
 
 
 def _python_processes() -> list[int]:
@@ -163,6 +172,17 @@ def _role(pid: int) -> tuple[str | None, int | None]:
     return ("fork", parent) if process.command(pid) == process.command(parent) else (None, None)
 
 
+def _listed(folder: ProcessFolder, kills: Sequence[KernelKill]) -> ProcessSummary:
+    """Look at one process with a run folder, and at how it ended, without its record of memory.
+
+    Args:
+        kills: What the kernel's log holds.
+    """
+    found = summarize(folder)
+    ending = ending_of(folder, (), lambda: kills) if found.state == "dead" else None
+    return found if ending is None else dataclasses.replace(found, ended=ending.brief)
+
+
 def summarize(folder: ProcessFolder) -> ProcessSummary:
     """Look at one process with a run folder."""
     reached = _reach(folder)
@@ -190,7 +210,7 @@ def summarize(folder: ProcessFolder) -> ProcessSummary:
         problems=(
             *_crash(folder, state),
             *_attach_problems(folder, state),
-            *_agent_problems(folder),
+            *_agent_problems(folder, card),
             *_loss(folder),
             *_memory(folder, state),
         ),
@@ -221,8 +241,7 @@ def _attach_problems(folder: ProcessFolder, state: State) -> tuple[str, ...]:
     return () if attach is None else (attach.describe()[:_LONGEST_PROBLEM],)
 
 
-def _agent_problems(folder: ProcessFolder) -> tuple[str, ...]:
-    card = folder.read_card()
+def _agent_problems(folder: ProcessFolder, card: Card | None) -> tuple[str, ...]:
     if card is None:
         has_attach = AttachFiles(folder).read() is not None
         return () if has_attach else ("its card cannot be read",)

@@ -8,41 +8,48 @@ says. `judge` is a pure function of what `ending_of` has read.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from ..linux import process
-from ..linux.cgroup import NEAR_LIMIT, find_cgroup
-from ..messages.card import FAILED_START, TAKEN_OUT
+from ..messages.card import FAILED_START, TAKEN_OUT, Card
 from ..messages.frozen import dataclass
 from ..rundir import numbers
 from ..rundir.folders import ProcessFolder
-from ..units import size
 from .crashes import SIGNAL, THREAD_EXCEPTION, CrashRecord, describe, read_crash
 from .error_files import written_error
 from .exits import exit_call, exit_of
 from .kernel_log import KernelKill, logged_kills
 from .launcher_logs import LauncherWord, launcher_word
+from .memory_signs import (
+    KILLED_BY_OOM,
+    MACHINE_FULL,
+    CgroupNow,
+    Row,
+    cgroup_now,
+    counted,
+    has_killed_none,
+    near_full,
+    near_limit,
+)
 from .terminations import CODE, WORDS, termination_of
 
 ORDERLY = "It ended in an orderly way"
 WORDLESS = "It ended without a word"
-KILLED_BY_OOM = "Killed by the kernel OOM killer"
 UNTOLD = "How it ended nothing tells"
 """How the sentences begin that say so."""
 LIKELY = "Likely: "
 """What stands before a sentence that is not certain."""
-_CGROUP_FULL, _MACHINE_FULL = "its cgroup reached its limit", "the machine's memory ran out"
-NEAR_FULL = 0.95
-"""A machine whose memory was at this part of all was close to it."""
+_CGROUP_FULL = "its cgroup reached its limit"
 _EXIT_CODE, _EXIT_0 = "exit code ", "exit code 0"
 _MAY_BE_ASKED = frozenset({"exception", "exit_code", "killed", "orderly", "terminated"})
 """The reasons of ends that a SIGTERM before them explains."""
+_OF_SIGKILL = frozenset({"wordless", "oom"})
+"""The ways to go that leave no word."""
 LAST_MEMORY = "SELECT * FROM python.memory ORDER BY seq DESC LIMIT 200"
 """The newest rows of python.memory, with the columns that their record has."""
 
-Row = Mapping[str, Any]
 Reason = Literal[
     "orderly",
     "interrupted",
@@ -54,6 +61,8 @@ Reason = Literal[
     "oom_killed",
     "unknown",
 ]
+Way = Literal["orderly", "left", "wordless", "oom", "untold"]
+_NOT_KNOWN, _NO_WORD = "unknown", "no word"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +82,11 @@ class Ending:
             ``interrupted``: by Ctrl-C; ``signal``: a fatal one, as SIGSEGV; ``exit_code``: another
             one, also by `sys.exit`; ``terminated``: by SIGTERM, or in whatever way soon after one;
             ``killed``: without a word.
+        way: How it went, whoever asked for that: ``orderly``; ``left``: by itself and in failure,
+            as by `sys.exit(1)`; ``wordless``: as after SIGKILL; ``oom``: so, and likely or for
+            certain by the kernel OOM killer; ``untold``: without an agent that could tell. None
+            where a crash tells, or nothing.
+        brief: It in a few words, as for a column.
     """
 
     certain: tuple[str, ...]
@@ -84,24 +98,13 @@ class Ending:
     ended_ns: int | None = None
     by_sigterm: bool = False
     asked_by: str | None = None
+    way: Way | None = None
+    brief: str = _NOT_KNOWN
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What is certain and what is likely, each told as what it is."""
         return (*self.certain, *(f"{LIKELY}{sentence}" for sentence in self.likely))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CgroupNow:
-    """The cgroup that this terminal is in.
-
-    Attributes:
-        limit: Bytes; None without one.
-        kills: Processes that the kernel has killed in it.
-    """
-
-    limit: int | None
-    kills: int
 
 
 def ending_of(
@@ -121,6 +124,7 @@ def ending_of(
     asked = termination_of(folder, ending.ended_ns) if ending.reason in _MAY_BE_ASKED else None
     if asked is None:
         return ending
+    is_moot = ending.way in _OF_SIGKILL and not asked.is_handled
     told = [one for one in ending.certain if asked.is_handled or not one.startswith(WORDLESS)]
     ended_ns = ending.ended_ns if asked.is_handled else asked.when_ns
     return Ending(
@@ -129,6 +133,8 @@ def ending_of(
         ended_ns=ended_ns,
         by_sigterm=True,
         asked_by=asked.who,
+        way=None if is_moot else ending.way,
+        brief=f"{_brief(WORDS)}, {ending.brief}" if asked.is_handled else _brief(WORDS),
     )
 
 
@@ -141,36 +147,52 @@ def _ending_of(
     crash = read_crash(folder)
     if crash is not None and crash.kind != THREAD_EXCEPTION:
         told = (_sentence(describe(crash)),)
-        return Ending(certain=told, reason=_reason_of(crash), ended_ns=crash.when_ns)
-    error = written_error(folder)
+        reason, brief = _reason_of(crash), crash.type
+        return Ending(certain=told, reason=reason, ended_ns=crash.when_ns, brief=brief)
+    card = folder.read_card()
+    error = written_error(folder, card)
     if error is not None:
         told = (_sentence(error.sentence()),)
-        return Ending(certain=told, reason="exception", ended_ns=error.when_ns)
-    word = launcher_word(folder)
+        brief = error.text.partition(":")[0]
+        return Ending(certain=told, reason="exception", ended_ns=error.when_ns, brief=brief)
+    word = launcher_word(folder, card)
     if not folder.socket.exists():
-        return _left(folder, word)
-    card = folder.read_card()
+        return _left(folder, card, word)
     if card is not None and card.boot_id != process.boot_id():
         told = ("The machine has been started anew since.",)
-        return Ending(certain=told, reason="killed", was_killed=True)
+        brief = "with its machine"
+        return Ending(certain=told, reason="killed", was_killed=True, way="wordless", brief=brief)
     if folder.is_foreign():
         return _elsewhere(folder)
     # The kernel's log has the pids of no other namespace.
     is_here = card is not None and card.pid_namespace == numbers.FIRST
-    found = (kills or logged_kills)() if is_here else []
-    ending = judge(folder.pid, rows, found, cgroup_now(), started_s=_started_s(folder))
+    return _without_word(folder, rows, (kills or logged_kills)() if is_here else (), word)
+
+
+def _without_word(
+    folder: ProcessFolder,
+    rows: Sequence[Row],
+    found: Sequence[KernelKill],
+    word: LauncherWord | None,
+) -> Ending:
+    """The end of a process that left none, with its exit status, where anybody knows that."""
+    cgroup = cgroup_now() if rows else None
+    ending = judge(folder.pid, rows, found, cgroup, started_s=_started_s(folder))
     words = process.exit_words(folder.pid, folder.start_time)
     status = f"Its exit status, which its parent has not taken yet, is {words}."
-    if words is None and word is None:
-        return ending
-    if words is None and word is not None:
+    if words is None:
+        if word is None:
+            return ending
         words = word.words
         status = f"Its exit status, which its launcher wrote to {word.path}, is {words}."
     certain = (ending.certain[0], status, *ending.certain[1:])
     reason = _reason_with(words, ending.reason)
-    if reason == "terminated":
-        return Ending(certain=certain, reason=reason, by_sigterm=words == WORDS)  # all else is moot
-    return replace(ending, certain=certain, reason=reason)
+    way: Way | None = "orderly" if reason == "orderly" else ending.way
+    brief = ending.brief if reason == "oom_killed" else _brief(words)
+    if reason == "terminated":  # all else is moot
+        is_asked = words == WORDS
+        return Ending(certain=certain, reason=reason, by_sigterm=is_asked, way=way, brief=brief)
+    return replace(ending, certain=certain, reason=reason, way=way, brief=brief)
 
 
 def _reason_of(crash: CrashRecord) -> Reason:
@@ -203,7 +225,7 @@ def _elsewhere(folder: ProcessFolder) -> Ending:
     return Ending(certain=(told,), reason="killed")
 
 
-def _left(folder: ProcessFolder, word: LauncherWord | None) -> Ending:
+def _left(folder: ProcessFolder, card: Card | None, word: LauncherWord | None) -> Ending:
     """The end of a process whose agent was told of it, or that had no agent at its end."""
     exited = exit_of(folder)
     code, when_ns = exited or (None, None)
@@ -211,33 +233,50 @@ def _left(folder: ProcessFolder, word: LauncherWord | None) -> Ending:
     if word is not None and word.code not in {0, code}:
         left = f"It left by itself, without an exception that nobody caught, with {word.words}"
         told = f"{left}, as its launcher wrote to {word.path}."
-        reason = _reason_with(word.words, "killed")
-        return Ending(certain=(told,), reason=reason, by_sigterm=word.words == WORDS)
+        return _by_status(told, word.words, way="left")
     if by is not None:
         left = f"It left by itself with exit code {code}, by {by.words}."
-        return Ending(certain=(left,), reason=_reason_with_code(by.code), ended_ns=when_ns)
-    untold = _without_agent(folder)
+        return _by_status(left, f"{_EXIT_CODE}{code}", way="left", ended_ns=when_ns)
+    untold = _without_agent(folder, card)
     if untold is None and code:
         left = f"It left by itself with exit code {code}, and no exception of it is on record."
-        return Ending(certain=(left,), reason=_reason_with_code(code), ended_ns=when_ns)
+        return _by_status(left, f"{_EXIT_CODE}{code}", way="left", ended_ns=when_ns)
     told = f"{ORDERLY}: its agent was told of the end."
-    return untold or Ending(certain=(told,), reason="orderly")
+    brief = "orderly" if code is None else _EXIT_0
+    return untold or Ending(certain=(told,), reason="orderly", way="orderly", brief=brief)
 
 
-def _without_agent(folder: ProcessFolder) -> Ending | None:
+def _by_status(told: str, words: str, *, way: Way | None, ended_ns: int | None = None) -> Ending:
+    """The end of a process whose exit status says how, in words as ``exit code 3``."""
+    reason, is_asked = _reason_with(words, "killed"), words == WORDS
+    return Ending(
+        certain=(told,),
+        reason=reason,
+        by_sigterm=is_asked,
+        ended_ns=ended_ns,
+        way=way,
+        brief=_brief(words),
+    )
+
+
+def _brief(words: str) -> str:
+    """An exit status in a column, by its words."""
+    return words.removeprefix("signal ")
+
+
+def _without_agent(folder: ProcessFolder, card: Card | None) -> Ending | None:
     """The end of a process that no agent has seen; None where one has."""
-    card = folder.read_card()
     if card is None:
-        return Ending(certain=(f"{UNTOLD}: it left no card that can be read.",))
+        return Ending(certain=(f"{UNTOLD}: it left no card that can be read.",), way="untold")
     for problem in card.problems:
         if problem == TAKEN_OUT or problem.startswith(FAILED_START):
             words = process.exit_words(folder.pid, folder.start_time)
             if words is None:
-                return Ending(certain=(f"{UNTOLD}: {problem.rstrip('.')}.",))
-            told = ORDERLY if words == _EXIT_0 else "It ended"
-            certain = (f"{told} with {words}: {problem.rstrip('.')}.",)
-            reason = _reason_with(words, "killed")
-            return Ending(certain=certain, reason=reason, by_sigterm=words == WORDS)
+                return Ending(certain=(f"{UNTOLD}: {problem.rstrip('.')}.",), way="untold")
+            is_well = words == _EXIT_0
+            told = ORDERLY if is_well else "It ended"
+            told = f"{told} with {words}: {problem.rstrip('.')}."
+            return _by_status(told, words, way="orderly" if is_well else None)
     return None
 
 
@@ -265,16 +304,17 @@ def judge(
     for kill in kills:
         if kill.pid == pid and kill.when_s >= started_s:
             return _oom_killed(kill, *certain)
-    full, counted = _near_limit(rows), _counted(rows, cgroup)
-    if full and _has_killed_none(rows, cgroup):
+    full = near_limit(rows)
+    if full and has_killed_none(rows, cgroup):
         certain.append(
             f"Its cgroup was full, with {full}; but that of this terminal, which has the same"
             " limit, counts no kill."
         )
         full = ""
     in_cgroup = [f"{KILLED_BY_OOM}: {_CGROUP_FULL}. It held {full}."] if full else []
-    in_cgroup += counted
-    likely = (*in_cgroup, *_near_full(rows))
+    in_cgroup += counted(rows, cgroup)
+    of_machine = near_full(rows)
+    likely = (*in_cgroup, *of_machine)
     return Ending(
         certain=tuple(certain),
         reason="killed",
@@ -282,92 +322,22 @@ def judge(
         was_killed=True,
         by_memory=bool(likely),
         by_cgroup=bool(in_cgroup),
+        way="oom" if full or of_machine else "wordless",
+        brief=_NO_WORD,
     )
 
 
 def _oom_killed(kill: KernelKill, *certain: str) -> Ending:
     """The end of a process of which the kernel says that it has killed it."""
-    why = _CGROUP_FULL if kill.is_cgroup else _MACHINE_FULL
+    why = _CGROUP_FULL if kill.is_cgroup else MACHINE_FULL
     return Ending(
         certain=(*certain, f"{KILLED_BY_OOM}: {why} ({kill.line})."),
         reason="oom_killed",
         was_killed=True,
         by_memory=True,
         by_cgroup=kill.is_cgroup,
-    )
-
-
-def _has_killed_none(rows: Sequence[Row], cgroup: CgroupNow | None) -> bool:
-    """Whether this terminal's cgroup has the same limit, and counts no kill since."""
-    last = next((row for row in rows if row.get("cgroup_oom_kills") is not None), None)
-    if last is None or cgroup is None or cgroup.limit is None:
-        return False
-    return cgroup.limit == last.get("cgroup_limit_bytes") and (
-        cgroup.kills == last["cgroup_oom_kills"]
-    )
-
-
-def _near_limit(rows: Sequence[Row]) -> str:
-    """What its cgroup held, where that was close to the limit.
-
-    Files that are cached do not count, for they go first, where the record tells what they took.
-    """
-    last = next((row for row in rows if row.get("cgroup_bytes") is not None), None)
-    if last is None or not last.get("cgroup_limit_bytes"):
-        return ""
-    limit, cached = last["cgroup_limit_bytes"], last.get("cgroup_cache_bytes")
-    used = last["cgroup_bytes"] - (cached or 0)
-    if used < NEAR_LIMIT * limit:
-        return ""
-    files = "with cached files" if cached is None else "without cached files"
-    return (
-        f"{size(used)} of {size(limit)}, {files}, in the last row on record (step {last['step']},"
-        f" {last['phase']})"
-    )
-
-
-def _counted(rows: Sequence[Row], cgroup: CgroupNow | None) -> list[str]:
-    """The kernel counts the processes that it has killed in a cgroup."""
-    counts = [row for row in rows if row.get("cgroup_oom_kills") is not None]
-    if not counts:
-        return []
-    first, last = counts[-1]["cgroup_oom_kills"], counts[0]["cgroup_oom_kills"]
-    found = []
-    if last > first:
-        found.append(
-            f"The kernel was killing processes of its cgroup: {last - first} in its last rows."
-        )
-    limit = counts[0].get("cgroup_limit_bytes")
-    if cgroup is None or limit is None or cgroup.limit != limit:
-        return found
-    if cgroup.kills > last:
-        found.append(
-            f"The kernel has killed {cgroup.kills - last} more since the last row on record, if its"
-            " cgroup is that of this terminal, which has the same limit."
-        )
-    return found
-
-
-def _near_full(rows: Sequence[Row]) -> list[str]:
-    """The machine itself had hardly any memory left."""
-    last = next((row for row in rows if row.get("node_used_bytes") is not None), None)
-    if last is None or not last.get("node_total_bytes"):
-        return []
-    used, total = last["node_used_bytes"], last["node_total_bytes"]
-    if used < NEAR_FULL * total:
-        return []
-    return [
-        f"{KILLED_BY_OOM}: {_MACHINE_FULL}. {size(used)} of"
-        f" {size(total)} were in use in the last row on record."
-    ]
-
-
-def cgroup_now() -> CgroupNow | None:
-    """The cgroup of this very process; None where it cannot be read."""
-    paths = find_cgroup("self")
-    kills = paths.oom_kills() if paths is not None else None
-    return (
-        CgroupNow(limit=paths.limit_bytes(), kills=kills) if paths and kills is not None else None
+        way="oom",
+        brief="OOM killer",
     )
 
 

@@ -36,9 +36,8 @@ class WrittenError(NamedTuple):
         return f"it ended with {self.text}, by the error file that torchrun gave it"
 
 
-def written_error(folder: ProcessFolder) -> WrittenError | None:
+def written_error(folder: ProcessFolder, card: Card | None) -> WrittenError | None:
     """The exception that a rank has written down; None where it has not, or was not asked to."""
-    card = folder.read_card()
     written = None if card is None else written_since_start(folder, card, card.error_file)
     return None if written is None else parse(written)
 

@@ -12,6 +12,7 @@ import re
 from typing import NamedTuple
 
 from ..linux.process import signal_words
+from ..messages.card import Card
 from ..rundir.folders import ProcessFolder
 from .error_files import written_since_start
 
@@ -37,9 +38,8 @@ class LauncherWord(NamedTuple):
         return signal_words(-self.code) if self.code < 0 else f"exit code {self.code}"
 
 
-def launcher_word(folder: ProcessFolder) -> LauncherWord | None:
+def launcher_word(folder: ProcessFolder, card: Card | None) -> LauncherWord | None:
     """What the launcher of a process has written of its end; None where it has not."""
-    card = folder.read_card()
     if card is None or not card.launcher_log:
         return None
     code = parse(written_since_start(folder, card, card.launcher_log) or b"", card.pid)

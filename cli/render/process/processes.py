@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 
 from ....units import age
 from ..table import Heading, columns, render_table
-from ..text import escape_controls, render_count
+from ..text import cut_middle, escape_controls, render_count
 
 if TYPE_CHECKING:
     from ....client.listing import ProcessSummary
+
+_LONGEST_END = 32
 
 
 def render_processes(processes: Sequence[ProcessSummary], *, width: int | None, color: bool) -> str:
     """One line per process.
 
-    The attempt only where a launcher has started a job anew; the address only where any listens;
-    whether there is torch and a way in only where there is any process without an agent.
+    How it ended only where any has; the attempt only where a launcher has started a job anew; the
+    address only where any listens; whether there is torch and a way in only where there is any
+    process without an agent.
     """
     state = Heading(name="state", least=12)
     headings = columns(">pid", ">rank", state, ">step", ">step age", "command")
@@ -32,10 +35,14 @@ def render_processes(processes: Sequence[ProcessSummary], *, width: int | None, 
         ]
         for process in processes
     ]
-    if any(process.listen for process in processes):
-        headings[5:5] = columns("listens on")
+    if any(process.ended for process in processes):
+        headings[3:3] = columns("ended")
         for row, process in zip(rows, processes, strict=True):
-            row.insert(5, process.listen or "")
+            row.insert(3, cut_middle(escape_controls(process.ended or ""), _LONGEST_END))
+    if any(process.listen for process in processes):
+        headings[-1:-1] = columns("listens on")
+        for row, process in zip(rows, processes, strict=True):
+            row.insert(-1, process.listen or "")
     if any(process.attempt for process in processes):
         headings[2:2] = columns(">attempt")
         for row, process in zip(rows, processes, strict=True):

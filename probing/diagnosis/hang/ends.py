@@ -97,9 +97,9 @@ def first_dead(dead: Sequence[RankEvidence]) -> list[int]:
     own = [e for e in dead if e.ended_ns and not e.died_of_peers]
     timed = [e for e in dead if e.ended_ns]
     wordless = [e for e in dead if e.is_wordless and not e.died_of_peers]
-    killed = [e for e in wordless if e.was_short_of_memory]
+    killed = [e for e in wordless if e.way == "oom"]
     first = [_earliest(those) for those in (own, timed) if those]
-    left = [e for e in dead if e.has_left and not e.died_of_peers]
+    left = [e for e in dead if e.way == "left" and not e.died_of_peers]
     if own:
         found = first[0]
     elif left:

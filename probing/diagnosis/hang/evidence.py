@@ -10,7 +10,7 @@ from typing import Literal
 from ...cluster.job.forms import is_address
 from ...messages import rank_paths
 from ...messages.frozen import InNotebooks, dataclass
-from ...postmortem.endings import KILLED_BY_OOM
+from ...postmortem.endings import Way
 from ...stacks.waits import BY_DEBUGGER
 
 State = Literal["answering", "silent", "stopped", "dead", "unreachable", "missing"]
@@ -60,12 +60,7 @@ DoingKind = Literal[
     "unknown",
 ]
 
-_ORDERLY = "ended in an orderly way"
-"""What `endings` says of a process whose agent was told of the end."""
-_UNTOLD = "it ended nothing tells"
-"""What they say of one that had no agent at its end."""
-_WORDLESS = "ended without a word"
-_LEFT = "left by itself"
+_HANG_S = 10.0
 POINT_TO_POINT = frozenset({"send", "recv"})
 """Operations of two ranks, which do not take part in the order of a group's collectives."""
 
@@ -183,6 +178,7 @@ class RankEvidence:
         age_s: Seconds since its agent was started.
         median_step_s: The median duration of its last steps.
         ending: How it ended, a sentence; of a living one, the exception that it is leaving with.
+        way: How it ended, where no crash tells.
         ended_ns: When, since the epoch.
         died_of_peers: Whether the error that it died of says that another rank was gone.
         is_terminated: Whether it has ended by SIGTERM.
@@ -218,6 +214,7 @@ class RankEvidence:
     median_step_s: float | None = None
     doing: Doing | None = None
     ending: str | None = None
+    way: Way | None = None
     ended_ns: int | None = None
     died_of_peers: bool = False
     is_terminated: bool = False
@@ -260,27 +257,12 @@ class RankEvidence:
     @property
     def is_wordless(self) -> bool:
         """Whether it has ended as after SIGKILL."""
-        return self.state == "dead" and _WORDLESS in (self.ending or "")
-
-    @property
-    def has_left(self) -> bool:
-        """Whether it has ended by itself and in failure, as by `sys.exit(1)`."""
-        return self.state == "dead" and _LEFT in (self.ending or "")
-
-    @property
-    def was_short_of_memory(self) -> bool:
-        """Whether it has ended, likely or for certain, by the kernel OOM killer."""
-        return self.state == "dead" and KILLED_BY_OOM in (self.ending or "")
+        return self.way in {"wordless", "oom"}
 
     @property
     def ended_well(self) -> bool:
         """Whether it has ended in an orderly way, as far as anything tells."""
-        return self.state == "dead" and (_ORDERLY in (self.ending or "") or self.is_untold)
-
-    @property
-    def is_untold(self) -> bool:
-        """Whether it has ended without an agent that could tell how."""
-        return self.state == "dead" and _UNTOLD in (self.ending or "")
+        return self.way in {"orderly", "untold"}
 
     @property
     def is_alive(self) -> bool:
@@ -353,3 +335,10 @@ class Verdict(InNotebooks):
     notes: tuple[str, ...] = ()
     next_steps: tuple[str, ...] = ()
     queries: tuple[EvidenceQuery, ...] = ()
+
+    @property
+    def may_hang(self) -> bool:
+        """Whether nothing has moved for half of the time after which that is called a hang."""
+        if self.has_ended or self.outcome != "fine" or self.still_s is None:
+            return False
+        return self.still_s >= (self.threshold_s or _HANG_S) / 2

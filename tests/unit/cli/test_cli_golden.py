@@ -231,6 +231,7 @@ PROCESSES = (
         folder="/dev/shm/probing-0/99-1",
         problems=("no room",),
         has_torch=None,
+        ended="exit code 1",
     ),
 )
 STRANGER = ProcessSummary(

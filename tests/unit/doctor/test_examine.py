@@ -221,9 +221,9 @@ def test_an_end_that_is_only_likely_is_told_as_that() -> None:
     end = told_end(full, None)
     evidence = RankEvidence(
         rank=None, host="h", pid=7, endpoint="7", world_size=None, state="dead",
-        ending=end.words, ended_ns=end.ended_ns,
+        ending=end.words, ended_ns=end.ended_ns, way=end.way,
     )  # fmt: skip
-    assert evidence.was_short_of_memory
+    assert evidence.way == "oom"
     of = facts({"steps": steps(9)}, verdict=verdict_of([evidence]), is_alive=False)
     (sign,) = signs("ended", of)
     assert sign.certainty == "likely"

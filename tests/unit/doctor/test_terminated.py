@@ -101,7 +101,7 @@ def test_the_rule_is_told_of_it_whatever_the_words(folder: ProcessFolder) -> Non
     assert not end.is_own
     evidence = RankEvidence(
         rank=None, host="h", pid=7, endpoint="7", state="dead", ending=end.words,
-        ended_ns=end.ended_ns, is_terminated=end.is_terminated,
+        ended_ns=end.ended_ns, is_terminated=end.is_terminated, way=end.way,
     )  # fmt: skip
     (sign,) = found_in(folder, [], verdict_of([evidence]))
     assert "asked to end by a SIGTERM at 1970" in sign.summary
@@ -136,10 +136,11 @@ def test_a_handler_that_ends_in_an_orderly_way_was_asked_all_the_same(
     ending = ending_of(folder, ())
     assert ending is not None
     assert (ending.reason, ending.asked_by) == ("terminated", "bash")
+    assert (ending.way, ending.brief) == ("orderly", "SIGTERM, orderly")
     end = end_of(folder)
     evidence = RankEvidence(
         rank=None, host="h", pid=7, endpoint="7", state="dead", ending=end.words,
-        ended_ns=end.ended_ns, is_terminated=end.is_terminated,
+        ended_ns=end.ended_ns, is_terminated=end.is_terminated, way=end.way,
     )  # fmt: skip
     verdict = verdict_of([evidence])
     assert verdict.ended_well

@@ -12,8 +12,9 @@ import pytest
 
 from probing.agent.sources.out_of_memory.errors import read_oom
 from probing.diagnosis.advice import Advice, Shortage, Trend, advise, batch_pairs
-from probing.postmortem.endings import CgroupNow, judge
+from probing.postmortem.endings import judge
 from probing.postmortem.kernel_log import kernel_kills, read_kernel_log
+from probing.postmortem.memory_signs import CgroupNow
 
 pytestmark = pytest.mark.anypython
 

@@ -167,13 +167,13 @@ def test_messages_that_are_counted_apart(is_open: bool) -> None:
 def test_a_server_whose_workers_end() -> None:
     """One that has ended in an orderly way is not to blame where others may send still."""
     ending = "it ended in an orderly way: its agent was told of the end"
-    ended = evidence(1, LATE, state="dead", moved=None, doing=None, ending=ending)
+    ended = evidence(1, LATE, state="dead", moved=None, doing=None, ending=ending, way="orderly")
     server = evidence(0, (*LATE, message("recv", None)), doing=WAITING)
     works = evidence(2, LATE, doing=SAVING, work=Work(written_rate=1e8, is_ready=True))
     replied = evidence(3, (*LATE, message("recv", 0)), doing=WAITING)
     found = judge([server, ended, works, replied])
     assert (found.kind, found.is_hang) == ("slow", False), found.headline
-    killed = dataclasses.replace(ended, ending="it ended with ValueError")
+    killed = dataclasses.replace(ended, ending="it ended with ValueError", way=None)
     assert named(judge([server, killed, dataclasses.replace(replied, rank=2), replied])) == (
         "dead", [1],
     )  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 
 from probing.diagnosis.hang import Call, Group, RankEvidence, Verdict, judge
 from probing.diagnosis.hang.evidence import Work
+from probing.postmortem.endings import Way
 from tests.unit.ranks.hang_samples import (
     SAVING,
     SECOND,
@@ -23,16 +24,16 @@ from tests.unit.ranks.hang_samples import (
 pytestmark = pytest.mark.anypython
 
 LATE = history(40)
-WORDLESS = "it ended without a word: no exception is on record"
 ORDERLY = "it ended in an orderly way: its agent was told of the end"
 WRITES = Work(cpu=0.9, written_rate=1e8, is_ready=True)
 PAIR = Group(name="7", size=2, ranks=(0, 1))
 
 
-def done(rank: int, calls: tuple[Call, ...] = LATE, ending: str = ORDERLY) -> RankEvidence:
+def done(rank: int, calls: tuple[Call, ...] = LATE, way: Way | None = "orderly") -> RankEvidence:
     """A rank that has ended."""
+    ending = ORDERLY if way == "orderly" else "it ended"
     return evidence(
-        rank, calls, state="dead", moved=None, doing=None, ending=ending, ended_ns=rank
+        rank, calls, state="dead", moved=None, doing=None, ending=ending, way=way, ended_ns=rank
     )  # fmt: skip
 
 
@@ -88,7 +89,7 @@ def test_a_rank_that_is_needed_still() -> None:
 
 def test_a_rank_that_ends_in_failure() -> None:
     """One that did not end in an orderly way is told of at once."""
-    verdict = judged(evidence(0, LATE, still_s=3.0), done(2, ending="it left by itself: exit 1"))
+    verdict = judged(evidence(0, LATE, still_s=3.0), done(2, way="left"))
     assert (verdict.kind, [c.rank for c in verdict.causes]) == ("dead", [2])
 
 
@@ -103,7 +104,7 @@ def test_without_a_record_of_collectives() -> None:
 @pytest.mark.parametrize("is_over", [True, False], ids=["all have ended", "others wait"])
 def test_only_what_answers_is_advised_of_a_rank_that_has_ended(*, is_over: bool) -> None:
     """Its last stack where it left one, else its last steps, and nothing of who made none."""
-    killed: Any = {"state": "dead", "moved": None, "doing": None, "ending": WORDLESS}
+    killed: Any = {"state": "dead", "moved": None, "doing": None, "way": "wordless"}
     others = [
         dataclasses.replace(done(rank), ended_ns=None) if is_over else waiting(rank)
         for rank in (0, 1, 3)
@@ -133,8 +134,7 @@ def test_of_two_that_ended_in_one_tick_none_is_called_the_first() -> None:
     """The clock that dates files goes on in ticks: within one, nobody knows who came first."""
     ends = {0: 5, 1: 5, 2: 6, 3: 6}
     ranks = [
-        dataclasses.replace(done(rank, ending=f"it was killed by {rank}"), ended_ns=when)
-        for rank, when in ends.items()
+        dataclasses.replace(done(rank, way=None), ended_ns=when) for rank, when in ends.items()
     ]
     verdict = judge(ranks)
     assert [cause.rank for cause in verdict.causes] == [0, 1]

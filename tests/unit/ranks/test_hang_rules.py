@@ -281,7 +281,7 @@ def test_all_have_ended() -> None:
         dead(0, LATE, "RuntimeError: Connection closed by peer", 3, died_of_peers=True),
         dead(1, LATE, "ValueError: bad label", 2),
         dead(2, LATE, "RuntimeError: Connection reset by peer", 1, died_of_peers=True),
-        dead(3, LATE, "it ended without a word", 0),
+        dead(3, LATE, "it ended without a word", 0, way="wordless"),
     ]
     verdict = judge(ranks)
     assert (verdict.kind, verdict.is_hang, causes(verdict)) == ("ended", False, {1})

@@ -14,6 +14,7 @@ from probing.diagnosis.hang.seen.own_ends import says_of_peers
 from probing.diagnosis.hang.seen.work import work_between, work_words
 from probing.diagnosis.hang.waiting import waits_of
 from probing.messages.common import Awaited, Backtrace, Frame, ThreadBytes, ThreadStack, WorkDone
+from probing.postmortem.endings import Way
 from tests.unit.ranks.hang_samples import (
     LATE,
     LOADING,
@@ -329,6 +330,11 @@ def test_a_line_that_waits_for_the_device() -> None:
 WORDLESS = "it ended without a word: no exception is on record, as after SIGKILL"
 NO_MEMORY = f"{WORDLESS}. Killed by the kernel OOM killer: the machine's memory ran out"
 PEERS = "it ended with RuntimeError: Connection reset by peer"
+UNTOLD = "how it ended nothing tells: its agent was taken out of it"
+WELL = "it ended in an orderly way: its agent was told of the end"
+WAYS: dict[str, Way] = {
+    WORDLESS: "wordless", NO_MEMORY: "oom", UNTOLD: "untold", WELL: "orderly",
+}  # fmt: skip
 
 
 def ended(rank: int, ending: str, *, last: Call | None = None, **facts: Any) -> RankEvidence:
@@ -337,7 +343,8 @@ def ended(rank: int, ending: str, *, last: Call | None = None, **facts: Any) -> 
     by_peers = ending == PEERS
     return evidence(
         rank, calls, state="dead", moved=None, doing=None, ending=ending,
-        died_of_peers=by_peers, ended_ns=None if "a word" in ending else 10 + rank, **facts,
+        way=WAYS.get(ending), died_of_peers=by_peers,
+        ended_ns=None if "a word" in ending else 10 + rank, **facts,
     )  # fmt: skip
 
 
@@ -384,17 +391,14 @@ def test_the_first_of_the_dead(name: str) -> None:
 
 def test_an_end_that_nothing_tells_of_is_no_crash() -> None:
     """Nor is it called an orderly one."""
-    untold = "how it ended nothing tells: its agent was taken out of it"
-    well = "it ended in an orderly way: its agent was told of the end"
-    verdict = judge([ended(0, well), ended(1, untold)])
+    verdict = judge([ended(0, WELL), ended(1, UNTOLD)])
     assert (verdict.outcome, verdict.ended_well) == ("fine", True)
     assert verdict.headline == "All 2 ranks have ended; of rank 1 nothing tells how."
 
 
 def test_an_orderly_end_is_no_crash() -> None:
     """A job whose ranks have all ended as they should is fine."""
-    well = "it ended in an orderly way: its agent was told of the end"
-    verdict = judge([ended(rank, well) for rank in range(4)])
+    verdict = judge([ended(rank, WELL) for rank in range(4)])
     assert (verdict.outcome, verdict.has_ended, verdict.causes) == ("fine", True, ())
     assert verdict.headline == "All 4 ranks have ended in an orderly way."
 

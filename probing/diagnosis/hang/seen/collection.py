@@ -132,7 +132,7 @@ def evidence_of(
         others=others.others if others else (),
         lock_pid=others.lock_pid if others else None,
         deadlocks=tuple(map(deadlock_text, deadlocks(trace.threads))) if trace else (),
-        has_stack=trace is not None,
+        has_stack=trace is not None and bool(trace.threads),
         notes=tuple(dict.fromkeys((*notes, *seen.notes))),
     )
 
@@ -187,6 +187,7 @@ def _with_end(evidence: RankEvidence, end: End) -> RankEvidence:
         died_of_peers=not end.is_own,
         is_terminated=end.is_terminated,
         asked_by=end.asked_by,
+        way=end.way,
     )
 
 

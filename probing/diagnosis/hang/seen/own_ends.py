@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ....errors import ProbingError
 from ....messages.common import Backtrace
 from ....postmortem.crashes import THREAD_EXCEPTION, CrashRecord, describe, read_crash
-from ....postmortem.endings import LAST_MEMORY, Ending, Row, ending_of
+from ....postmortem.endings import LAST_MEMORY, Ending, Way, ending_of
+from ....postmortem.memory_signs import Row
 from ..evidence import State
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class End(NamedTuple):
         is_own: Whether it was for a reason of its own.
         is_terminated: Whether it was by SIGTERM.
         asked_by: Who sent that, empty where it is not known; None where none is on record.
+        way: How it ended, where no crash tells.
     """
 
     words: str | None = None
@@ -48,6 +50,7 @@ class End(NamedTuple):
     is_own: bool = True
     is_terminated: bool = False
     asked_by: str | None = None
+    way: Way | None = None
 
 
 def how_ended(process: Process, state: State, trace: Backtrace | None, notes: list[str]) -> End:
@@ -103,6 +106,7 @@ def told_end(found: Ending | None, lost: CrashRecord | None) -> End:
         not is_of_others,
         is_terminated,
         found.asked_by,
+        found.way,
     )
 
 

@@ -47,7 +47,7 @@ def all_asked(case: Case, dead: Sequence[RankEvidence]) -> str:
 
 def ended_well(case: Case) -> str:
     """All ranks have ended, as they should, as far as anything tells."""
-    untold = [rank for rank, evidence in case.ranks.items() if evidence.is_untold]
+    untold = [rank for rank, evidence in case.ranks.items() if evidence.way == "untold"]
     if untold:
         return f"All {len(case.ranks)} ranks have ended; of {ranks_text(untold)} nothing tells how."
     return f"All {len(case.ranks)} ranks have ended in an orderly way."
@@ -343,7 +343,9 @@ def _what(evidence: RankEvidence) -> str:
 
 
 def _evidence(evidence: RankEvidence) -> Iterable[str]:
-    if evidence.step is not None:
+    if evidence.step is not None and evidence.state == "dead":
+        yield f"its last step on record is {evidence.step}"
+    elif evidence.step is not None:
         yield f"in step {evidence.step}" + (", and it still moves" if evidence.moved else "")
     if evidence.doing is not None and evidence.doing.stack:
         yield "stack, innermost first: " + " < ".join(evidence.doing.stack)
