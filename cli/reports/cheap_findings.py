@@ -11,12 +11,10 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...cluster.job.membership import member_of
-from ...errors import ProbingError
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...diagnosis.doctor.facts import Facts
-    from ...diagnosis.doctor.findings import Finding, Rule, Sign
+    from ...diagnosis.doctor.findings import Finding
     from ...messages.card import Card
 
 WITHIN_S = 2.0
@@ -28,26 +26,30 @@ class Found(NamedTuple):
     Attributes:
         findings: The gravest first.
         judged: How many rules could be judged.
-        late: For how many there was no time.
+        late: For how many there was no time. A rule that goes by what only a process tells that
+            runs is none of these, nor of those.
+        late_subjects: What these look at, the gravest first.
         statements: What the record was asked.
     """
 
     findings: tuple[Finding, ...] = ()
     judged: int = 0
     late: int = 0
+    late_subjects: tuple[str, ...] = ()
     statements: tuple[str, ...] = ()
 
 
 def find_cheaply(process: Process, card: Card, *, within_s: float = WITHIN_S) -> Found:
-    """Judge what can be judged by the record.
+    """Judge what can be judged by the record, the gravest first.
 
     Args:
-        within_s: No further rule is begun after that.
+        within_s: Nothing more of the record is read after that.
     """
     from ...diagnosis.doctor.effects import without_effects
     from ...diagnosis.doctor.facts import Facts
     from ...diagnosis.doctor.findings import ABOUT_NOW, finding_of
     from ...diagnosis.doctor.rules import RULES
+    from ...diagnosis.doctor.turns.judging import run
 
     end = time.monotonic() + within_s
     is_alive = process.folder is None or process.folder.is_alive()
@@ -57,28 +59,16 @@ def find_cheaply(process: Process, card: Card, *, within_s: float = WITHIN_S) ->
     rules = [rule for rule in RULES if not rule.cost_s and rule.group not in ABOUT_NOW]
     facts.prepare(sql for rule in rules for sql in rule.asks)
     found: list[Finding] = []
-    judged = late = 0
-    for rule in rules:
-        if time.monotonic() > end:
-            late += 1
+    judged, late = 0, list[str]()
+    for rule in sorted(rules, key=lambda one: -one.gravity):
+        facts.is_closed, facts.has_refused = time.monotonic() > end, False
+        signs, why = run(functools.partial(rule.look, facts))
+        if facts.has_refused:
+            late.append(rule.subject)
             continue
-        signs = _signs(rule, facts)
-        judged += signs is not None
+        judged += bool(signs) or why is None
         told = functools.partial(finding_of, rule, asked=process.label, is_alive=is_alive)
-        found += [told(sign) for sign in signs or ()]
+        found += [told(sign) for sign in signs]
     found = without_effects(found)
     ordered = tuple(sorted(found, key=lambda finding: finding.order))
-    return Found(ordered, judged, late, facts.statements)
-
-
-def _signs(rule: Rule, facts: Facts) -> list[Sign] | None:
-    """What a rule finds; None where the record is not enough."""
-    from ...diagnosis.doctor.not_looked_at import NotLookedAt
-
-    found: list[Sign] = []
-    try:
-        for sign in rule.look(facts):
-            found.append(sign)  # noqa: PERF402 - what came before an error counts
-    except (NotLookedAt, ProbingError):
-        return found or None
-    return found
+    return Found(ordered, judged, len(late), tuple(dict.fromkeys(late)), facts.statements)

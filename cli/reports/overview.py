@@ -59,6 +59,7 @@ class Overview:
         findings: The gravest of what its record alone shows to be wrong.
         judged: How many rules could be judged by that; 0 where there is nothing to go by.
         late: How many more might have been, had there been the time.
+        late_subjects: What these look at, the gravest first.
         has_stack: Whether a stack of it can be shown; False of one that has ended and left none.
     """
 
@@ -79,6 +80,7 @@ class Overview:
     findings: tuple[Finding, ...] = ()
     judged: int = 0
     late: int = 0
+    late_subjects: tuple[str, ...] = ()
     has_torch: bool | None = None
     has_stack: bool = True
 
@@ -128,6 +130,7 @@ def overview_of(
         findings=found.findings,
         judged=found.judged,
         late=found.late,
+        late_subjects=found.late_subjects,
         has_stack=state != "dead" or _has_last_stack(process),
     )
 

@@ -11,7 +11,6 @@ import pytest
 
 import probing
 from probing.cluster.job.members import find_members
-from probing.diagnosis.doctor.facts import may_hang
 from probing.diagnosis.hang.case import LEAST_THRESHOLD_S
 from probing.diagnosis.hang.diagnosis import diagnose
 from probing.diagnosis.hang.evidence import Verdict
@@ -54,7 +53,7 @@ def test_a_long_look_is_no_hang(keeping: Target) -> None:
 
     def seen_in_look() -> Verdict | None:
         (verdict,) = diagnose(members, timeout_s=10.0)
-        assert (verdict.outcome, may_hang(verdict)) == ("fine", False), verdict
+        assert (verdict.outcome, verdict.may_hang) == ("fine", False), verdict
         found = re.search(r"probing looks at what is in memory.*, for (\d+) s", verdict.headline)
         return verdict if found and int(found[1]) > _HANG_S else None
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LINES = 23
 """A screen's, without the one that the next prompt takes."""
-_MOST_FINDINGS = 3
+_MOST_FINDINGS, _MOST_LATE = 3, 4
 _GAUGE, _LEAST_GAUGE = 22, 8
 _RESET = "\x1b[0m"
 _BOLD, _RED, _YELLOW, _GREEN, _CYAN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[36m"
@@ -206,8 +206,12 @@ def _findings(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
         yield named("", f"and {more} more")
     if overview.late:
         of = overview.judged + overview.late
-        said = f"{overview.judged} of {of} rules looked at in time; `doctor` looks at all"
-        yield named("" if shown else "findings", said)
+        said = f"by {overview.judged} of the {of} rules that go by its record; no time was left for"
+        said += f" {', '.join(overview.late_subjects[:_MOST_LATE])}"
+        said += " and more" if len(overview.late_subjects) > _MOST_LATE else ""
+        lines = textwrap.wrap(said + ": `doctor` looks", room - LABEL - 1)
+        yield named("" if shown else "findings", lines[0])
+        yield from column("", lines[1:])
     elif not shown and overview.judged:
         rules = "rule" if overview.judged == 1 else "rules"
         still = overview.state == STILL

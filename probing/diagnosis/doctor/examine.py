@@ -7,16 +7,20 @@ be judged is told with its reason, and never taken for healthy.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ...client.connecting import connect
 from ...cluster.job.membership import names_of
 from ...cluster.job.outcomes import Outcome, ask_all
 from ...cluster.job.parallel import run_at_once
 from ...cluster.ranks.question import Asking
+from ...errors import ProbingError
 from ...messages.limits import examined_s
 from .effects import PROGRESS, RANKS, contradicted, without_effects
 from .facts import LEAST_STEPS, Facts
@@ -84,13 +88,16 @@ def _judge_groups(
     clock, begun = how.clock, list[Judged]()
     verdicts = {id(member): group.verdict for group in groups for member in group.chosen}
 
-    def look(process: Process, member: Member) -> None:
+    def begin(process: Process, member: Member) -> Judged:
         facts = Facts(process, member, verdicts[id(member)], live_s=clock.left_s(LIVE_UNTIL))
         facts.leave_out_steps_since(began_ns)
         facts.prepare(sql for rule in all_rules() for sql in rule.asks)
         judged = Judged(member, facts, [], {})
         begun.append(judged)
-        judge(judged, is_thorough=how.is_thorough, clock=clock)
+        return judged
+
+    def look(process: Process, member: Member) -> None:
+        judge(begin(process, member), is_thorough=how.is_thorough, clock=clock)
 
     outcomes = ask_all(
         [member for group in groups for member in group.chosen],
@@ -99,7 +106,14 @@ def _judge_groups(
         token=how.token,
         deadline_s=clock.left_s(RULES_UNTIL),
     )
-    return [as_it_is(one, clock.late()) for one in tuple(begun)], outcomes
+    seen = {id(one.member): one for one in tuple(begun)}
+    for one in outcomes:  # whose thread has not even begun: its files are there
+        member = one.member
+        if one.state == "late" and id(member) not in seen and os.path.isabs(member.endpoint):
+            with contextlib.suppress(ProbingError):
+                seen[id(member)] = begin(connect(member.endpoint), member)
+    late, end_s = clock.late(), time.monotonic() + clock.left_s(RULES_UNTIL)
+    return [as_it_is(one, late, end_s=end_s) for one in seen.values()], outcomes
 
 
 def _of_groups(

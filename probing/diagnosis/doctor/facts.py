@@ -24,9 +24,10 @@ from ...tables import STEP_PHASES
 from ..hang.seen.doings import IMPORTS
 from .first_look import FirstLook, crowd_here
 from .hot_lines import HotLine, lines_in
-from .not_looked_at import NotLookedAt, NotYet, why_not
+from .not_looked_at import ENDED, LATE, NotLookedAt, NotYet, Unread, why_not
 from .series import Floats
 from .turns.live_time import LiveTime
+from .turns.peeked_steps import newest_steps
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -46,7 +47,6 @@ LEAST_STEPS = 8
 _WARM_UP = 3
 """The first steps of a training load libraries, allocate and compile."""
 _SAMPLED_S = 2.0
-_HANG_S = 10.0
 _HZ = 50
 
 _COLUMNS = (
@@ -134,6 +134,8 @@ class Facts:
         proc: Where the kernel tells of the processes of this machine.
         first: How it was before anything was asked.
         live_time: For how long it is asked for what is not on record.
+        is_closed: Whether it stays at what of the record has been read by now.
+        has_refused: Whether the look under way lacks more of it.
     """
 
     def __init__(
@@ -154,6 +156,7 @@ class Facts:
         self._together: tuple[str, ...] = ()
         self._statements: dict[str, None] = {}
         self._silent: str | None = None
+        self.is_closed = self.has_refused = False
         folder = self.folder
         self.is_alive = folder.is_alive() if folder is not None else member.is_alive is not False
         self.first = FirstLook(member.pid if folder is not None and self.is_alive else None)
@@ -171,7 +174,7 @@ class Facts:
         """
         member = self.member
         if not self.is_alive:
-            raise NotLookedAt("the process has ended")
+            raise NotLookedAt(ENDED)
         if member.pid is None or not (self.folder is not None or member.endpoint.isdecimal()):
             where = f"on {member.host}" if member.host else "elsewhere"
             raise NotLookedAt(f"it runs {where}, and only a command there can look at that")
@@ -189,6 +192,10 @@ class Facts:
         Raises:
             NotLookedAt: There is no record of them.
         """
+        if self.is_closed and "steps" not in self._known and self.folder is not None:
+            names = _COLUMNS.split(", ")
+            if rows := newest_steps(self.folder, names, WINDOW, self._until):
+                self._known["steps"] = Steps(rows)
         sql = _STEPS.format(until=self._until)
         return self._once("steps", lambda: Steps(self.rows(sql)[::-1]))
 
@@ -252,6 +259,9 @@ class Facts:
         Raises:
             NotLookedAt: There is no record, or none of that kind.
         """
+        if self.is_closed and sql not in self._known:
+            self.has_refused = True
+            raise Unread(LATE)
         self._statements[sql] = None
         if sql in self._together and sql not in self._known:
             self._ask_together()
@@ -297,7 +307,7 @@ class Facts:
             NotLookedAt: It has ended, or did not answer before.
         """
         if not self.is_alive:
-            raise NotLookedAt("the process has ended, and only its record can be asked")
+            raise NotLookedAt(f"{ENDED}, and only its record can be asked")
         if self._silent is not None:
             raise NotLookedAt(self._silent)
         if self.stands_still:
@@ -315,7 +325,7 @@ class Facts:
         verdict = self.verdict
         if verdict is None:
             return False
-        return verdict.is_hang or verdict.outcome == "hang" or may_hang(verdict)
+        return verdict.is_hang or verdict.outcome == "hang" or verdict.may_hang
 
     @functools.cached_property
     def _agent_comes(self) -> str:
@@ -369,7 +379,7 @@ class Facts:
         if key not in self._known:
             try:
                 self._known[key] = question()
-            except NotYet:
+            except (NotYet, Unread):
                 self.live_time.note(key)
                 raise
             except NotLookedAt as error:
@@ -382,13 +392,6 @@ class Facts:
         if isinstance(found, NotLookedAt):
             raise found
         return found  # type: ignore[no-any-return]
-
-
-def may_hang(verdict: Verdict) -> bool:
-    """Whether nothing has moved for half of the time after which that is called a hang."""
-    if verdict.has_ended or verdict.outcome != "fine" or verdict.still_s is None:
-        return False
-    return verdict.still_s >= (verdict.threshold_s or _HANG_S) / 2
 
 
 def percent(share: float) -> str:

@@ -10,6 +10,8 @@ from ...errors import NotProbed, ProbingError
 
 LATE = "no time was left"
 """How the message begins where there was none."""
+ENDED = "the process has ended"
+"""How the message begins where it needs one that runs."""
 NOT_THOROUGH = "a watch waits for no step of the training"
 """Why a rule that takes time is left to a single look."""
 
@@ -29,3 +31,7 @@ class NotLookedAt(Exception):
 
 class NotYet(NotLookedAt):
     """A rule cannot be judged while only the record is; it is judged again after that."""
+
+
+class Unread(NotLookedAt):
+    """A rule cannot be judged, as there was no time to read all that it needs of the record."""

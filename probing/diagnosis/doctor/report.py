@@ -11,7 +11,7 @@ from typing import Any
 
 from ...messages.frozen import InNotebooks, dataclass
 from .findings import Finding, Rule
-from .not_looked_at import LATE
+from .not_looked_at import ENDED, LATE
 from .ranks.job_rules import JOB_RULES
 from .rules import RULES
 
@@ -71,8 +71,9 @@ class Report(InNotebooks):
 
     @property
     def looked(self) -> tuple[int, int]:
-        """How many rules for one process were judged, and how many there are."""
-        of_one = {rule.name for rule in RULES}
+        """How many rules for one process were judged, and how many there are for such a one."""
+        moot = {n for one in self.not_looked_at if one.why.startswith(ENDED) for n in one.rules}
+        of_one = {rule.name for rule in RULES} - moot
         return len(self.judged & of_one), len(of_one)
 
     @property

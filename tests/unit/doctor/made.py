@@ -67,6 +67,7 @@ class _Here:
     """The folder of a process on this machine."""
 
     path = Path("/nowhere")
+    names = path / "names"
 
     def is_alive(self) -> bool:
         """It runs."""

@@ -12,10 +12,12 @@ import functools
 import math
 import threading
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from probing.cluster.job.membership import member_of
 from probing.diagnosis.doctor import examine
 from probing.diagnosis.doctor.facts import Facts
 from probing.diagnosis.doctor.findings import Rule, Sign
@@ -23,6 +25,12 @@ from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.rules import RULES
 from probing.diagnosis.doctor.scope import Clock
 from probing.diagnosis.doctor.turns import judging
+from probing.diagnosis.hang.evidence import Verdict
+from probing.rundir.folders import ProcessFolder, RunDirectory
+from probing.tables import STEPS
+from tests.harness.cards import card_of
+from tests.harness.name_lists import encode_names
+from tests.harness.ring_writer import RingWriter
 from tests.harness.targets import DEADLINE_S
 
 from .made import facts, steps
@@ -89,6 +97,81 @@ def test_what_waited_for_an_answer_is_not_called_healthy() -> None:
     healthy = examine._healthy(findings, examine._missed([known.missed]))
     assert not {"set-up", "parameters", "gradients"} & set(healthy)
     assert "learning rate" not in known.missed
+
+
+def test_where_the_record_is_slow_the_gravest_are_judged_by_what_is_known() -> None:
+    """How it ended is known before any statement has come back, and is told without its step."""
+    crashed = Verdict(
+        kind="ended", is_hang=False, has_ended=True, outcome="crashed", headline="It died."
+    )
+    of = facts({"steps": steps(60)}, verdict=crashed, is_alive=False)
+    known, _ = _judged_until(of, "query")
+    assert [(rule.name, sign.since_step) for rule, sign in known.found] == [("ended", None)]
+    assert "loss-not-finite" in known.missed
+    assert set(known.missed.values()) >= {_LATE}
+
+
+def test_the_steps_alone_tell_some() -> None:
+    """What needs nothing else is judged though the statement behind them does not come back."""
+    of = facts({"steps": steps(60)}, {"environment": _ENVIRONMENT})
+    assert len(of.steps) == 60
+    known, before = _judged_until(of, "query")
+    judged = {rule.name for rule in RULES} - set(known.missed)
+    assert {"hang", "ended"} < judged
+    assert before == []
+    late = judging.as_it_is(judging.Judged(of.member, of, [], {}), _LATE, end_s=0.0)
+    assert {rule.name for rule in RULES if rule.gravity < 88} <= set(late.missed), "time is up"
+    assert "hang" not in late.missed
+
+
+def test_where_no_statement_comes_back_the_file_of_the_record_tells_the_steps(
+    tmp_path: Path,
+) -> None:
+    """Of its newest steps, and since when the loss is not finite."""
+    ring = RingWriter(STEPS, capacity=64)
+    for step in range(1, 41):
+        bad = {"loss": math.nan, "loss_finite": 0, "not_finite_since": 36} if step > 35 else {}
+        ring.write(step=step, start_ns=step * 10**8, duration_ns=10**8, **{
+            "loss": 1.0, "loss_finite": 1, "lr": 0.5, "optimizer": 1, **bad,
+        })  # fmt: skip
+    ring.open(step=41, start_ns=41 * 10**8)
+    ring.save(tmp_path / "steps.ring")
+    folder = ProcessFolder(path=tmp_path, pid=2**22 + 1, start_time=1)
+    folder.names.write_bytes(encode_names(("SGD",)))
+    of = facts({})
+    of.process.folder = folder  # type: ignore[misc]
+    known, before = _judged_until(of, "query")
+    found = {rule.name: sign for rule, sign in known.found}
+    assert found["loss-not-finite"].since_step == 36
+    assert before == []
+    again = facts({})
+    again.process.folder, again.is_closed = folder, True  # type: ignore[misc]
+    seen = again.steps
+    assert (seen.numbers, seen.open is not None) == ([*range(1, 41)], True)
+    assert {row["optimizer"] for row in seen.rows} == {"SGD"}
+    assert seen.median_s == pytest.approx(0.1)
+    assert not seen.rows[-1]["failed"]
+
+
+def test_something_is_judged_however_little_time_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How it ended, with a loss that was NaN, though no thread has come to ask for it."""
+    monkeypatch.setenv("PROBING_HOME", str(tmp_path))
+    folder = RunDirectory(tmp_path).create_folder(2**22 + 1, 5)
+    ring = RingWriter(STEPS, capacity=8)
+    ring.write(step=1, start_ns=100, duration_ns=100, loss=1.0, loss_finite=1)
+    ring.write(
+        step=2, start_ns=200, duration_ns=100, loss=math.nan, loss_finite=0, not_finite_since=2
+    )
+    ring.save(folder.ring("steps"))
+    card = card_of(folder.pid, folder.start_time)
+    folder.write_card(card)
+    member = member_of(card, str(folder.path), is_alive=False)
+    report = examine.examine([member], token=None, asked="1", within_s=0.001)
+    assert [(one.rule, one.since_step) for one in report.findings] == [("ended-quietly", 2)]
+    assert report.was_late
+    assert not report.is_blind
 
 
 def test_what_costs_little_is_asked_first() -> None:

@@ -16,7 +16,7 @@ from ....rundir.folders import RunDirectory
 from ....units import duration
 from ...hang.words.known import plain_lines
 from ...hang.words.texts import UNASKED, UNRECORDED
-from ..facts import Facts, may_hang
+from ..facts import Facts
 from ..findings import Certainty, Rule, Sign
 from ..not_looked_at import NotLookedAt
 
@@ -114,7 +114,7 @@ def _told(facts: Facts, outcome: str) -> Iterator[Sign]:
     verdict = facts.verdict
     if verdict is None or verdict.has_ended:
         return
-    is_early = outcome == "hang" and may_hang(verdict)
+    is_early = outcome == "hang" and verdict.may_hang
     if verdict.outcome != outcome and not is_early:
         return
     causes = verdict.causes
@@ -252,6 +252,7 @@ def _step(facts: Facts) -> int | None:
     try:
         steps = facts.steps
     except NotLookedAt:
+        facts.has_refused = False  # what is found is told without it
         return None
     if steps.open is not None:
         return int(steps.open["step"])

@@ -39,6 +39,7 @@ def _by_then(facts: Facts) -> tuple[int | None, tuple[str, ...]]:
     try:
         steps = facts.steps
     except NotLookedAt:
+        facts.has_refused = False  # the end is told without it
         return None, ()
     if steps.open is None:
         return (steps.numbers[-1] if len(steps) else None), ()

@@ -5,19 +5,22 @@ is gravest first. So each rule is run with all live questions kept back; one tha
 been judged by that. The
 others are run again once the process may be asked. If time runs out before that, what their
 records have shown is told; where that is nothing, they were not judged, and never found healthy.
+Where even the record was slow, those are judged at last that need no more of it than what is there.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import math
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....errors.querying import told_of
 from ....messages.frozen import dataclass
 from ..findings import Rule, Sign
-from ..not_looked_at import LATE, NOT_THOROUGH, NotLookedAt
+from ..not_looked_at import ENDED, LATE, NOT_THOROUGH, NotLookedAt
 from ..ranks.job_rules import JOB_RULES
 from ..rules import RULES
 from ..rules.numbers.acted import with_acts
@@ -31,6 +34,10 @@ if TYPE_CHECKING:
 _ENVIRONMENT, _TABLE = "live environment", "live "
 """What is asked first, since it is a few values that the agent has at hand; and then: its tables.
 All else waits for the training, or holds it for a moment."""
+
+_GRAVEST = 88
+"""From that gravity on a rule is judged in any case, if only by what costs next to nothing: that it
+hangs, that it has ended and how, that its loss is not finite."""
 
 
 @dataclass(slots=True)
@@ -128,28 +135,44 @@ def _judge_by_record(judged: Judged, rule: Rule, *, is_thorough: bool) -> _Pendi
     return _Pending(rule, wanted or "", has_signs=bool(signs))
 
 
-def _on_record(rule: Rule, facts: Facts, why: str) -> tuple[list[Sign], str | None]:
-    """What the record alone says of a rule that takes time; if that is nothing, why no more did."""
-    if rule.on_record is None:
-        return [], why
-    signs, _ = run(functools.partial(rule.on_record, facts))
-    return signs, None if signs else why
+def _by_what_is_known(rule: Rule, facts: Facts, late: str) -> tuple[list[Sign], str | None]:
+    """Judge a rule without asking anybody anything, the record included.
+
+    Returns:
+        What it finds; where that is nothing, why it could not be judged, if so.
+    """
+    is_costly = rule.cost_s and rule.on_record is None
+    if is_costly or not any(rule is one for one in RULES):  # a plugin's may ask by itself
+        return [], late
+    facts.is_closed, facts.has_refused = True, False
+    facts.live_time.hold(late)
+    signs, why = run(functools.partial(rule.on_record or rule.look, facts))
+    if signs and not facts.has_refused:  # else what would have spoken against it was not read
+        return signs, None
+    lacks = facts.has_refused or facts.live_time.wanted is not None or rule.on_record is not None
+    is_sure = why is None or why.startswith(ENDED)  # it may be the few steps that are known
+    return [], why if is_sure and not lacks else late
 
 
-def as_it_is(judged: Judged, why_late: str) -> Judged:
-    """What was judged until now: a thread may still be at it, and is not waited for."""
+def as_it_is(judged: Judged, why_late: str, *, end_s: float = math.inf) -> Judged:
+    """What was judged until now: a thread may still be at it, and is not waited for.
+
+    Of the rules that it has not come to, the gravest first, those are judged that need nothing but
+    what it has read, or a glance at a file.
+
+    Args:
+        end_s: After that none is begun but the gravest, by the monotonic clock.
+    """
     done, by_record = set(judged.done), dict(judged.by_record)
     found = [(rule, sign) for rule, sign in tuple(judged.found) if rule.name in done]
     late: dict[str, str] = {}
-    signs: list[Sign]
-    why: str | None
-    for rule in (rule for rule in all_rules() if rule.name not in done):
-        signs, why = [], why_late
-        if rule.name in by_record:
-            signs = by_record[rule.name]
-            why = None if signs else why_late
-        elif judged.facts.known_steps:  # else the record may be slow to answer, too
-            signs, why = _on_record(rule, judged.facts, why_late)
+    rules = [rule for rule in all_rules() if rule.name not in done]
+    for rule in sorted(rules, key=lambda one: -one.gravity):
+        signs = by_record.get(rule.name, [])
+        why = None if signs else why_late
+        may_begin = rule.gravity >= _GRAVEST or time.monotonic() < end_s
+        if rule.name not in by_record and may_begin:
+            signs, why = _by_what_is_known(rule, judged.facts, why_late)
         found += [(rule, sign) for sign in signs]
         if why is not None:
             late[rule.name] = why

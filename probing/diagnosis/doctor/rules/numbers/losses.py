@@ -20,7 +20,7 @@ from ...not_looked_at import NotLookedAt
 from ...series import Floats
 from .acted import rate_act
 from .not_finite.first_bad import first_bad
-from .not_finite.unended import lost_in_progress, restart_before
+from .not_finite.unended import lost_in_progress, or_by_file, restart_before
 from .rates import (
     FEW_STEPS,
     TRAINED,
@@ -345,7 +345,7 @@ RULES = (
         source="https://pytorch.org/docs/stable/notes/numerical_accuracy.html",
         next="probing ENDPOINT arm nan --steps 3",
         asks=(SINCE,),
-        look=_not_finite,
+        look=or_by_file(_not_finite),
     ),
     Rule(
         name="diverging",

@@ -7,14 +7,17 @@ until then those of its micro-batches are, and nobody else looks at them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from ......errors import ProbingError
 from ......messages.frozen import dataclass
-from ......postmortem.not_finite import IN_A_ROW, NotFinite
+from ......postmortem.not_finite import IN_A_ROW, NotFinite, peek_since
 from .....restarting import newest_before
 from ....facts import Facts, Row
+from ....findings import Sign
+from ....not_looked_at import Unread
 
 _OF_STEP = (
     "SELECT count(*) FILTER (backward_s IS NOT NULL) AS passes,"
@@ -80,8 +83,28 @@ def lost_in_progress(facts: Facts) -> Lost | None:
 
 def restart_before(facts: Facts, step: int) -> list[str]:
     """From which checkpoint to start again, if one of before a step is on record."""
+    if facts.is_closed:
+        return []
     try:
         found = newest_before(facts.process, step)
     except ProbingError:
         return []
     return found.sentences() if found else []
+
+
+def or_by_file(look: Callable[[Facts], Iterable[Sign]]) -> Callable[[Facts], Iterable[Sign]]:
+    """A look for such losses that is content with the file of the record where time is up."""
+
+    def looked(facts: Facts) -> Iterator[Sign]:
+        try:
+            yield from look(facts)
+        except Unread:
+            found = peek_since(facts.folder) if facts.folder is not None else None
+            if found is None:
+                raise
+            facts.has_refused = False
+            told = found.sentence()
+            summary, step = told[:1].upper() + told[1:], found.step
+            yield Sign(certainty="certain", summary=summary, since_step=step, weight=1.0)
+
+    return looked
