@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ class _Record:
         self._ring.save(self._folder.ring(ACTIONS.name))
         return row
 
-    def ended(self, row: int, state: str, **told: float) -> None:
+    def ended(self, row: int, state: str, **told: Any) -> None:
         """It came to its end."""
         self._ring.close(row, state=ACTION_STATES.index(state), **told)
         self._ring.save(self._folder.ring(ACTIONS.name))
