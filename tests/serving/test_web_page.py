@@ -406,7 +406,9 @@ def test_it_acts_and_goes_on_with_the_record(blank: Browser, tmp_path: Path) -> 
             blank.wait_for("document.querySelector('.about').innerText.includes('without a word')")
             assert blank.evaluate("document.title").startswith("dead: process ")
             view(blank, "stacks")
-            blank.wait_for("document.querySelector('.thread')?.textContent.includes('step ')")
+            open_then = "document.querySelector('.thread')?.textContent.includes('step ')"
+            nothing = "document.body.innerText.includes('nothing is open on its record: step ')"
+            blank.wait_for(f"{open_then} || {nothing}")
             view(blank, "doctor")
             blank.wait_for("document.body.innerText.includes('it cannot be asked any more')")
             view(blank, "sql", sql="SELECT count(*) > 50 AS enough FROM python.steps")
