@@ -31,6 +31,14 @@ _ROWS = (
     " FROM python.steps WHERE duration IS NOT NULL ORDER BY step"
 )
 
+_PARAMETERS = (
+    "SELECT model, count(*) AS tensors, sum(numel)::BIGINT AS numel,"
+    " sum(optimizers)::BIGINT AS optimizers, sum(state_bytes)::BIGINT AS state_bytes"
+    " FROM python.parameters GROUP BY model ORDER BY model NULLS LAST"
+)
+_NUMBERS = 16 * 32 + 32 + 32 + 1
+"""Those that the model has."""
+
 
 @contextlib.contextmanager
 def job(stage: int, folder: Path) -> Iterator[list[Target]]:
@@ -60,17 +68,23 @@ def job(stage: int, folder: Path) -> Iterator[list[Target]]:
             target.reap()
 
 
-def rows_of(target: Target, rank: int) -> list[dict[str, Any]]:
-    """The steps that are on record of a rank."""
-    done = target.run(f"rank:{rank}", "query", _ROWS, "--format", "json")
+def rows_of(target: Target, rank: int, sql: str = _ROWS) -> list[dict[str, Any]]:
+    """What is told of a rank: of its steps, unless something else is asked."""
+    done = target.run(f"rank:{rank}", "query", sql, "--format", "json")
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 
 
-def test_steps_are_those_of_the_engine(tmp_path: Path) -> None:
-    """Losses, rates, micro-batches and samples; times against the script's own clock."""
-    with job(2, tmp_path) as ranks:
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_steps_are_those_of_the_engine(stage: int, tmp_path: Path) -> None:
+    """Losses, rates, micro-batches and samples; times against the script's own clock.
+
+    Also what is told of the parameters and of what trains them.
+    """
+    with job(stage, tmp_path) as ranks:
+        said = ranks[0].run("-t", "all", "doctor", "--check", "likely")
+        assert said.returncode == 0, said.stdout  # before they have stood still for long
         for rank in range(_SIZE):
             rows = rows_of(ranks[0], rank)
             told = json.loads((tmp_path / f"told-{rank}.json").read_text())
@@ -85,5 +99,24 @@ def test_steps_are_those_of_the_engine(tmp_path: Path) -> None:
                 for of, name in ((rows, "duration"), (told, "seconds"))
             )
             assert took == pytest.approx(own_s, rel=0.25)
-        said = ranks[0].run("-t", "all", "doctor", "--check", "likely")
-        assert said.returncode == 0, said.stdout
+            check_parameters(ranks[0], rank, is_cut=stage > 0)
+
+
+def check_parameters(target: Target, rank: int, *, is_cut: bool) -> None:
+    """Those of the engine are the optimizer's as in any training, or this rank has a part of all.
+
+    Adam keeps two numbers for each, and one for each tensor.
+    """
+    of_model, *parts = rows_of(target, rank, _PARAMETERS)
+    assert (of_model["model"], of_model["tensors"], of_model["numel"]) == ("engine", 4, _NUMBERS)
+    (group,) = rows_of(target, rank, "FROM python.optimizers")
+    if not is_cut:
+        assert (of_model["optimizers"], parts) == (4, [])
+        assert (group["tensors"], group["parameters"]) == (4, _NUMBERS)
+    else:
+        (part,) = parts
+        assert (of_model["optimizers"], of_model["state_bytes"]) == (0, 0)
+        assert (part["model"], part["tensors"], part["optimizers"]) == (None, 1, 1)
+        assert part["numel"] == group["parameters"]
+        assert 0 <= _SIZE * part["numel"] - _NUMBERS < 8  # as many for each rank
+    assert group["state_bytes"] == 8 * group["parameters"] + 4 * group["tensors"]
