@@ -47,7 +47,7 @@ def find_cheaply(process: Process, card: Card, *, within_s: float = WITHIN_S) ->
     """
     from ...diagnosis.doctor.effects import without_effects
     from ...diagnosis.doctor.facts import Facts
-    from ...diagnosis.doctor.findings import ABOUT_NOW, finding_of
+    from ...diagnosis.doctor.findings import ABOUT_NOW, finding_of, gravest_first
     from ...diagnosis.doctor.rules import RULES
     from ...diagnosis.doctor.turns.judging import run
 
@@ -60,7 +60,7 @@ def find_cheaply(process: Process, card: Card, *, within_s: float = WITHIN_S) ->
     facts.prepare(sql for rule in rules for sql in rule.asks)
     found: list[Finding] = []
     judged, late = 0, list[str]()
-    for rule in sorted(rules, key=lambda one: -one.gravity):
+    for rule in gravest_first(rules):
         facts.is_closed, facts.has_refused = time.monotonic() > end, False
         signs, why = run(functools.partial(rule.look, facts))
         if facts.has_refused:

@@ -202,18 +202,13 @@ def _reason_of(crash: CrashRecord) -> Reason:
     return "interrupted" if crash.type == KeyboardInterrupt.__name__ else "exception"
 
 
-def _reason_with(words: str | None, otherwise: Reason) -> Reason:
+def _reason_with(words: str, otherwise: Reason) -> Reason:
     """That of a process that left by itself, with an exit status in words, if it did."""
-    if words == WORDS:
+    if words in {WORDS, f"{_EXIT_CODE}{CODE}"}:
         return "terminated"
-    if words is None or not words.startswith(_EXIT_CODE):
+    if not words.startswith(_EXIT_CODE):
         return otherwise
-    return "orderly" if words == _EXIT_0 else _reason_with_code(int(words.split()[-1]))
-
-
-def _reason_with_code(code: int) -> Reason:
-    """That of a process that left with a code other than 0."""
-    return "terminated" if code == CODE else "exit_code"
+    return "orderly" if words == _EXIT_0 else "exit_code"
 
 
 def _elsewhere(folder: ProcessFolder) -> Ending:

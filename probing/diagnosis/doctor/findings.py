@@ -94,6 +94,11 @@ class Rule:
     cost_s: float = 0.0
 
 
+def gravest_first(rules: Iterable[Rule]) -> list[Rule]:
+    """Rules in the order in which they are judged."""
+    return sorted(rules, key=lambda rule: -rule.gravity)
+
+
 def of_several(_: Facts) -> tuple[Sign, ...]:
     """The look of a rule that compares processes, and finds nothing in a single one."""
     return ()

@@ -2,9 +2,9 @@
 
 Rules of this file: whatever a live question costs, the record has been judged before it, as to what
 is gravest first. So each rule is run with all live questions kept back; one that wants none has
-been judged by that. The
-others are run again once the process may be asked. If time runs out before that, what their
-records have shown is told; where that is nothing, they were not judged, and never found healthy.
+been judged by that. The others are run again once the process may be asked. If time runs out before
+that, what their records have shown is told; where that is nothing, they were not judged, and never
+found healthy.
 Where even the record was slow, those are judged at last that need no more of it than what is there.
 """
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....errors.querying import told_of
 from ....messages.frozen import dataclass
-from ..findings import Rule, Sign
+from ..findings import Rule, Sign, gravest_first
 from ..not_looked_at import ENDED, LATE, NOT_THOROUGH, NotLookedAt
 from ..ranks.job_rules import JOB_RULES
 from ..rules import RULES
@@ -89,6 +89,10 @@ def all_rules() -> tuple[Rule, ...]:
     return (*RULES, *plugin_rules(names))
 
 
+def _is_ours(rule: Rule) -> bool:
+    return any(rule is one for one in RULES)
+
+
 def judge(judged: Judged, *, is_thorough: bool = True, clock: Clock | None = None) -> None:
     """All rules on one process, one after the other.
 
@@ -100,7 +104,7 @@ def judge(judged: Judged, *, is_thorough: bool = True, clock: Clock | None = Non
     left_s = facts.live_time.left_s
     late = LATE if clock is None else clock.late()
     pending = []
-    for rule in sorted(all_rules(), key=lambda one: -one.gravity):
+    for rule in gravest_first(all_rules()):
         facts.live_time.hold(late)
         if (one := _judge_by_record(judged, rule, is_thorough=is_thorough)) is not None:
             pending.append(one)
@@ -124,7 +128,7 @@ def _judge_by_record(judged: Judged, rule: Rule, *, is_thorough: bool) -> _Pendi
         if not is_thorough:
             judged.settle(rule, (), NOT_THOROUGH)
             return None
-        if not any(rule is one for one in RULES):  # a plugin's may take the time without asking us
+        if not _is_ours(rule):  # a plugin's may take the time without asking us
             return _Pending(rule, "", has_signs=False)
     signs, why = run(functools.partial(look, facts))
     wanted = facts.live_time.wanted
@@ -142,7 +146,7 @@ def _by_what_is_known(rule: Rule, facts: Facts, late: str) -> tuple[list[Sign], 
         What it finds; where that is nothing, why it could not be judged, if so.
     """
     is_costly = rule.cost_s and rule.on_record is None
-    if is_costly or not any(rule is one for one in RULES):  # a plugin's may ask by itself
+    if is_costly or not _is_ours(rule):  # a plugin's may ask by itself
         return [], late
     facts.is_closed, facts.has_refused = True, False
     facts.live_time.hold(late)
@@ -166,8 +170,7 @@ def as_it_is(judged: Judged, why_late: str, *, end_s: float = math.inf) -> Judge
     done, by_record = set(judged.done), dict(judged.by_record)
     found = [(rule, sign) for rule, sign in tuple(judged.found) if rule.name in done]
     late: dict[str, str] = {}
-    rules = [rule for rule in all_rules() if rule.name not in done]
-    for rule in sorted(rules, key=lambda one: -one.gravity):
+    for rule in gravest_first(rule for rule in all_rules() if rule.name not in done):
         signs = by_record.get(rule.name, [])
         why = None if signs else why_late
         may_begin = rule.gravity >= _GRAVEST or time.monotonic() < end_s
